@@ -1,0 +1,219 @@
+"""Kafka's RecordBatch v2: the one unit of data, from the producer to the table.
+
+Layout of the 61-byte header, big-endian (Kafka's message format, magic 2):
+
+    0 baseOffset i64 | 8 batchLength i32 | 12 partitionLeaderEpoch i32 | 16 magic i8 | 17 crc u32
+    21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
+    43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 recordCount i32
+
+`batchLength` counts from byte 12. The CRC-32C covers byte 21 to the end, so a leader may assign base offset and leader
+epoch without touching it; nothing but offset continuity and the epoch checkpoint protects these two (I-5, I-7).
+
+Brokers read headers only. Records are built and parsed by aiokafka's compiled codec, imported when first needed.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from strandline_proto.errors import CorruptMessage, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+HEADER_SIZE: Final = 61
+LENGTH_OVERHEAD: Final = 12
+"""Bytes of a batch that `batchLength` does not count."""
+MAGIC: Final = 2
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+SEQUENCE_MAX: Final = 2**31 - 1
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_PREFIX: Final = struct.Struct(">qii")
+assert _HEADER.size == HEADER_SIZE
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Compression(enum.IntEnum):
+    """The low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapped after 2^31 - 1; -1 without a producer id."""
+        if self.base_sequence < 0:
+            return -1
+        return add_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & 0x07
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & 0x08 != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & 0x10 != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & 0x20 != 0
+
+
+def add_sequence(sequence: int, by: int) -> int:
+    """Sequence numbers wrap from 2^31 - 1 to 0."""
+    return (sequence + by) & SEQUENCE_MAX
+
+
+def read_header(data: Buffer, at: int = 0) -> BatchHeader:
+    """The header that starts at byte `at`; struct.error if fewer than 61 bytes are there."""
+    return BatchHeader(*_HEADER.unpack_from(data, at))
+
+
+def batch_size(data: Buffer, at: int = 0) -> int:
+    """Bytes of the batch that starts at `at`, from its first 12 bytes."""
+    length: int = _OFFSET_AND_LENGTH.unpack_from(data, at)[1]
+    return length + LENGTH_OVERHEAD
+
+
+def crc_matches(data: Buffer, at: int, header: BatchHeader) -> bool:
+    return crc32c(memoryview(data)[at + ATTRIBUTES_AT : at + header.size]) == header.crc
+
+
+def prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
+    """The first 16 bytes of a batch: all that a leader assigns."""
+    return _PREFIX.pack(base_offset, batch_length, leader_epoch)
+
+
+def check_batch(data: Buffer) -> BatchHeader:
+    """The header of `data`, which must be exactly one sound batch as a producer sends it.
+
+    Raises CorruptMessage (size, CRC, counts that contradict each other) or UnsupportedVersion (magic, codec).
+    """
+    size = len(data)
+    if size < HEADER_SIZE:
+        raise CorruptMessage(
+            f"a batch of {size} bytes is shorter than its {HEADER_SIZE}-byte header"
+        )
+    header = read_header(data)
+    if header.magic != MAGIC:
+        raise UnsupportedVersion(f"message format {header.magic} is not supported; send magic 2")
+    if header.size != size:
+        raise CorruptMessage(f"batchLength says {header.size} bytes, the request holds {size}")
+    if not crc_matches(data, 0, header):
+        raise CorruptMessage("the batch does not match its CRC-32C; it was damaged on the way")
+    if header.compression > Compression.ZSTD:
+        raise UnsupportedVersion(f"compression type {header.compression} is not known")
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        raise CorruptMessage(
+            f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}"
+        )
+    return header
+
+
+def iter_headers(data: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch in `data`; stops before one that is cut off.
+
+    Raises CorruptMessage at a length that no batch can have.
+    """
+    end = len(data)
+    while at + HEADER_SIZE <= end:
+        header = read_header(data, at)
+        if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD:
+            raise CorruptMessage(f"batchLength {header.batch_length} at byte {at} is impossible")
+        if at + header.size > end:
+            return
+        yield at, header
+        at += header.size
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as a consumer sees it; `timestamp` in milliseconds since the epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def build_batch(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+    *,
+    timestamp_ms: int,
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """One batch of (key, value) records, as a producer sends it (base offset 0, leader epoch -1)."""
+    from aiokafka.record._crecords import DefaultRecordBatchBuilder
+
+    builder = DefaultRecordBatchBuilder(
+        magic=MAGIC,
+        compression_type=int(compression),
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=1 << 30,
+    )
+    for offset, (key, value) in enumerate(records):
+        builder.append(offset, timestamp_ms, key, value, [])
+    return bytes(builder.build())
+
+
+def read_records(data: Buffer, at: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of the batch at byte `at`, decompressed. Raises CorruptMessage if they do not parse."""
+    from aiokafka.record._crecords import DefaultRecordBatch
+
+    # The codec wants the bytes of one batch. It reads the offset from the header, as it stands in the log.
+    for r in DefaultRecordBatch(bytes(memoryview(data)[at : at + header.size])):
+        headers = tuple((k, v) for k, v in r.headers)
+        yield Record(r.offset, r.timestamp, r.key, r.value, headers)

@@ -1,0 +1,311 @@
+"""Errors that cross the wire, under Kafka's numeric codes. Each says whether to retry.
+
+Source of codes and retriability: Kafka's protocol guide, "Error codes". The message says what happened, where, why and
+what to do; programs read the class, never the text.
+"""
+
+from typing import ClassVar, Final
+
+NONE: Final = 0
+
+
+class WireError(Exception):
+    """Base of everything a peer may be told. `retriable`: the same request may succeed later."""
+
+    code: ClassVar[int] = -1
+    retriable: ClassVar[bool] = False
+
+
+class UnknownServerError(WireError):
+    """The server failed in a way it did not foresee; its log says how."""
+
+    code = -1
+
+
+class OffsetOutOfRange(WireError):
+    """The offset is not in the log."""
+
+    code = 1
+
+
+class CorruptMessage(WireError):
+    """A record batch's bytes do not match its checksum, its size or its format."""
+
+    code = 2
+    retriable = True
+
+
+class UnknownTopicOrPartition(WireError):
+    """This broker knows no such topic or partition."""
+
+    code = 3
+    retriable = True
+
+
+class LeaderNotAvailable(WireError):
+    """The partition has no leader at the moment."""
+
+    code = 5
+    retriable = True
+
+
+class NotLeaderOrFollower(WireError):
+    """This broker does not lead the partition (or holds no replica of it)."""
+
+    code = 6
+    retriable = True
+
+
+class RequestTimedOut(WireError):
+    """The request's own time limit ran out; after an append the outcome is unknown."""
+
+    code = 7
+    retriable = True
+
+
+class BrokerNotAvailable(WireError):
+    """The broker is not in service."""
+
+    code = 8
+
+
+class RecordTooLarge(WireError):
+    """A batch is larger than max.message.bytes allows."""
+
+    code = 10
+
+
+class NetworkException(WireError):
+    """The connection broke before an answer came."""
+
+    code = 13
+    retriable = True
+
+
+class InvalidTopic(WireError):
+    """The topic's name is not legal."""
+
+    code = 17
+
+
+class NotEnoughReplicas(WireError):
+    """Fewer replicas in sync than min.insync.replicas; nothing was written."""
+
+    code = 19
+    retriable = True
+
+
+class NotEnoughReplicasAfterAppend(WireError):
+    """The ISR fell below min.insync.replicas after the append; the outcome is unknown."""
+
+    code = 20
+    retriable = True
+
+
+class InvalidRequiredAcks(WireError):
+    """acks is not 0, 1 or -1 (all)."""
+
+    code = 21
+
+
+class InvalidTimestamp(WireError):
+    """A record's timestamp is out of the accepted range."""
+
+    code = 32
+
+
+class UnsupportedVersion(WireError):
+    """A feature or format that this build does not support."""
+
+    code = 35
+
+
+class TopicAlreadyExists(WireError):
+    """A topic of that name exists."""
+
+    code = 36
+
+
+class InvalidPartitions(WireError):
+    """The number of partitions is below one."""
+
+    code = 37
+
+
+class InvalidReplicationFactor(WireError):
+    """The replication factor is below one or above the number of live brokers."""
+
+    code = 38
+
+
+class InvalidReplicaAssignment(WireError):
+    """An assignment names unknown or repeated brokers, or skips a partition."""
+
+    code = 39
+
+
+class InvalidConfig(WireError):
+    """A configuration key or value that is not accepted."""
+
+    code = 40
+
+
+class NotController(WireError):
+    """The answering process is not the active controller, or knows less than the caller."""
+
+    code = 41
+    retriable = True
+
+
+class InvalidRequest(WireError):
+    """The request contradicts itself or the protocol."""
+
+    code = 42
+
+
+class OutOfOrderSequenceNumber(WireError):
+    """A producer's batch does not follow the last one."""
+
+    code = 45
+
+
+class InvalidProducerEpoch(WireError):
+    """A newer producer with the same id has been seen."""
+
+    code = 47
+
+
+class KafkaStorageError(WireError):
+    """The broker's disk failed or refused; the replica is out of service there."""
+
+    code = 56
+    retriable = True
+
+
+class UnknownProducerId(WireError):
+    """The broker holds no state of this producer."""
+
+    code = 59
+
+
+class FetchSessionIdNotFound(WireError):
+    """The fetch session is not this stream's."""
+
+    code = 70
+    retriable = True
+
+
+class InvalidFetchSessionEpoch(WireError):
+    """A request of the fetch session was lost or repeated."""
+
+    code = 71
+    retriable = True
+
+
+class FencedLeaderEpoch(WireError):
+    """The caller speaks for a leader epoch that has ended."""
+
+    code = 74
+    retriable = True
+
+
+class UnknownLeaderEpoch(WireError):
+    """The caller knows of a newer leader epoch than this broker."""
+
+    code = 75
+    retriable = True
+
+
+class StaleBrokerEpoch(WireError):
+    """The request is from, or for, an incarnation of a broker that has ended."""
+
+    code = 77
+
+
+class OffsetNotAvailable(WireError):
+    """The leader is new and has not yet learnt how far its log is committed (KIP-207)."""
+
+    code = 78
+    retriable = True
+
+
+class StaleControllerEpoch(WireError):
+    """A newer controller has taken over."""
+
+    code = 11
+
+
+class InvalidRecord(WireError):
+    """A record breaks a rule of its topic."""
+
+    code = 87
+
+
+class ThrottlingQuotaExceeded(WireError):
+    """Too many requests wait already; try again later."""
+
+    code = 89
+    retriable = True
+
+
+class InvalidUpdateVersion(WireError):
+    """The partition epoch of an ISR change is not the current one."""
+
+    code = 95
+
+
+class DuplicateBrokerRegistration(WireError):
+    """Another live process is registered under this broker id."""
+
+    code = 101
+
+
+class BrokerIdNotRegistered(WireError):
+    """No broker of this id is registered."""
+
+    code = 102
+
+
+class UnknownTopicId(WireError):
+    """This broker knows no topic of that id."""
+
+    code = 100
+    retriable = True
+
+
+class InconsistentTopicId(WireError):
+    """The name belongs to another topic id: the topic was created anew."""
+
+    code = 103
+    retriable = True
+
+
+class InconsistentClusterId(WireError):
+    """The caller belongs to another cluster."""
+
+    code = 104
+
+
+class IneligibleReplica(WireError):
+    """A proposed ISR names a replica that may not be in it."""
+
+    code = 107
+
+
+class NewLeaderElected(WireError):
+    """The ISR change was committed and made another replica the leader."""
+
+    code = 108
+
+
+ERRORS: Final[dict[int, type[WireError]]] = {
+    e.code: e for e in sorted(WireError.__subclasses__(), key=lambda e: e.code)
+}
+
+
+def from_code(code: int, message: str = "") -> WireError:
+    """The error that `code` stands for; an unknown code becomes `UnknownServerError` that names it."""
+    kind = ERRORS.get(code)
+    if kind is None:
+        return UnknownServerError(message or f"error code {code}")
+    return kind(message or (kind.__doc__ or "").strip())

@@ -1,0 +1,178 @@
+"""The real binding of the Runtime: the one module of the servers and the client that touches the outside."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import random
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from strandline_runtime.runtime import Buffer, FileStat, Probe, Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import grpc.aio
+
+# Above the fetch limits on purpose: one batch of message.max.bytes and its protobuf frame always fit.
+MESSAGE_BYTES_MAX: Final = 64 << 20
+
+# A broken channel is tried again within a second (a failover is not a minute long), and a half-open peer is noticed by
+# keepalive even while no call is under way.
+CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+SERVER_OPTIONS: Final[list[tuple[str, Any]]] = [
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),
+]
+
+
+class RealClock:
+    monotonic = staticmethod(time.monotonic)
+    time = staticmethod(time.time)
+
+
+class RealFileSystem:
+    # The functions themselves, not wrappers: a bound builtin costs a tenth of a method that calls it.
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
+    fsync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync)
+    ftruncate = staticmethod(os.ftruncate)
+    replace = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    rmdir = staticmethod(os.rmdir)
+    listdir = staticmethod(os.listdir)
+    exists = staticmethod(os.path.exists)
+    isdir = staticmethod(os.path.isdir)
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def fstat(self, fd: int) -> FileStat:
+        stat = os.fstat(fd)
+        return FileStat(stat.st_size, stat.st_mtime)
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> int:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def free_space(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
+
+
+class RealNetwork:
+    async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, writer = await asyncio.open_connection(host, port)
+        except ConnectionRefusedError:
+            return Probe.REFUSED
+        except (OSError, TimeoutError):
+            return Probe.SILENT
+        writer.close()
+        return Probe.ANSWERED
+
+    def channel(self, target: str) -> grpc.aio.Channel:
+        import grpc.aio
+
+        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+
+    def server(self) -> grpc.aio.Server:
+        import grpc.aio
+
+        return grpc.aio.server(options=SERVER_OPTIONS)
+
+
+def _executor(name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+
+def _exit(why: str) -> NoReturn:
+    sys.stderr.write(f"strandline: stopping at once: {why}\n")
+    sys.stderr.flush()
+    os._exit(70)  # EX_SOFTWARE
+
+
+def keep_large_buffers() -> None:
+    """Tell glibc's malloc to keep buffers of up to 64 MiB instead of mapping and unmapping each one.
+
+    Page faults on fresh mappings are a third of all CPU at batches of 256 KiB and more (docs/architecture.md). A
+    C library without mallopt is left alone.
+    """
+    import ctypes
+
+    m_trim_threshold, m_mmap_threshold = -1, -3
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(m_mmap_threshold, 64 << 20)
+        libc.mallopt(m_trim_threshold, 256 << 20)
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there; a name that does not resolve raises OSError."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+def real_runtime(name: str) -> Runtime:
+    """The operating system's clock, disk, randomness, network and threads, for the process called `name`."""
+    import structlog
+    from prometheus_client import CollectorRegistry
+
+    return Runtime(
+        clock=RealClock(),
+        fs=RealFileSystem(),
+        rng=random.SystemRandom(),
+        network=RealNetwork(),
+        serial_executor=_executor,
+        exit=_exit,
+        metrics=CollectorRegistry(),
+        log=structlog.get_logger(name),
+        pid=os.getpid(),
+    )

@@ -1,0 +1,134 @@
+"""The seam between Strandline and the outside: clock, disk, chance, network, threads, exit.
+
+Production code takes one `Runtime` and reaches the outside through nothing else, so that a simulator can run the very
+same classes under virtual time, a faulty disk and a faulty network. Timers, tasks, queues and locks are plain asyncio:
+the event loop is part of the seam.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+    from concurrent.futures import Executor
+
+    import grpc.aio
+    from prometheus_client import CollectorRegistry
+    from structlog.typing import FilteringBoundLogger
+
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    def time(self) -> float:
+        """Wall clock, seconds since the epoch: for record timestamps only."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back: for every timeout, lag and session."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    size: int
+    mtime: float
+
+
+class FileSystem(Protocol):
+    """The functions of `os` that the storage layer uses, with the same names and signatures.
+
+    Descriptors are ints. Each raises OSError as `os` does. `pwrite` and `pwritev` may write less than asked for.
+    """
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int: ...
+    def close(self, fd: int) -> None: ...
+    def pread(self, fd: int, length: int, offset: int) -> bytes: ...
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int: ...
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int: ...
+    def fsync(self, fd: int) -> None: ...
+    def fdatasync(self, fd: int) -> None: ...
+    def ftruncate(self, fd: int, length: int) -> None: ...
+    def replace(self, src: str, dst: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def rmdir(self, path: str) -> None: ...
+    def makedirs(self, path: str) -> None:
+        """Create a directory and its parents; one that exists is fine."""
+        ...
+
+    def listdir(self, path: str) -> list[str]: ...
+    def exists(self, path: str) -> bool: ...
+    def isdir(self, path: str) -> bool: ...
+    def fstat(self, fd: int) -> FileStat: ...
+    def fsync_dir(self, path: str) -> None:
+        """Make the directory's entries durable."""
+        ...
+
+    def lock(self, path: str) -> int:
+        """Create the file and lock it against other processes; the lock lasts until the descriptor is closed.
+
+        Raises BlockingIOError if another process holds it.
+        """
+        ...
+
+    def free_space(self, path: str) -> int:
+        """Bytes that may still be written on the file system of `path`."""
+        ...
+
+
+class Probe(enum.Enum):
+    """What a bare connection attempt met."""
+
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    """ECONNREFUSED: no process listens there."""
+    SILENT = "silent"
+    """No answer in time, no route, no such name: nothing is proven."""
+
+
+class Network(Protocol):
+    async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
+        """Try to connect, and close at once."""
+        ...
+
+    def channel(self, target: str) -> grpc.aio.Channel:
+        """A channel to `host:port`, with our message limits, back-off and keepalive."""
+        ...
+
+    def server(self) -> grpc.aio.Server:
+        """A server with our message limits and keepalive; nothing is bound yet."""
+        ...
+
+
+class Exit(Protocol):
+    def __call__(self, why: str) -> NoReturn:
+        """Stop the process at once, without flushing or closing anything."""
+        ...
+
+
+class NewExecutor(Protocol):
+    def __call__(self, name: str) -> Executor:
+        """One thread: functions run in the order in which they were submitted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    clock: Clock
+    fs: FileSystem
+    rng: random.Random
+    network: Network
+    serial_executor: NewExecutor
+    exit: Exit
+    metrics: CollectorRegistry
+    log: FilteringBoundLogger
+    pid: int
+
+    def random_id(self) -> bytes:
+        """16 random bytes: a topic, directory, store, cluster or incarnation id."""
+        return self.rng.randbytes(16)
