@@ -1,0 +1,266 @@
+"""The broker's view of the cluster: a prefix of the controller's log, one envelope at a time
+(I-81).
+
+`MetadataCache.check` is the acceptance rule of REPLICATION.md 3.1 and I-34, `prepare` folds an
+accepted envelope into a new view, `publish` makes that view current. A view never changes once it
+is published, so whoever reads two things from one view reads them from one moment (I-24, P-8).
+Between prepare and publish the host applies the envelope to its replicas: clients learn of a leader
+only after it knows of its election.
+
+What holds after every step: the controller epoch and the applied offset never decrease (I-30), and
+within a topic id neither do a partition's leader epoch and partition epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import (
+    InconsistentClusterId,
+    InvalidUpdateVersion,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    WireError,
+)
+from strandline_proto.ids import ControllerEpoch, MetadataOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_broker.core.push_envelope import (
+        Endpoint,
+        Envelope,
+        LiveBroker,
+        PartitionMetadata,
+        TopicMetadata,
+    )
+    from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
+
+NOTHING_APPLIED: Final = MetadataOffset(-1)
+NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedTopic:
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionMetadata]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataView:
+    """The cluster as of one metadata offset. Immutable."""
+
+    metadata_offset: MetadataOffset = NOTHING_APPLIED
+    controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
+    controller_id: int = -1
+    brokers: Mapping[BrokerId, LiveBroker] = field(default_factory=dict)
+    topics_by_id: Mapping[TopicId, CachedTopic] = field(default_factory=dict)
+    ids_by_name: Mapping[str, TopicId] = field(default_factory=dict)
+    eligible: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    """Brokers that may be in an ISR (unfenced, not shutting down), with their current epochs."""
+
+    def topic(self, topic_id: TopicId) -> CachedTopic | None:
+        return self.topics_by_id.get(topic_id)
+
+    def topic_named(self, name: str) -> CachedTopic | None:
+        topic_id = self.ids_by_name.get(name)
+        return None if topic_id is None else self.topics_by_id[topic_id]
+
+    def partition(self, topic_id: TopicId, partition: int) -> PartitionMetadata | None:
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition)
+
+    def endpoint(self, broker_id: BrokerId, listener: str) -> Endpoint | None:
+        """Where a registered broker, fenced or not, serves that listener."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(listener)
+
+
+class MetadataCache:
+    """The current view, and what the broker knew of the controller before it started.
+
+    `store_id`, `known_controller_epoch` and `known_offset` come from the data directory (P-76): a
+    controller whose log does not reach as far as this broker has already applied was restored from
+    an older copy, and is refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str = "",
+        store_id: str = "",
+        known_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH,
+        known_offset: MetadataOffset = NOTHING_APPLIED,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.store_id = store_id
+        self.view = MetadataView()
+        self._known_controller_epoch = known_controller_epoch
+        self._known_offset = known_offset
+
+    @property
+    def applied_offset(self) -> MetadataOffset:
+        """The last envelope in the current view; -1 until the first snapshot of this process."""
+        return self.view.metadata_offset
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """The highest controller epoch heard of, in this process or before it."""
+        return max(self._known_controller_epoch, self.view.controller_epoch)
+
+    @property
+    def has_snapshot(self) -> bool:
+        return self.view.metadata_offset != NOTHING_APPLIED
+
+    def eligible(self) -> Mapping[BrokerId, BrokerEpoch]:
+        """Brokers that may be in an ISR, by the current view: unfenced and not shutting down."""
+        return self.view.eligible
+
+    def eligible_after(self, envelope: Envelope) -> Mapping[BrokerId, BrokerEpoch]:
+        """Brokers that may be in an ISR once `envelope` is applied."""
+        return _eligible(_brokers_after(self.view, envelope))
+
+    def check(self, envelope: Envelope, *, broker_epoch: BrokerEpoch) -> WireError | None:
+        """Why the envelope must not be applied; None if it must be.
+
+        InvalidUpdateVersion means that envelopes are missing in between, and a full snapshot cures
+        it. The others say that the sender is not the controller of this incarnation of this broker.
+        """
+        if envelope.cluster_id != self.cluster_id and envelope.cluster_id and self.cluster_id:
+            return InconsistentClusterId(
+                f"the push is from cluster {envelope.cluster_id!r}, this broker is in "
+                f"{self.cluster_id!r}"
+            )
+        if self.store_id and envelope.store_id != self.store_id:
+            return InconsistentClusterId(
+                f"the controller's store is {envelope.store_id!r}; this broker's data directory "
+                "has applied the log of "
+                f"store {self.store_id!r}: start the controller on its original directory"
+            )
+        if envelope.controller_epoch < self.controller_epoch:
+            return StaleControllerEpoch(
+                f"controller epoch {envelope.controller_epoch} has ended; {self.controller_epoch} "
+                "is known here"
+            )
+        if envelope.broker_epoch != broker_epoch:
+            return StaleBrokerEpoch(
+                f"the push is for broker epoch {envelope.broker_epoch}, this incarnation has "
+                f"{broker_epoch}"
+            )
+        applied = self.applied_offset
+        if envelope.full:
+            return self._check_full(envelope)
+        if applied == NOTHING_APPLIED or envelope.prev_metadata_offset != applied:
+            return InvalidUpdateVersion(
+                f"the push follows metadata offset {envelope.prev_metadata_offset}, applied is "
+                f"{applied}"
+            )
+        if envelope.metadata_offset <= applied:
+            return InvalidUpdateVersion(
+                f"the push ends at metadata offset {envelope.metadata_offset}, applied is {applied}"
+            )
+        return None
+
+    def _check_full(self, envelope: Envelope) -> WireError | None:
+        if envelope.metadata_offset < self.applied_offset:
+            return InvalidUpdateVersion(
+                f"the snapshot is of metadata offset {envelope.metadata_offset}, applied is "
+                f"{self.applied_offset}"
+            )
+        if envelope.metadata_offset < self._known_offset:
+            return StaleControllerEpoch(
+                f"the controller's log ends at {envelope.metadata_offset}, but this broker has "
+                "applied it up to "
+                f"{self._known_offset}: the controller's store is an older copy"
+            )
+        return None
+
+    def prepare(self, envelope: Envelope) -> MetadataView:
+        """The view after an envelope that `check` accepted. Nothing is published yet."""
+        brokers = _brokers_after(self.view, envelope)
+        topics = _topics_after(self.view, envelope)
+        return MetadataView(
+            metadata_offset=envelope.metadata_offset,
+            controller_epoch=envelope.controller_epoch,
+            controller_id=envelope.controller_id,
+            brokers=MappingProxyType(brokers),
+            topics_by_id=MappingProxyType(topics),
+            ids_by_name=MappingProxyType({t.name: t.topic_id for t in topics.values()}),
+            eligible=_eligible(brokers),
+        )
+
+    def publish(self, view: MetadataView) -> None:
+        assert view.metadata_offset >= self.view.metadata_offset, (view, self.view.metadata_offset)
+        assert view.controller_epoch >= self.controller_epoch, (view, self.controller_epoch)
+        self.view = view
+
+    def apply(self, envelope: Envelope) -> None:
+        """Prepare and publish at once, where nothing has to happen in between."""
+        self.store_id = self.store_id or envelope.store_id
+        self.cluster_id = self.cluster_id or envelope.cluster_id
+        self.publish(self.prepare(envelope))
+
+
+def _eligible(brokers: Mapping[BrokerId, LiveBroker]) -> Mapping[BrokerId, BrokerEpoch]:
+    return MappingProxyType(
+        {
+            b.broker_id: b.broker_epoch
+            for b in brokers.values()
+            if not b.fenced and not b.in_controlled_shutdown
+        }
+    )
+
+
+def _brokers_after(view: MetadataView, envelope: Envelope) -> dict[BrokerId, LiveBroker]:
+    brokers: dict[BrokerId, LiveBroker] = {} if envelope.full else dict(view.brokers)
+    for broker_id in envelope.removed_brokers:
+        brokers.pop(broker_id, None)
+    for broker in envelope.live_brokers:
+        brokers[broker.broker_id] = broker
+    return dict(sorted(brokers.items()))
+
+
+def _topics_after(view: MetadataView, envelope: Envelope) -> dict[TopicId, CachedTopic]:
+    topics: dict[TopicId, CachedTopic] = {} if envelope.full else dict(view.topics_by_id)
+    for topic_id in envelope.deleted_topic_ids:
+        topics.pop(topic_id, None)
+    for pushed in envelope.topics:
+        # A topic created anew under the same name shares nothing with the old one (I-36), even if
+        # its deletion is not named.
+        stale = view.ids_by_name.get(pushed.name)
+        if stale is not None and stale != pushed.topic_id:
+            topics.pop(stale, None)
+        topics[pushed.topic_id] = _merged(view.topics_by_id.get(pushed.topic_id), pushed, envelope)
+    return topics
+
+
+def _merged(known: CachedTopic | None, pushed: TopicMetadata, envelope: Envelope) -> CachedTopic:
+    old: Mapping[int, PartitionMetadata] = {} if known is None else known.partitions
+    partitions: dict[int, PartitionMetadata] = {} if envelope.full else dict(old)
+    for partition in pushed.partitions:
+        before = old.get(partition.partition)
+        if before is not None:
+            # Offsets in the controller's log order envelopes, so this never chooses the old one
+            # unless the log itself went back; then what clients were told must not (I-30, P-72).
+            partition = _newer(before, partition)
+        partitions[partition.partition] = partition
+    return CachedTopic(
+        name=pushed.name,
+        topic_id=pushed.topic_id,
+        partitions=MappingProxyType(dict(sorted(partitions.items()))),
+        configs=MappingProxyType(dict(pushed.configs)),
+    )
+
+
+def _newer(before: PartitionMetadata, pushed: PartitionMetadata) -> PartitionMetadata:
+    if (pushed.leader_epoch, pushed.partition_epoch) >= (
+        before.leader_epoch,
+        before.partition_epoch,
+    ):
+        return pushed
+    # Which replicas are offline follows the brokers' sessions, not the partition's epochs.
+    return replace(before, offline_replicas=pushed.offline_replicas)

@@ -1,0 +1,135 @@
+"""One push of the controller, as plain data: what one atomic batch of its log means for one broker
+(REPLICATION.md 3.1).
+
+An envelope is applied whole or not at all, in the order stop_replicas, leader_and_isr,
+update_metadata, so that clients are never sent to a leader that does not know of its election.
+`rpc/push.py` translates it from the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, LeaderEpoch, PartitionEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_broker.core.partition_state import PartitionState
+    from strandline_proto.ids import (
+        BrokerEpoch,
+        BrokerId,
+        ControllerEpoch,
+        MetadataOffset,
+        TopicId,
+    )
+
+NO_EPOCH_CHECK: Final = LeaderEpoch(-1)
+"""In a StopReplica: stop whatever the replica's leader epoch is."""
+NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)
+TOPIC_DELETED: Final = LeaderEpoch(-2)
+"""In a StopReplica: the topic is gone, so no later epoch can exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener of a broker can be reached."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A registered broker, fenced or not."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    endpoints: tuple[Endpoint, ...]
+    rack: str = ""
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Its address on that listener; None if it has no such listener."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class HostedTopic:
+    """Name and own configuration of a topic of which `leader_and_isr` names partitions."""
+
+    name: str
+    topic_id: TopicId
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """What clients are told of a partition."""
+
+    partition: int
+    leader: BrokerId = NO_LEADER
+    leader_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
+    replicas: tuple[BrokerId, ...] = ()
+    isr: tuple[BrokerId, ...] = ()
+    offline_replicas: tuple[BrokerId, ...] = ()
+    elr: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic with its whole configuration and those of its partitions that changed (all of them if
+    `full`).
+    """
+
+    name: str
+    topic_id: TopicId
+    partitions: tuple[PartitionMetadata, ...]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    """The epoch of the removal, TOPIC_DELETED or NO_EPOCH_CHECK; one that is older than the
+    replica's is ignored (P-18).
+    """
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    cluster_id: str
+    controller_id: BrokerId
+    store_id: str
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    """Of the receiver: a push to an earlier incarnation is refused (P-17)."""
+    metadata_offset: MetadataOffset
+    prev_metadata_offset: MetadataOffset
+    full: bool
+    """A snapshot of everything: what it does not name does not exist."""
+    stop_replicas: tuple[StopReplica, ...] = ()
+    leader_and_isr: tuple[PartitionState, ...] = ()
+    """Only partitions of which the receiver is a replica."""
+    hosted_topics: tuple[HostedTopic, ...] = ()
+    """One for each topic id in `leader_and_isr`."""
+    topics: tuple[TopicMetadata, ...] = ()
+    live_brokers: tuple[LiveBroker, ...] = ()
+    deleted_topic_ids: tuple[TopicId, ...] = ()
+    removed_brokers: tuple[BrokerId, ...] = ()
+
+    def hosted_topic(self, topic_id: TopicId) -> HostedTopic | None:
+        for topic in self.hosted_topics:
+            if topic.topic_id == topic_id:
+                return topic
+        return None
