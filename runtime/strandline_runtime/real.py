@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from strandline_runtime.runtime import Buffer, FileStat, Probe, Runtime
 
@@ -174,5 +174,41 @@ def real_runtime(name: str) -> Runtime:
         exit=_exit,
         metrics=CollectorRegistry(),
         log=structlog.get_logger(name),
+        pid=os.getpid(),
+    )
+
+
+class _PlainLog:
+    """structlog's calling convention over the standard library's logging, for a client that must not need structlog."""
+
+    def __init__(self, name: str) -> None:
+        import logging
+
+        self._log = logging.getLogger(name)
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._log.debug("%s %s", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._log.info("%s %s", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._log.warning("%s %s", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._log.error("%s %s", event, fields)
+
+
+def client_runtime() -> Runtime:
+    """What the client library needs of the outside, with core dependencies alone: no metrics, standard logging."""
+    return Runtime(
+        clock=RealClock(),
+        fs=RealFileSystem(),
+        rng=random.SystemRandom(),
+        network=RealNetwork(),
+        serial_executor=_executor,
+        exit=_exit,
+        metrics=cast("Any", None),
+        log=cast("Any", _PlainLog("strandline")),
         pid=os.getpid(),
     )

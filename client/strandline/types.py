@@ -1,0 +1,242 @@
+"""The values that the library's calls take and give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Names and values that travel beside a record's key and value."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic, by the name that people use."""
+
+    topic: str
+    partition: int
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is. `offset` is -1 where the broker no longer knows it, and
+    with acks=0.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as it was read; `timestamp` in milliseconds since the epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+
+
+class OffsetAndTimestamp(NamedTuple):
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An offset, and the leader epoch in which it was learnt (-1 if unknown)."""
+
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record to be sent with `send_many`, where (key, value) is not enough."""
+
+    value: bytes | None = None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Consecutive acknowledged records of one partition: offsets from `start` up to, not
+    including, `end`.
+
+    `start` and `end` are -1 where the broker no longer knew the offsets of a batch sent twice, and
+    with acks=0.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    count: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendManyResult:
+    """One answer for all records of a `send_many`: records = acknowledged + failed + unknown."""
+
+    records: int
+    acknowledged: int
+    failed: int
+    """Certainly not in the log."""
+    unknown: int
+    """Perhaps in the log, perhaps not."""
+    ranges: tuple[OffsetRange, ...]
+    """What was acknowledged; neighbouring batches are merged, in the order of acknowledgement."""
+    errors: tuple[Exception, ...] = ()
+    """One for each batch that was not acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 leaves the number to the controller's configuration."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    replica_assignment: Sequence[Sequence[int]] | None = None
+    config: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    id: int
+    host: str
+    port: int
+    rack: str = ""
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    partition: int
+    leader: int
+    """-1: no leader at the moment."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    elr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A registered broker as the controller knows it."""
+
+    id: int
+    incarnation_id: str
+    broker_epoch: int
+    state: str
+    pid: int
+    listeners: tuple[tuple[str, str, int], ...]
+    """(listener name, host, port)."""
+    rack: str
+    version: str
+    last_heard_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerInfo:
+    id: int
+    pid: int
+    host: str
+    port: int
+    state: str
+    controller_epoch: int
+    metadata_offset: int
+    store_id: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller: ControllerInfo
+    brokers: tuple[BrokerInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerInfo:
+    broker: int
+    log_end_offset: int
+    last_caught_up_ms: int
+    in_maximal_isr: bool
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """One replica, as the broker that holds it describes it."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    broker: int
+    role: str
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    durable_offset: int
+    maximal_isr: tuple[int, ...]
+    followers: tuple[FollowerInfo, ...]
+    size_bytes: int
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    name: str
+    value: str
+    source: int
+    read_only: bool
+    sensitive: bool
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """Start and end of what consumers can read of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    leader_epoch: int
