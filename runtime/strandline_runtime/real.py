@@ -147,6 +147,17 @@ def keep_large_buffers() -> None:
         libc.mallopt(m_trim_threshold, 256 << 20)
 
 
+def read_file(path: str) -> bytes:
+    """All of a small file, before a Runtime exists: a server's configuration."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def environment() -> dict[str, str]:
+    """The process's environment variables."""
+    return dict(os.environ)
+
+
 def port_is_free(host: str, port: int) -> bool:
     """Whether a server could listen there; a name that does not resolve raises OSError."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

@@ -1,0 +1,104 @@
+"""Kafka's server keys that mean something here only by being refused.
+
+Someone who brings a Kafka configuration is told, for each key, whether the feature is missing, has
+another name here, or does not exist in this design. A key that states what is so anyway is
+accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ONLY_VALUE: Final[dict[str, str]] = {
+    "unclean.leader.election.enable": "false",
+    "auto.create.topics.enable": "false",
+    "compression.type": "producer",
+    "log.message.timestamp.type": "CreateTime",
+    "controlled.shutdown.enable": "true",
+    "delete.topic.enable": "true",
+    "remote.log.storage.system.enable": "false",
+    "log.cleaner.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "eligible.leader.replicas.enable": "false",
+}
+"""Accepted with this value, and refused with any other."""
+
+_OTHER_NAME: Final[dict[str, str]] = {
+    "broker.id": "node.id",
+    "log.dir": "log.dirs",
+    "metadata.log.dir": "log.dirs",
+    "zookeeper.connect": "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters": "controller.quorum.bootstrap.servers",
+    "advertised.host.name": "advertised.listeners",
+    "host.name": "listeners",
+    "port": "listeners",
+}
+
+_NOT_YET: Final[frozenset[str]] = frozenset(
+    {
+        "background.threads",
+        "connections.max.idle.ms",
+        "controller.listener.names",
+        "listener.security.protocol.map",
+        "log.flush.interval.messages",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.preallocate",
+        "log.segment.delete.delay.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "process.roles",
+        "queued.max.requests",
+        "replica.selector.class",
+        "security.inter.broker.protocol",
+    }
+)
+
+_NOT_YET_PREFIXES: Final = (
+    "authorizer.",
+    "client.quota.",
+    "delegation.token.",
+    "group.",
+    "log.cleaner.",
+    "log.cleanup.",
+    "log.local.",
+    "log.retention.",
+    "log.roll.",
+    "metadata.log.",
+    "metadata.max.",
+    "metric.",
+    "metrics.num.",
+    "metrics.recording.",
+    "offsets.",
+    "password.",
+    "principal.",
+    "quota.",
+    "remote.",
+    "sasl.",
+    "share.",
+    "socket.",
+    "ssl.",
+    "telemetry.",
+    "transaction.",
+    "transactional.",
+    "zookeeper.",
+)
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Why a key that no server here has is refused; None if it is not one of Kafka's."""
+    if name in ONLY_VALUE:
+        return f"{name}={value} is not supported yet; the only accepted value is {ONLY_VALUE[name]}"
+    if name in _OTHER_NAME:
+        return f"{name} is not a key here; use {_OTHER_NAME[name]}"
+    if name in _NOT_YET:
+        return f"{name} is not supported yet"
+    return None if not name.startswith(_NOT_YET_PREFIXES) else f"{name} is not supported yet"

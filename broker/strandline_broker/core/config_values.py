@@ -1,0 +1,85 @@
+"""How the text of a configuration value becomes a value, and what is said when it does not.
+
+A parser takes the text and returns the value, or raises ValueError with the accepted form in words
+("expected ..."). The caller adds key and value. Used for topic keys and for the keys of both
+servers.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_WITH_UNIT: Final = re.compile(r"([0-9]+)\s*([A-Za-z]+)\Z")
+_BYTES: Final = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
+_BYTES_LARGE: Final = {"mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}
+_MILLISECONDS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "sec": 1000,
+    "min": 60_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_FACTORS: Final = {"bytes": {**_BYTES, **_BYTES_LARGE}, "milliseconds": _MILLISECONDS}
+
+
+def integer(low: int, high: int, unit: str = "") -> Callable[[str], int]:
+    """A whole number from `low` to `high`, both included, of `unit` ("bytes", "milliseconds")."""
+    what = f"a whole number of {unit}" if unit else "a whole number"
+    form = f"expected {what} from {low} to {high}"
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(form + _without_unit(text, unit)) from None
+        if not low <= value <= high:
+            raise ValueError(form)
+        return value
+
+    return parse
+
+
+def _without_unit(text: str, unit: str) -> str:
+    """A hint for "10MB" and the like: the same amount, as the key wants it."""
+    match = _WITH_UNIT.match(text.strip())
+    if match is None or unit not in _FACTORS:
+        return ""
+    factor = _FACTORS[unit].get(match.group(2).lower())
+    if factor is None:
+        return ", without a unit"
+    return f", without a unit: write {int(match.group(1)) * factor}"
+
+
+def boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """One of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"expected one of: {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def text(value: str) -> str:
+    """Any text; an empty one means that the key is not set."""
+    return value.strip()
+
+
+def suggestion(key: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` if a known key looks like `key`, else nothing."""
+    close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""

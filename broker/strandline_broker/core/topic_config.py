@@ -1,0 +1,152 @@
+"""The configuration keys of a topic: which are accepted, which are not there yet, and what they
+resolve to.
+
+Every value is text in Kafka's spelling, as it stands in the controller's records. A key that Kafka
+knows but whose feature is missing here is refused, never silently ignored: who sets it relies on
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_broker.core.config_values import integer, suggestion
+from strandline_proto.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+INT32_MAX: Final = 2**31 - 1
+MESSAGE_BYTES_LIMIT: Final = 31 << 20
+"""The largest batch that may be accepted: a fetch answer that is already full may hold one more,
+and both must fit into one gRPC message (64 MiB).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """One accepted key. `default_from` is the broker key that holds its default."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default_from: str
+    doc: str
+
+
+TOPIC_KEYS: Final[dict[str, TopicKey]] = {
+    key.name: key
+    for key in (
+        TopicKey(
+            "index.interval.bytes",
+            integer(0, INT32_MAX, "bytes"),
+            "log.index.interval.bytes",
+            "Bytes of log between two entries of the offset index.",
+        ),
+        TopicKey(
+            "max.message.bytes",
+            integer(0, MESSAGE_BYTES_LIMIT, "bytes"),
+            "message.max.bytes",
+            "The largest record batch, after compression, that the topic accepts.",
+        ),
+        TopicKey(
+            "min.insync.replicas",
+            integer(1, INT32_MAX),
+            "min.insync.replicas",
+            "How many replicas must be in sync for a write with acks=all to be accepted.",
+        ),
+        TopicKey(
+            "segment.bytes",
+            integer(14, INT32_MAX, "bytes"),
+            "log.segment.bytes",
+            "Size at which a segment file of the log is closed and the next one begun.",
+        ),
+        TopicKey(
+            "segment.index.bytes",
+            integer(12, INT32_MAX, "bytes"),
+            "log.index.size.max.bytes",
+            "Size of an index file at which a new segment is begun.",
+        ),
+    )
+}
+
+_ONLY_VALUE: Final[dict[str, str]] = {
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "unclean.leader.election.enable": "false",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+}
+"""Kafka's keys of which only the value that describes what happens anyway is accepted."""
+
+_NOT_YET: Final[frozenset[str]] = frozenset(
+    {
+        "cleanup.policy",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "retention.bytes",
+        "retention.ms",
+        "segment.jitter.ms",
+        "segment.ms",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic's configuration, each key resolved: its own value, else the broker's default."""
+
+    segment_bytes: int = 1 << 30
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 << 20
+    max_message_bytes: int = (1 << 20) + 12
+    min_insync_replicas: int = 2
+    """For information: what counts is `eff_min_insync` of the partition, which the controller
+    resolved (I-91, P-77).
+    """
+
+    def with_entries(self, entries: Mapping[str, str]) -> TopicConfig:
+        """This configuration as the default, overridden by a topic's own entries, which were
+        checked.
+        """
+        values = {name: getattr(self, name.replace(".", "_")) for name in TOPIC_KEYS}
+        for name, value in entries.items():
+            if name in TOPIC_KEYS:
+                values[name] = _parse(name, value)
+        return TopicConfig(**{name.replace(".", "_"): value for name, value in values.items()})
+
+
+def check_topic_configs(entries: Mapping[str, str]) -> None:
+    """Raises InvalidConfig at the first entry that is not accepted, with the remedy."""
+    for name, value in entries.items():
+        if name in TOPIC_KEYS:
+            _parse(name, value)
+        elif name in _ONLY_VALUE:
+            if value != _ONLY_VALUE[name]:
+                raise InvalidConfig(
+                    f"{name}={value} is not supported yet; the only accepted value is "
+                    f"{_ONLY_VALUE[name]}"
+                )
+        elif name in _NOT_YET or name.startswith("remote."):
+            raise InvalidConfig(f"{name} is not supported yet")
+        else:
+            hint = suggestion(name, (*TOPIC_KEYS, *_ONLY_VALUE, *_NOT_YET))
+            raise InvalidConfig(f"unknown topic configuration key {name!r}{hint}")
+
+
+def _parse(name: str, value: str) -> Any:
+    try:
+        return TOPIC_KEYS[name].parse(value)
+    except ValueError as error:
+        raise InvalidConfig(f"invalid value {value!r} for {name}: {error}") from None

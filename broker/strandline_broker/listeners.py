@@ -1,0 +1,87 @@
+"""Addresses in configuration: `NAME://HOST:PORT` of listeners, `HOST:PORT` of peers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_LISTENER: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)://(?P<rest>.*)\Z")
+_HOST_PORT: Final = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:/\s\[\]]*)):(?P<port>[0-9]+)\Z"
+)
+_SECURE: Final = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    host: str
+    port: int
+
+    @property
+    def target(self) -> str:
+        """As gRPC wants it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address a server listens at. Port 0 stands for any free one."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def target(self) -> str:
+        """As gRPC wants it."""
+        return HostPort(self.host, self.port).target
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.target}"
+
+
+def host_ports(value: str) -> tuple[HostPort, ...]:
+    """`HOST:PORT` entries separated by commas; ValueError says what is wrong."""
+    form = "expected HOST:PORT, for instance 127.0.0.1:9090"
+    found = []
+    for item in _items(value):
+        host_port = _host_port(item, form)
+        if not host_port.host or host_port.port == 0:
+            raise ValueError(form)
+        found.append(host_port)
+    return tuple(found)
+
+
+def listeners(value: str) -> tuple[Listener, ...]:
+    """`NAME://HOST:PORT` entries separated by commas; ValueError says what is wrong."""
+    form = "expected NAME://HOST:PORT, for instance PLAINTEXT://127.0.0.1:9092"
+    found = []
+    for item in _items(value):
+        match = _LISTENER.match(item)
+        if match is None:
+            raise ValueError(form)
+        if match["name"].upper() in _SECURE:
+            raise ValueError(
+                f"{match['name']}: encryption and authentication are not supported yet"
+            )
+        host_port = _host_port(match["rest"], form)
+        found.append(Listener(match["name"], host_port.host or "0.0.0.0", host_port.port))
+    return tuple(found)
+
+
+def _items(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+def _host_port(value: str, form: str) -> HostPort:
+    match = _HOST_PORT.match(value)
+    if match is None:
+        raise ValueError(form)
+    port = int(match["port"])
+    if port > 65535:
+        raise ValueError(f"{port} is not a port; {form}")
+    return HostPort(match["six"] or match["host"], port)
