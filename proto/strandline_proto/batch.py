@@ -6,10 +6,12 @@ Layout of the 61-byte header, big-endian (Kafka's message format, magic 2):
     21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
     43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 recordCount i32
 
-`batchLength` counts from byte 12. The CRC-32C covers byte 21 to the end, so a leader may assign base offset and leader
-epoch without touching it; nothing but offset continuity and the epoch checkpoint protects these two (I-5, I-7).
+`batchLength` counts from byte 12. The CRC-32C covers byte 21 to the end, so a leader may assign
+base offset and leader epoch without touching it; nothing but offset continuity and the epoch
+checkpoint protects these two (I-5, I-7).
 
-Brokers read headers only. Records are built and parsed by aiokafka's compiled codec, imported when first needed.
+Brokers read headers only. Records are built and parsed by aiokafka's compiled codec, imported when
+first needed.
 """
 
 from __future__ import annotations
@@ -133,7 +135,8 @@ def prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
 def check_batch(data: Buffer) -> BatchHeader:
     """The header of `data`, which must be exactly one sound batch as a producer sends it.
 
-    Raises CorruptMessage (size, CRC, counts that contradict each other) or UnsupportedVersion (magic, codec).
+    Raises CorruptMessage (size, CRC, counts that contradict each other) or UnsupportedVersion
+    (magic, codec).
     """
     size = len(data)
     if size < HEADER_SIZE:
@@ -192,7 +195,7 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """One batch of (key, value) records, as a producer sends it (base offset 0, leader epoch -1)."""
+    """One batch of (key, value) records, as a producer sends it: base offset 0, no leader epoch."""
     from aiokafka.record._crecords import DefaultRecordBatchBuilder
 
     builder = DefaultRecordBatchBuilder(
@@ -210,10 +213,11 @@ def build_batch(
 
 
 def read_records(data: Buffer, at: int, header: BatchHeader) -> Iterator[Record]:
-    """The records of the batch at byte `at`, decompressed. Raises CorruptMessage if they do not parse."""
+    """The records of the batch at byte `at`, decompressed; CorruptMessage if they do not parse."""
     from aiokafka.record._crecords import DefaultRecordBatch
 
-    # The codec wants the bytes of one batch. It reads the offset from the header, as it stands in the log.
+    # The codec wants the bytes of one batch. It reads the offset from the header, as it stands in
+    # the log.
     for r in DefaultRecordBatch(bytes(memoryview(data)[at : at + header.size])):
         headers = tuple((k, v) for k, v in r.headers)
         yield Record(r.offset, r.timestamp, r.key, r.value, headers)

@@ -1,7 +1,7 @@
 """Errors that cross the wire, under Kafka's numeric codes. Each says whether to retry.
 
-Source of codes and retriability: Kafka's protocol guide, "Error codes". The message says what happened, where, why and
-what to do; programs read the class, never the text.
+Source of codes and retriability: Kafka's protocol guide, "Error codes". The message says what
+happened, where, why and what to do; programs read the class, never the text.
 """
 
 from typing import ClassVar, Final
@@ -304,7 +304,7 @@ ERRORS: Final[dict[int, type[WireError]]] = {
 
 
 def from_code(code: int, message: str = "") -> WireError:
-    """The error that `code` stands for; an unknown code becomes `UnknownServerError` that names it."""
+    """The error that `code` stands for; an unknown code: `UnknownServerError` with its number."""
     kind = ERRORS.get(code)
     if kind is None:
         return UnknownServerError(message or f"error code {code}")

@@ -1,4 +1,4 @@
-"""The real binding of the Runtime: the one module of the servers and the client that touches the outside."""
+"""The real binding of the Runtime: the one module here that touches the outside."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from strandline_runtime.runtime import Buffer, FileStat, Probe, Runtime
+from strandline_runtime.runtime import FileStat, Probe, Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import grpc.aio
 
-# Above the fetch limits on purpose: one batch of message.max.bytes and its protobuf frame always fit.
+# Above the fetch limits on purpose: one batch of message.max.bytes and its protobuf frame always
+# fit.
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
-# A broken channel is tried again within a second (a failover is not a minute long), and a half-open peer is noticed by
-# keepalive even while no call is under way.
+# A broken channel is tried again within a second (a failover is not a minute long), and a half-open
+# peer is noticed by keepalive even while no call is under way.
 CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -55,7 +54,8 @@ class RealClock:
 
 
 class RealFileSystem:
-    # The functions themselves, not wrappers: a bound builtin costs a tenth of a method that calls it.
+    # The functions themselves, not wrappers: a bound builtin costs a tenth of a method that calls
+    # it.
     open = staticmethod(os.open)
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
@@ -133,10 +133,10 @@ def _exit(why: str) -> NoReturn:
 
 
 def keep_large_buffers() -> None:
-    """Tell glibc's malloc to keep buffers of up to 64 MiB instead of mapping and unmapping each one.
+    """Tell glibc's malloc to keep buffers of up to 64 MiB instead of mapping each one anew.
 
-    Page faults on fresh mappings are a third of all CPU at batches of 256 KiB and more (docs/architecture.md). A
-    C library without mallopt is left alone.
+    Page faults on fresh mappings are a third of all CPU at batches of 256 KiB and more
+    (docs/architecture.md). A C library without mallopt is left alone.
     """
     import ctypes
 
@@ -172,7 +172,7 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def real_runtime(name: str) -> Runtime:
-    """The operating system's clock, disk, randomness, network and threads, for the process called `name`."""
+    """The operating system's clock, disk, randomness, network and threads, for process `name`."""
     import structlog
     from prometheus_client import CollectorRegistry
 
@@ -190,7 +190,7 @@ def real_runtime(name: str) -> Runtime:
 
 
 class _PlainLog:
-    """structlog's calling convention over the standard library's logging, for a client that must not need structlog."""
+    """structlog's calling convention over the standard library's logging, for want of structlog."""
 
     def __init__(self, name: str) -> None:
         import logging
@@ -211,7 +211,7 @@ class _PlainLog:
 
 
 def client_runtime() -> Runtime:
-    """What the client library needs of the outside, with core dependencies alone: no metrics, standard logging."""
+    """What the client library needs of the outside: no metrics, the standard library's logging."""
     return Runtime(
         clock=RealClock(),
         fs=RealFileSystem(),

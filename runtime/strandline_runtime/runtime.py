@@ -1,8 +1,8 @@
 """The seam between Strandline and the outside: clock, disk, chance, network, threads, exit.
 
-Production code takes one `Runtime` and reaches the outside through nothing else, so that a simulator can run the very
-same classes under virtual time, a faulty disk and a faulty network. Timers, tasks, queues and locks are plain asyncio:
-the event loop is part of the seam.
+Production code takes one `Runtime` and reaches the outside through nothing else, so that a
+simulator can run the very same classes under virtual time, a faulty disk and a faulty network.
+Timers, tasks, queues and locks are plain asyncio: the event loop is part of the seam.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class FileStat:
 class FileSystem(Protocol):
     """The functions of `os` that the storage layer uses, with the same names and signatures.
 
-    Descriptors are ints. Each raises OSError as `os` does. `pwrite` and `pwritev` may write less than asked for.
+    Descriptors are ints. Each raises OSError as `os` does. `pwrite` and `pwritev` may write less
+    than asked for.
     """
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int: ...
@@ -70,7 +71,7 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: str) -> int:
-        """Create the file and lock it against other processes; the lock lasts until the descriptor is closed.
+        """Create the file and lock it against other processes, until the descriptor is closed.
 
         Raises BlockingIOError if another process holds it.
         """
