@@ -1,0 +1,439 @@
+"""The leader's view of one partition in one leader epoch: who is in sync, and what is committed.
+
+Inputs are calls, wishes are returned effects; time is an argument. The host builds one `Leader` for each leader epoch it
+wins, carries the effects out in order, and drops the machine when a newer epoch comes (which abandons its proposal, I-28).
+
+What holds after every input:
+
+  I-9   the high watermark moves only with |ISR| at or above the minimum, and only to what every member of the maximal
+        ISR, and every replica about to join it, holds by a fetch in this epoch from the incarnation that counts (I-90);
+  I-10  it never goes back;
+  I-16  the maximal ISR holds every replica that the controller may count as in sync;
+  I-22  the leader is in the ISR, and (I-26) in every ISR it proposes;
+  I-28  at most one proposal is open, and only a proposal known not to have been applied is taken back.
+
+The *maximal* ISR is the committed ISR plus whoever the open proposal adds. Between the moment a proposal is sent and the
+moment its fate is known, the controller may already have committed it and may elect the new member: committing records
+without that member would lose them (P-5, P-6). A proposal to remove a member changes nothing until it is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.fencing import check_leader_epoch
+from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
+from strandline_broker.core.remote_replica import RemoteReplica
+from strandline_proto.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotEnoughReplicas,
+    OffsetOutOfRange,
+    StaleBrokerEpoch,
+    UnknownLeaderEpoch,
+    WireError,
+)
+from strandline_proto.ids import (
+    UNKNOWN_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RETRY_MS_MIN: Final = 50
+RETRY_MS_MAX: Final = 1000
+_NEWER_METADATA_WILL_TELL: Final = (
+    FencedLeaderEpoch,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    StaleBrokerEpoch,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkRaised:
+    """Everything below `to` is committed: release the waiters."""
+
+    to: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeIsr:
+    """Ask the controller for this ISR, as recovered; it is not ours until the controller says so.
+
+    The host answers each one exactly once, with `on_isr_answer` or `on_isr_refused` and this request id.
+    """
+
+    request_id: int
+    isr: tuple[IsrMember, ...]
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+
+
+Effect = HighWatermarkRaised | ProposeIsr
+
+
+@dataclass(slots=True)
+class _Proposal:
+    request: ProposeIsr
+    joins: frozenset[IsrMember]
+    retry_at_ms: int | None = None
+    """None while an answer is awaited, and when only newer metadata can settle it."""
+    backoff_ms: int = RETRY_MS_MIN
+    unsure: bool = False
+    """An attempt ended without an answer: it may have been applied, or may yet be."""
+    refused: bool = False
+
+
+class Leader:
+    def __init__(
+        self,
+        me: BrokerId,
+        my_broker_epoch: BrokerEpoch,
+        state: PartitionState,
+        *,
+        log_end_offset: Offset,
+        log_start_offset: Offset,
+        high_watermark: Offset,
+        durable_offset: Offset,
+        eligible: Mapping[BrokerId, BrokerEpoch],
+        lag_ms_max: int,
+        flush_always: bool,
+        now_ms: int,
+    ) -> None:
+        """`eligible`: brokers that are unfenced and not shutting down, with their current epochs.
+
+        A member of the ISR has a full lag allowance from now, as it was in sync a moment ago under the previous leader;
+        nobody's end offset is known. Tick at once afterwards: a sole member may have something to commit.
+        """
+        assert 0 <= log_start_offset <= high_watermark <= log_end_offset
+        assert durable_offset <= log_end_offset
+        self.leader_epoch = state.leader_epoch
+        self.epoch_start = log_end_offset
+        self.high_watermark = high_watermark
+        self.log_end_offset = log_end_offset
+        self.log_start_offset = log_start_offset
+        self.durable_offset = durable_offset
+        self.followers: dict[BrokerId, RemoteReplica] = {}
+        self.isr: tuple[IsrMember, ...] = ()
+        self._me = IsrMember(me, my_broker_epoch)
+        self._eligible = dict(eligible)
+        self._lag_ms_max = lag_ms_max
+        self._flush_always = flush_always
+        self._now_ms = now_ms
+        self._proposal: _Proposal | None = None
+        self._requests = 0
+        self._join_not_before_ms = now_ms
+        self._adopt(state)
+
+    # Queries
+
+    @property
+    def proposed(self) -> tuple[IsrMember, ...] | None:
+        """The ISR asked for, while the controller's answer is not known."""
+        return None if self._proposal is None else self._proposal.request.isr
+
+    @property
+    def maximal_isr(self) -> tuple[IsrMember, ...]:
+        """Every incarnation that the controller may count as in sync."""
+        joins = () if self._proposal is None else sorted(self._proposal.joins)
+        return (*self.isr, *joins)
+
+    @property
+    def end_offset_known(self) -> bool:
+        """Whether the high watermark has reached what earlier leaders may have committed (I-11)."""
+        return self.high_watermark >= self.epoch_start
+
+    def below_min_isr(self) -> bool:
+        return len(self.isr) < self._eff_min_insync
+
+    def check_can_append_all(self) -> None:
+        """Refuse an acks=all write that could not be committed (I-20); nothing is written then."""
+        if self.below_min_isr():
+            ids = ", ".join(str(m.broker_id) for m in self.isr)
+            raise NotEnoughReplicas(
+                f"{self._where} has ISR {{{ids}}}, needs {self._eff_min_insync} members for acks=all;"
+                " nothing was written, retry when more replicas are in sync"
+            )
+
+    # Inputs
+
+    def on_append(self, log_end_offset: Offset) -> list[Effect]:
+        assert log_end_offset >= self.log_end_offset, (log_end_offset, self.log_end_offset)
+        self.log_end_offset = log_end_offset
+        return self._advance()
+
+    def on_durable(self, durable_offset: Offset) -> list[Effect]:
+        """What lies before `durable_offset` is on disk here."""
+        assert durable_offset <= self.log_end_offset, (durable_offset, self.log_end_offset)
+        self.durable_offset = max(self.durable_offset, durable_offset)
+        return self._advance()
+
+    def on_log_start(self, log_start_offset: Offset) -> list[Effect]:
+        assert self.log_start_offset <= log_start_offset <= self.high_watermark
+        self.log_start_offset = log_start_offset
+        return []
+
+    def on_follower_fetch(
+        self,
+        broker_id: BrokerId,
+        *,
+        broker_epoch: BrokerEpoch,
+        leader_epoch: LeaderEpoch,
+        fetch_offset: Offset,
+        log_start_offset: Offset,
+        now_ms: int,
+        log_end_at_read: Offset | None = None,
+    ) -> list[Effect]:
+        """A follower's fetch was read without error and without divergence (I-39, P-35).
+
+        `now_ms` and `log_end_at_read` may be those of the fetch's arrival, so that a slow disk here does not make the
+        follower look late (P-57).
+        """
+        self.check_fetch(broker_id, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
+        if fetch_offset > self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self._where}: broker {broker_id} asked for {fetch_offset},"
+                f" the log ends at {self.log_end_offset}"
+            )
+        self._saw(now_ms)
+        leader_end = self.log_end_offset if log_end_at_read is None else log_end_at_read
+        self.followers[broker_id] = self.followers[broker_id].after_fetch(
+            broker_epoch=broker_epoch,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end=leader_end,
+            now_ms=now_ms,
+        )
+        # The proposal comes first: its member counts from now on (P-5).
+        return self._propose_join((broker_id,)) + self._advance()
+
+    def check_fetch(
+        self, broker_id: BrokerId, *, broker_epoch: BrokerEpoch, leader_epoch: LeaderEpoch
+    ) -> None:
+        """Refuse a replica's fetch: epoch, then membership, then incarnation (I-33, P-73)."""
+        if leader_epoch == UNKNOWN_EPOCH:
+            raise FencedLeaderEpoch(
+                f"{self._where}: broker {broker_id} fetches without a leader epoch"
+            )
+        check_leader_epoch(leader_epoch, self.leader_epoch, where=self._where)
+        follower = self.followers.get(broker_id)
+        if follower is None:
+            raise UnknownLeaderEpoch(
+                f"{self._where}: broker {broker_id} is not a replica as far as its leader knows; retry"
+            )
+        counted = next((m.broker_epoch for m in self.maximal_isr if m.broker_id == broker_id), None)
+        eligible = self._eligible.get(broker_id)
+        newest = max(e for e in (counted, eligible, follower.broker_epoch) if e is not None)
+        if broker_epoch < newest:
+            raise StaleBrokerEpoch(
+                f"{self._where}: broker {broker_id} of epoch {broker_epoch} has been replaced by"
+                f" epoch {newest}"
+            )
+        # A fenced non-member's epoch is not known here. It may fetch; nothing counts it until it is eligible.
+        known = counted if counted is not None else eligible
+        if known is not None and broker_epoch != known:
+            raise UnknownLeaderEpoch(
+                f"{self._where}: broker {broker_id} of epoch {broker_epoch} is newer than"
+                f" epoch {known}, which its leader knows; retry"
+            )
+
+    def on_state(self, state: PartitionState, now_ms: int) -> list[Effect]:
+        """A push within this leader epoch. An equal one leaves the open proposal open (I-34, P-79)."""
+        self._saw(now_ms)
+        if state.leader_epoch < self.leader_epoch or state.partition_epoch <= self.partition_epoch:
+            return []
+        assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
+        # The controller compares and sets, so whatever was asked at the older epoch can no longer be applied (I-27).
+        self._proposal = None
+        self._adopt(state)
+        return self._propose_join(self.followers) + self._advance()
+
+    def on_eligible(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> list[Effect]:
+        self._eligible = dict(eligible)
+        proposal = self._proposal
+        if proposal is not None and proposal.refused and not self._any_eligible(proposal.joins):
+            self._proposal = None
+        return self._propose_join(self.followers) + self._advance()
+
+    def on_isr_answer(self, request_id: int, answer: IsrAnswer) -> list[Effect]:
+        """The controller committed a proposal of ours, or found that it says what is committed."""
+        if answer.leader_epoch != self.leader_epoch:
+            return []
+        if answer.partition_epoch > self.partition_epoch:
+            self._proposal = None
+            self._adopt(
+                replace(
+                    self._state,
+                    isr=answer.isr,
+                    partition_epoch=answer.partition_epoch,
+                    eff_min_insync=answer.eff_min_insync,
+                    recovering=answer.recovering,
+                    elr=answer.elr,
+                )
+            )
+        elif self._is_open(request_id) and answer.partition_epoch == self.partition_epoch:
+            self._proposal = None
+        return self._propose_join(self.followers) + self._advance()
+
+    def on_isr_refused(self, request_id: int, error: WireError, now_ms: int) -> list[Effect]:
+        """The controller said no, or nothing (then `error` says how the call failed)."""
+        self._saw(now_ms)
+        proposal = self._proposal
+        if proposal is None or proposal.request.request_id != request_id:
+            return []
+        if isinstance(error, _NEWER_METADATA_WILL_TELL):
+            # It may have been applied by an earlier attempt; the push that is under way says what is committed.
+            return []
+        if isinstance(error, IneligibleReplica):
+            proposal.refused = True
+            self._join_not_before_ms = now_ms + RETRY_MS_MIN
+            # A refusal settles this attempt. An earlier one without an answer may still arrive and be applied, for
+            # as long as the member to add may be eligible: then it goes on counting.
+            if not proposal.unsure or not self._any_eligible(proposal.joins):
+                self._proposal = None
+                return self._advance()
+        else:
+            proposal.unsure = True
+        proposal.retry_at_ms = now_ms + proposal.backoff_ms
+        proposal.backoff_ms = min(2 * proposal.backoff_ms, RETRY_MS_MAX)
+        return []
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        """Drop laggards from the ISR, ask again what got no answer, see that time has passed."""
+        self._saw(now_ms)
+        effects: list[Effect] = []
+        proposal = self._proposal
+        if proposal is None:
+            effects += self._propose_shrink()
+            effects += self._propose_join(self.followers)
+        elif proposal.retry_at_ms is not None and now_ms >= proposal.retry_at_ms:
+            proposal.retry_at_ms = None
+            proposal.request = self._request(proposal.request.isr)
+            effects.append(proposal.request)
+        return effects + self._advance()
+
+    # Helpers
+
+    def _saw(self, now_ms: int) -> None:
+        self._now_ms = max(self._now_ms, now_ms)
+
+    def _adopt(self, state: PartitionState) -> None:
+        """Take over what the controller has committed in this leader epoch."""
+        assert state.leader == self._me.broker_id, state
+        assert state.problem() is None, state.problem()
+        before = set(self.isr)
+        self._state = state
+        self._where = state.where
+        self.partition_epoch = state.partition_epoch
+        self._eff_min_insync = state.eff_min_insync
+        self.isr = tuple(m if m.broker_id != self._me.broker_id else self._me for m in state.isr)
+        # Built aside and swapped once, so that no computation sees a map with members missing (P-15).
+        followers = {
+            b: self.followers.get(b, RemoteReplica())
+            for b in state.replicas
+            if b != self._me.broker_id
+        }
+        for member in self.isr:
+            if member == self._me or member in before:
+                continue
+            # A member that is new here gets a full lag allowance, or the next tick could drop it again.
+            known = followers[member.broker_id]
+            if known.broker_epoch != member.broker_epoch:
+                known = RemoteReplica(broker_epoch=member.broker_epoch)
+            followers[member.broker_id] = replace(known, caught_up_ms=self._now_ms)
+        self.followers = followers
+
+    def _is_open(self, request_id: int) -> bool:
+        return self._proposal is not None and self._proposal.request.request_id == request_id
+
+    def _any_eligible(self, members: Iterable[IsrMember]) -> bool:
+        return any(self._eligible.get(m.broker_id) == m.broker_epoch for m in members)
+
+    def _may_join(self, broker_id: BrokerId) -> bool:
+        """I-24. Both bounds are needed: below the epoch's start a replica may hold what no leader committed (P-10),
+        and the high watermark is not asked to have passed that start (P-74)."""
+        follower = self.followers[broker_id]
+        return (
+            all(m.broker_id != broker_id for m in self.isr)
+            and follower.log_end_offset is not None
+            and follower.log_end_offset >= max(self.high_watermark, self.epoch_start)
+            and self._eligible.get(broker_id) == follower.broker_epoch
+        )
+
+    def _propose_join(self, candidates: Iterable[BrokerId]) -> list[Effect]:
+        """Ask to add the first candidate that may join; the next one follows when that is settled."""
+        if self._proposal is not None or self._now_ms < self._join_not_before_ms:
+            return []
+        if self._state.recovering:
+            return []  # the ISR stays {leader} until the controller has recorded the recovery (I-49)
+        for broker_id in candidates:
+            if self._may_join(broker_id):
+                joiner = IsrMember(broker_id, self.followers[broker_id].broker_epoch)
+                return self._propose((*self.isr, joiner))
+        return []
+
+    def _propose_shrink(self) -> list[Effect]:
+        """I-25. A silent replica that holds everything is no laggard (P-56)."""
+        kept = tuple(m for m in self.isr if m == self._me or not self._lags(m))
+        if kept != self.isr or self._state.recovering:
+            return self._propose(kept)
+        return []
+
+    def _lags(self, member: IsrMember) -> bool:
+        follower = self.followers[member.broker_id]
+        level = follower.log_end_offset == self.log_end_offset
+        return not level and not follower.was_caught_up_within(
+            self._lag_ms_max, now_ms=self._now_ms
+        )
+
+    def _propose(self, isr: tuple[IsrMember, ...]) -> list[Effect]:
+        assert self._proposal is None
+        assert self._me in isr, isr
+        request = self._request(isr)
+        self._proposal = _Proposal(request, joins=frozenset(isr) - frozenset(self.isr))
+        return [request]
+
+    def _request(self, isr: tuple[IsrMember, ...]) -> ProposeIsr:
+        self._requests += 1
+        # Unlike those of any other leader epoch, so that a late answer to an earlier machine means nothing here.
+        request_id = (self.leader_epoch << 32) + self._requests
+        return ProposeIsr(request_id, isr, self.leader_epoch, self.partition_epoch)
+
+    def _advance(self) -> list[Effect]:
+        """I-9, I-29."""
+        if self.below_min_isr():
+            return []
+        committed = self.durable_offset if self._flush_always else self.log_end_offset
+        counted = {m.broker_id: m.broker_epoch for m in self.maximal_isr}
+        for broker_id, follower in self.followers.items():
+            if broker_id in counted:
+                assert follower.broker_epoch == counted[broker_id], (broker_id, follower)
+                if follower.log_end_offset is None:
+                    return []
+                committed = min(committed, follower.log_end_offset)
+            elif self._is_about_to_join(broker_id, follower):
+                assert follower.log_end_offset is not None
+                committed = min(committed, follower.log_end_offset)
+        if committed <= self.high_watermark:
+            return []
+        self.high_watermark = committed
+        return [HighWatermarkRaised(committed)]
+
+    def _is_about_to_join(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
+        """A replica that keeps pace would chase the watermark for ever if it were not waited for; one that may not
+        join is not waited for (P-58)."""
+        return (
+            follower.log_end_offset is not None
+            and not self._state.recovering
+            and self._eligible.get(broker_id) == follower.broker_epoch
+            and follower.was_caught_up_within(self._lag_ms_max, now_ms=self._now_ms)
+        )

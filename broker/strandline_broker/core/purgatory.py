@@ -1,0 +1,47 @@
+"""Who waits for which offset to be committed, in the order in which they can be answered.
+
+The structure knows nothing of epochs or deadlines: a host keeps one for each leadership and drains it when that ends,
+so that no waiter of an earlier epoch can be answered by a later one (P-25).
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from strandline_proto.ids import Offset
+
+T = TypeVar("T")
+
+
+class AckWaiters(Generic[T]):
+    """Items that become due when the high watermark reaches the end offset they require."""
+
+    def __init__(self) -> None:
+        # The second field keeps arrival order among equal offsets, and items out of comparisons.
+        self._heap: list[tuple[Offset, int, T]] = []
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, required_offset: Offset, item: T) -> None:
+        self._arrivals += 1
+        heapq.heappush(self._heap, (required_offset, self._arrivals, item))
+
+    def release(self, high_watermark: Offset) -> list[T]:
+        """Take out all that waited for `high_watermark` or less, lowest requirement first."""
+        due: list[T] = []
+        while self._heap and self._heap[0][0] <= high_watermark:
+            due.append(heapq.heappop(self._heap)[2])
+        return due
+
+    def drop(self, unwanted: Callable[[T], bool]) -> None:
+        """Forget items that have been answered in another way, such as by their deadline."""
+        self._heap = [entry for entry in self._heap if not unwanted(entry[2])]
+        heapq.heapify(self._heap)
+
+    def drain(self) -> list[T]:
+        """Take out everything, in the order in which it would have been released."""
+        rest = [item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2])]
+        self._heap = []
+        return rest
