@@ -1,0 +1,171 @@
+"""Carries the leaders' ISR proposals to the controller (AlterPartition) and the answers back.
+
+Everything that waits goes into one request, and one request is under way at a time; that a
+partition has no more than one open proposal is the leader's own rule (I-28). An answer goes to
+whoever submitted the proposal, paired by request id and not by partition, so a late one cannot be
+taken for that of a later proposal (P-79).
+
+Each proposal is answered exactly once. A call that failed, or an answer that leaves the partition
+out, says nothing about the outcome: the proposer gets a retriable error and goes on counting the
+member it wished to add (P-5, P-6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import grpc
+
+from strandline_broker.core.partition_state import IsrAnswer, IsrMember
+from strandline_proto import errors
+from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
+from strandline_proto.ids import (
+    NO_BROKER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from strandline_proto.v1 import common_pb2, controller_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_runtime.runtime import Runtime
+
+PARTITIONS_MAX: Final = 1000
+"""In one request."""
+ANSWER_TIMEOUT_S: Final = 2.0
+REGISTRATION_POLL_S: Final = 0.05
+RECOVERED: Final = 0
+
+Key = tuple[TopicId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    proposal: ProposeIsr
+    answer: Callable[[int, IsrAnswer | WireError], None]
+
+
+class IsrChanges:
+    """Submit from the event loop; `run` sends until it is cancelled."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        link: ControllerLink,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+    ) -> None:
+        self._log = runtime.log
+        self._link = link
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._waiting: dict[Key, _Pending] = {}
+        self._work = asyncio.Event()
+
+    def submit(
+        self,
+        topic_id: TopicId,
+        partition: int,
+        proposal: ProposeIsr,
+        answer: Callable[[int, IsrAnswer | WireError], None],
+    ) -> None:
+        """Send `proposal` soon; `answer` is called once with its request id and what became of it.
+
+        A proposal of the same partition that still waits is from a leader epoch that is over, and
+        is given up.
+        """
+        replaced = self._waiting.pop((topic_id, partition), None)
+        self._waiting[topic_id, partition] = _Pending(proposal, answer)
+        self._work.set()
+        if replaced is not None:
+            replaced.answer(
+                replaced.proposal.request_id,
+                RequestTimedOut("a newer proposal for the partition took this one's place"),
+            )
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            if self._broker_epoch() == NO_BROKER_EPOCH:
+                await asyncio.sleep(REGISTRATION_POLL_S)
+                continue
+            batch = dict(list(self._waiting.items())[:PARTITIONS_MAX])
+            for key in batch:
+                del self._waiting[key]
+            if not self._waiting:
+                self._work.clear()
+            await self._send(batch)
+
+    async def _send(self, batch: dict[Key, _Pending]) -> None:
+        request = _request(self._broker_id, self._broker_epoch(), batch.items())
+        answers: dict[Key, IsrAnswer | WireError] = {}
+        failed: WireError = UnknownServerError("the controller's answer leaves the partition out")
+        try:
+            response = await self._link.stub.AlterPartition(request, timeout=ANSWER_TIMEOUT_S)
+        except grpc.RpcError as error:
+            failed = self._link.failure(error)
+            self._log.info("ISR changes were not answered", partitions=len(batch), why=str(failed))
+        else:
+            if response.error_code != errors.NONE:
+                failed = errors.from_code(response.error_code, response.error_message)
+                self._log.warning("ISR changes were refused", why=str(failed))
+            answers = dict(_answers(response))
+        for key, pending in batch.items():
+            pending.answer(pending.proposal.request_id, answers.get(key, failed))
+
+
+def _request(
+    broker_id: BrokerId, broker_epoch: BrokerEpoch, batch: Iterable[tuple[Key, _Pending]]
+) -> controller_pb2.AlterPartitionRequest:
+    request = controller_pb2.AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    topics: dict[TopicId, controller_pb2.AlterPartitionTopic] = {}
+    for (topic_id, partition), pending in batch:
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = request.topics.add(topic_id=topic_id)
+        proposal = pending.proposal
+        topic.partitions.add(
+            partition_index=partition,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
+            leader_recovery_state=RECOVERED,
+            new_isr_with_epochs=[
+                common_pb2.BrokerAndEpoch(broker_id=m.broker_id, broker_epoch=m.broker_epoch)
+                for m in proposal.isr
+            ],
+        )
+    return request
+
+
+def _answers(
+    response: controller_pb2.AlterPartitionResponse,
+) -> Iterable[tuple[Key, IsrAnswer | WireError]]:
+    for topic in response.topics:
+        for result in topic.partitions:
+            key = (TopicId(topic.topic_id), result.partition_index)
+            yield key, _answer(result)
+
+
+def _answer(result: controller_pb2.AlterPartitionPartitionResult) -> IsrAnswer | WireError:
+    if result.error_code != errors.NONE:
+        return errors.from_code(result.error_code)
+    return IsrAnswer(
+        leader=BrokerId(result.leader_id),
+        leader_epoch=LeaderEpoch(result.leader_epoch),
+        isr=tuple(
+            IsrMember(BrokerId(m.broker_id), BrokerEpoch(m.broker_epoch))
+            for m in result.isr_with_epochs
+        ),
+        partition_epoch=PartitionEpoch(result.partition_epoch),
+        eff_min_insync=result.eff_min_insync_replicas,
+        recovering=result.leader_recovery_state != RECOVERED,
+        elr=tuple(BrokerId(b) for b in result.elr),
+    )

@@ -1,0 +1,97 @@
+"""Ids and epochs for idempotent producers (InitProducerId).
+
+Ids come from blocks that the controller has recorded as given away before it answers, so no id is
+ever handed out twice, over restarts of brokers and controller alike (I-59). What is left of a block
+when this process ends is never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import grpc
+
+from strandline_proto import errors
+from strandline_proto.errors import InvalidRequest, NotController
+from strandline_proto.ids import NO_BROKER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from strandline_proto.v1 import controller_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_proto.ids import BrokerEpoch, BrokerId
+
+EPOCH_MAX: Final = 2**15 - 1
+"""The batch header has 16 signed bits for a producer epoch."""
+ALLOCATION_TIMEOUT_S: Final = 5.0
+
+
+class ProducerIds:
+    def __init__(
+        self,
+        link: ControllerLink,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+    ) -> None:
+        self._link = link
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._next = 0
+        self._end = 0
+        self._allocating = asyncio.Lock()
+
+    async def init(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, *, timeout_s: float
+    ) -> tuple[ProducerId, ProducerEpoch]:
+        """A new id with epoch 0, or the given id with its epoch raised by one (KIP-360).
+
+        A raised epoch lets a producer number its batches from 0 again while brokers refuse what is
+        left of the old epoch. When the epochs of an id are used up the producer gets a new id.
+        Raises WireError.
+        """
+        if producer_id == NO_PRODUCER_ID:
+            return await self._new(timeout_s), ProducerEpoch(0)
+        if producer_id < 0 or not 0 <= epoch <= EPOCH_MAX:
+            raise InvalidRequest(
+                f"producer id {producer_id} with epoch {epoch} is neither a new producer (-1) nor "
+                f"one with an epoch from 0 to {EPOCH_MAX}"
+            )
+        if epoch >= EPOCH_MAX - 1:
+            return await self._new(timeout_s), ProducerEpoch(0)
+        return producer_id, ProducerEpoch(epoch + 1)
+
+    async def _new(self, timeout_s: float) -> ProducerId:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._next == self._end:
+                    async with self._allocating:
+                        # Whoever held the lock before may have brought a block that is not used up.
+                        if self._next == self._end:
+                            await self._allocate()
+        except TimeoutError:
+            raise NotController(
+                f"no block of producer ids came from the controller at {self._link.target} within "
+                f"{timeout_s:g} s; retry"
+            ) from None
+        given = ProducerId(self._next)
+        self._next += 1
+        return given
+
+    async def _allocate(self) -> None:
+        epoch = self._broker_epoch()
+        if epoch == NO_BROKER_EPOCH:
+            raise NotController("this broker is not registered yet; retry")
+        request = controller_pb2.AllocateProducerIdsRequest(
+            broker_id=self._broker_id, broker_epoch=epoch
+        )
+        try:
+            block = await self._link.stub.AllocateProducerIds(request, timeout=ALLOCATION_TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise self._link.failure(error) from None
+        if block.error_code != errors.NONE:
+            raise errors.from_code(block.error_code, block.error_message)
+        assert block.producer_id_len > 0, block
+        self._next = block.producer_id_start
+        self._end = block.producer_id_start + block.producer_id_len
