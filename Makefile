@@ -1,0 +1,90 @@
+# One command for each thing a person does here. Everything runs in .venv, which `make setup` fills
+# from requirements/all.txt (versions and hashes); a second `make setup` does nothing.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+SUBMAKE := $(MAKE) --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint \
+	quick-tests fmt demo proto bench lock clean
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv with everything, from pinned and hashed requirements
+
+$(READY): requirements/all.txt requirements/data.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: Python 3.11 or newer is needed (make setup PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned requirements into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/all.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--require-hashes -r requirements/data.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: setup ## run every gate and the whole test suite
+	@$(SUBMAKE) -j2 --output-sync=target gates
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
+	@$(SUBMAKE) -j2 --output-sync=target gates quick-tests
+
+gates: format-check lint types contracts proto-fresh proto-lint
+
+format-check:
+	@$(BIN)/ruff format --check --quiet . || \
+		{ $(BIN)/ruff format --check . ; echo "run make fmt" >&2; exit 1; }
+
+lint:
+	@$(BIN)/ruff check --quiet .
+
+types:
+	@$(BIN)/mypy --no-error-summary
+
+contracts:
+	@report=$$($(BIN)/lint-imports 2>&1) || { echo "$$report" >&2; exit 1; }
+
+proto-fresh:
+	@$(BIN)/python tools/gen_proto.py --check
+
+proto-lint:
+	@$(BIN)/buf lint
+
+quick-tests:
+	@$(BIN)/pytest --quiet tests/tidy tests/unit tests/property
+
+fmt: setup ## format the code and repair what the linter can repair
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+demo: setup ## three brokers, a leader killed, every record in a table (INPUT=file, SMALL=1)
+	@$(BIN)/strandline demo run $(if $(INPUT),--input "$(INPUT)") $(if $(filter-out 0,$(SMALL)),--small)
+
+proto: setup ## generate the committed code from proto/strandline_proto/v1
+	@$(BIN)/python tools/gen_proto.py
+
+bench: setup ## the benchmarks, one after the other (a few minutes)
+	@for measure in startup failover produce consume latency; do \
+		$(BIN)/strandline bench $$measure || exit 1; done
+
+# No index address, no local folder of wheels and no option of this machine's pip may reach the files.
+COMPILE := env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes \
+	--strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	--no-emit-options
+
+lock: setup ## pin the requirements anew after a change of pyproject.toml (UPGRADE=1: newest versions)
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --all-build-deps -o requirements/all.txt pyproject.toml
+	@for part in runtime spark build; do cp requirements/all.txt requirements/$$part.txt; done
+	@$(COMPILE) --extra broker -o requirements/runtime.txt pyproject.toml
+	@$(COMPILE) --extra broker --extra spark -o requirements/spark.txt pyproject.toml
+	@$(COMPILE) --only-build-deps --build-deps-for wheel -o requirements/build.txt pyproject.toml
+
+clean: ## remove caches and builds; .venv and clusters stay
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,82 @@
+"""What a test may need of the machine, and a loud word at the end about what could not run.
+
+Markers `spark` and `docker` and the fixture `shared_dir` skip where a JDK, a Docker engine or the
+folder of shared data is missing. In CI that is a failure, except for want of the shared folder (and
+of the engine that its script would have started): a green run must not hide that half of it was off.
+"""
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+@cache
+def _java_missing() -> str | None:
+    java = shutil.which("java") or _java_of_home()
+    if java is None:
+        return "no Java found: install openjdk-17-jre-headless, or set JAVA_HOME"
+    return None
+
+
+def _java_of_home() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return None if home is None else shutil.which("java", path=f"{home}/bin")
+
+
+@cache
+def _docker_missing() -> str | None:
+    if shutil.which("docker") is None:
+        return "no Docker found: install an engine and its compose plugin"
+    try:
+        answer = subprocess.run(
+            ["docker", "compose", "ls"], capture_output=True, timeout=20, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "the Docker engine does not answer: start it"
+    if answer.returncode != 0:
+        return "the Docker engine or `docker compose` does not answer: start the engine"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this machine cannot run; in CI fail, unless the shared folder is what is missing."""
+    if item.get_closest_marker("spark") is not None and (why := _java_missing()) is not None:
+        _lacking(why, excused=False)
+    if item.get_closest_marker("docker") is not None and (why := _docker_missing()) is not None:
+        _lacking(why, excused=not (SHARED / "machine" / "docker.sh").is_file())
+
+
+def _lacking(why: str, *, excused: bool) -> None:
+    if IN_CI and not excused:
+        pytest.fail(f"{why} (CI must run this test)", pytrace=False)
+    pytest.skip(why)
+
+
+@pytest.fixture
+def shared_dir() -> Path:
+    """The folder of shared data and tools beside the checkout."""
+    if not SHARED.is_dir():
+        pytest.skip("no folder ../shared beside the checkout: its data and peers are not here")
+    return SHARED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was skipped and why, once for each reason, where nobody can miss it."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        if isinstance(report.longrepr, tuple):
+            reasons[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+    if not reasons:
+        return
+    terminalreporter.write_sep("=", "NOT TESTED ON THIS MACHINE", yellow=True, bold=True)
+    for why, count in reasons.most_common():
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(f"{tests}: {why}", yellow=True)
