@@ -1,19 +1,27 @@
-"""A follower's side of one partition in one leader epoch: what to fetch, and what to do with the answer.
+"""A follower's side of one partition in one leader epoch: what to fetch, and what to do with the
+answer.
 
-The host builds one `Follower` for each leader epoch, so every epoch begins by reconciling: each fetch names the epoch of
-the last record held, taken from the log itself (P-53), and the leader says where the histories part (I-44, P-12). An
-answer counts only for the very position it was asked for (I-42, P-4). The effects of one answer are carried out in order
-and without a pause between them: cut and stop, or append, then high watermark, then log start (I-43).
+The host builds one `Follower` for each leader epoch, so every epoch begins by reconciling: each
+fetch names the epoch of the last record held, taken from the log itself (P-53), and the leader says
+where the histories part (I-44, P-12). An answer counts only for the very position it was asked for
+(I-42, P-4). The effects of one answer are carried out in order and without a pause between them:
+cut and stop, or append, then high watermark, then log start (I-43).
 
-`truncate_to_high_watermark` is the way of the time before leader epochs (replica.truncation=high-watermark). It loses
-acknowledged records and lets replicas differ (P-1), and exists to show just that.
+`truncate_to_high_watermark` is the way of the time before leader epochs
+(replica.truncation=high-watermark). It loses acknowledged records and lets replicas differ (P-1),
+and exists to show just that.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from strandline_broker.core.partition_state import PartitionState
-from strandline_broker.core.truncation import EpochHistory, truncation_target
+from strandline_broker.core.truncation import (
+    EpochHistory,
+    follower_high_watermark,
+    follower_log_start,
+    truncation_target,
+)
 from strandline_proto.errors import (
     NONE,
     FencedLeaderEpoch,
@@ -44,26 +52,33 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Cut the log, its epochs and producer state; lower the high watermark to the new end if it is above (I-13).
+    """Cut the log, its epochs and producer state; lower the high watermark to the new end if it is
+    above (I-13).
 
     Also if the log ends at `offset` already: an epoch without records is dropped then (I-47).
     """
 
     offset: Offset
     below_high_watermark: bool = False
-    """Records believed committed go, and no unclean election was announced: report it loudly (I-41)."""
+    """Records believed committed go, and no unclean election was announced: report it loudly
+    (I-41).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateFully:
-    """Drop everything and begin an empty log at `start_at`, which is the high watermark then (I-45)."""
+    """Drop everything and begin an empty log at `start_at`, which is the high watermark then
+    (I-45).
+    """
 
     start_at: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append the answer's records, after checking each batch; if that fails, do none of what follows."""
+    """Append the answer's records, after checking each batch; if that fails, do none of what
+    follows.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +109,7 @@ class DropUntilNewEpoch:
 
 @dataclass(frozen=True, slots=True)
 class IncarnationEnded:
-    """A newer process runs under this broker's id: stop this one and never register again (P-73)."""
+    """A newer process has this broker's id: stop this one, never register again (P-73)."""
 
     reason: str
 
@@ -117,6 +132,25 @@ Effect = (
     | IncarnationEnded
     | Discard
 )
+
+__all__ = [
+    "AdvanceHighWatermark",
+    "Append",
+    "Backoff",
+    "Discard",
+    "DropUntilNewEpoch",
+    "Effect",
+    "EpochHistory",
+    "FetchAnswer",
+    "FetchPosition",
+    "Follower",
+    "IncarnationEnded",
+    "RaiseLogStart",
+    "TruncateFully",
+    "TruncateTo",
+    "follower_high_watermark",
+    "follower_log_start",
+]
 
 _OUT_OF_RANGE: Final = OffsetOutOfRange.code
 
@@ -141,14 +175,18 @@ class Follower:
         return []
 
     def on_state(self, state: PartitionState) -> None:
-        """A newer decision in the same leader epoch: nothing that a follower does depends on it, but its age."""
+        """A newer decision in the same leader epoch: nothing that a follower does depends on it,
+        but its age.
+        """
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
         if state.partition_epoch > self.partition_epoch:
             self.partition_epoch = state.partition_epoch
             self._recovering = state.recovering
 
     def next_fetch(self, log_end_offset: Offset, latest_epoch: int) -> FetchPosition:
-        """`latest_epoch` is the log's newest, even one without records, so that it can be dropped (I-47)."""
+        """`latest_epoch` is the log's newest, even one without records, so that it can be dropped
+        (I-47).
+        """
         assert self.may_fetch
         epoch = UNKNOWN_EPOCH if self.truncate_to_high_watermark else LeaderEpoch(latest_epoch)
         return FetchPosition(log_end_offset, epoch, self.leader_epoch)
@@ -195,7 +233,7 @@ class Follower:
     def _on_out_of_range(
         self, answer: FetchAnswer, log_end_offset: Offset, high_watermark: Offset
     ) -> list[Effect]:
-        """I-45. That the leader's log may end before ours is no reason to cut: its epochs decide."""
+        """I-45. That the leader's log may end before ours is no reason to cut: epochs decide."""
         if answer.log_start_offset > log_end_offset:
             return [TruncateFully(Offset(answer.log_start_offset))]
         if self.truncate_to_high_watermark and 0 <= answer.high_watermark < log_end_offset:

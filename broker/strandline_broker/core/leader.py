@@ -1,30 +1,40 @@
 """The leader's view of one partition in one leader epoch: who is in sync, and what is committed.
 
-Inputs are calls, wishes are returned effects; time is an argument. The host builds one `Leader` for each leader epoch it
-wins, carries the effects out in order, and drops the machine when a newer epoch comes (which abandons its proposal, I-28).
+Inputs are calls, wishes are returned effects; time is an argument. The host builds one `Leader` for
+each leader epoch it wins, carries the effects out in order, and drops the machine when a newer
+epoch comes (which abandons its proposal, I-28).
 
 What holds after every input:
 
-  I-9   the high watermark moves only with |ISR| at or above the minimum, and only to what every member of the maximal
-        ISR, and every replica about to join it, holds by a fetch in this epoch from the incarnation that counts (I-90);
+  I-9   the high watermark moves only with |ISR| at or above the minimum, and only to what every
+        member of the maximal ISR, and every replica about to join it, holds by a fetch in this
+        epoch from the incarnation that counts (I-90);
   I-10  it never goes back;
   I-16  the maximal ISR holds every replica that the controller may count as in sync;
   I-22  the leader is in the ISR, and (I-26) in every ISR it proposes;
-  I-28  at most one proposal is open, and only a proposal known not to have been applied is taken back.
+  I-28  at most one proposal is open, and only one known not to have been applied is taken back.
 
-The *maximal* ISR is the committed ISR plus whoever the open proposal adds. Between the moment a proposal is sent and the
-moment its fate is known, the controller may already have committed it and may elect the new member: committing records
-without that member would lose them (P-5, P-6). A proposal to remove a member changes nothing until it is committed.
+The *maximal* ISR is the committed ISR plus whoever the open proposal adds. Between the moment a
+proposal is sent and the moment its fate is known, the controller may already have committed it and
+may elect the new member: committing records without that member would lose them (P-5, P-6). A
+proposal to remove a member changes nothing until it is committed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.fencing import check_leader_epoch
+from strandline_broker.core.isr_proposal import (
+    RETRY_MS_MIN,
+    Effect,
+    HighWatermarkRaised,
+    Proposal,
+    ProposeIsr,
+)
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
-from strandline_broker.core.remote_replica import RemoteReplica
+from strandline_broker.core.remote_replica import RemoteReplica, check_incarnation
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -36,20 +46,11 @@ from strandline_proto.errors import (
     UnknownLeaderEpoch,
     WireError,
 )
-from strandline_proto.ids import (
-    UNKNOWN_EPOCH,
-    BrokerEpoch,
-    BrokerId,
-    LeaderEpoch,
-    Offset,
-    PartitionEpoch,
-)
+from strandline_proto.ids import UNKNOWN_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-RETRY_MS_MIN: Final = 50
-RETRY_MS_MAX: Final = 1000
 _NEWER_METADATA_WILL_TELL: Final = (
     FencedLeaderEpoch,
     InvalidUpdateVersion,
@@ -57,40 +58,7 @@ _NEWER_METADATA_WILL_TELL: Final = (
     StaleBrokerEpoch,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class HighWatermarkRaised:
-    """Everything below `to` is committed: release the waiters."""
-
-    to: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class ProposeIsr:
-    """Ask the controller for this ISR, as recovered; it is not ours until the controller says so.
-
-    The host answers each one exactly once, with `on_isr_answer` or `on_isr_refused` and this request id.
-    """
-
-    request_id: int
-    isr: tuple[IsrMember, ...]
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-
-
-Effect = HighWatermarkRaised | ProposeIsr
-
-
-@dataclass(slots=True)
-class _Proposal:
-    request: ProposeIsr
-    joins: frozenset[IsrMember]
-    retry_at_ms: int | None = None
-    """None while an answer is awaited, and when only newer metadata can settle it."""
-    backoff_ms: int = RETRY_MS_MIN
-    unsure: bool = False
-    """An attempt ended without an answer: it may have been applied, or may yet be."""
-    refused: bool = False
+__all__ = ["Effect", "HighWatermarkRaised", "Leader", "ProposeIsr"]
 
 
 class Leader:
@@ -111,8 +79,9 @@ class Leader:
     ) -> None:
         """`eligible`: brokers that are unfenced and not shutting down, with their current epochs.
 
-        A member of the ISR has a full lag allowance from now, as it was in sync a moment ago under the previous leader;
-        nobody's end offset is known. Tick at once afterwards: a sole member may have something to commit.
+        A member of the ISR has a full lag allowance from now, as it was in sync a moment ago under
+        the previous leader; nobody's end offset is known. Tick at once afterwards: a sole member
+        may have something to commit.
         """
         assert 0 <= log_start_offset <= high_watermark <= log_end_offset
         assert durable_offset <= log_end_offset
@@ -129,12 +98,10 @@ class Leader:
         self._lag_ms_max = lag_ms_max
         self._flush_always = flush_always
         self._now_ms = now_ms
-        self._proposal: _Proposal | None = None
+        self._proposal: Proposal | None = None
         self._requests = 0
         self._join_not_before_ms = now_ms
         self._adopt(state)
-
-    # Queries
 
     @property
     def proposed(self) -> tuple[IsrMember, ...] | None:
@@ -160,11 +127,9 @@ class Leader:
         if self.below_min_isr():
             ids = ", ".join(str(m.broker_id) for m in self.isr)
             raise NotEnoughReplicas(
-                f"{self._where} has ISR {{{ids}}}, needs {self._eff_min_insync} members for acks=all;"
+                f"{self._where} has ISR {{{ids}}}, needs {self._eff_min_insync} for acks=all;"
                 " nothing was written, retry when more replicas are in sync"
             )
-
-    # Inputs
 
     def on_append(self, log_end_offset: Offset) -> list[Effect]:
         assert log_end_offset >= self.log_end_offset, (log_end_offset, self.log_end_offset)
@@ -195,8 +160,8 @@ class Leader:
     ) -> list[Effect]:
         """A follower's fetch was read without error and without divergence (I-39, P-35).
 
-        `now_ms` and `log_end_at_read` may be those of the fetch's arrival, so that a slow disk here does not make the
-        follower look late (P-57).
+        `now_ms` and `log_end_at_read` may be those of the fetch's arrival, so that a slow disk here
+        does not make the follower look late (P-57).
         """
         self.check_fetch(broker_id, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
         if fetch_offset > self.log_end_offset:
@@ -228,34 +193,29 @@ class Leader:
         follower = self.followers.get(broker_id)
         if follower is None:
             raise UnknownLeaderEpoch(
-                f"{self._where}: broker {broker_id} is not a replica as far as its leader knows; retry"
+                f"{self._where}: broker {broker_id} is no replica as far as its leader knows; retry"
             )
-        counted = next((m.broker_epoch for m in self.maximal_isr if m.broker_id == broker_id), None)
-        eligible = self._eligible.get(broker_id)
-        newest = max(e for e in (counted, eligible, follower.broker_epoch) if e is not None)
-        if broker_epoch < newest:
-            raise StaleBrokerEpoch(
-                f"{self._where}: broker {broker_id} of epoch {broker_epoch} has been replaced by"
-                f" epoch {newest}"
-            )
-        # A fenced non-member's epoch is not known here. It may fetch; nothing counts it until it is eligible.
-        known = counted if counted is not None else eligible
-        if known is not None and broker_epoch != known:
-            raise UnknownLeaderEpoch(
-                f"{self._where}: broker {broker_id} of epoch {broker_epoch} is newer than"
-                f" epoch {known}, which its leader knows; retry"
-            )
+        counted = (m.broker_epoch for m in self.maximal_isr if m.broker_id == broker_id)
+        check_incarnation(
+            broker_id,
+            broker_epoch,
+            counted=next(counted, None),
+            eligible=self._eligible.get(broker_id),
+            seen=follower.broker_epoch,
+            where=self._where,
+        )
 
     def on_state(self, state: PartitionState, now_ms: int) -> list[Effect]:
-        """A push within this leader epoch. An equal one leaves the open proposal open (I-34, P-79)."""
+        """A push within this leader epoch. An equal one leaves a proposal open (I-34, P-79)."""
         self._saw(now_ms)
         if state.leader_epoch < self.leader_epoch or state.partition_epoch <= self.partition_epoch:
             return []
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
-        # The controller compares and sets, so whatever was asked at the older epoch can no longer be applied (I-27).
+        # The controller compares and sets, so whatever was asked at the older epoch can no longer
+        # be applied (I-27).
         self._proposal = None
         self._adopt(state)
-        return self._propose_join(self.followers) + self._advance()
+        return self._advance()
 
     def on_eligible(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> list[Effect]:
         self._eligible = dict(eligible)
@@ -280,31 +240,32 @@ class Leader:
                     elr=answer.elr,
                 )
             )
-        elif self._is_open(request_id) and answer.partition_epoch == self.partition_epoch:
+        elif answer.partition_epoch == self.partition_epoch and self._open(request_id) is not None:
             self._proposal = None
         return self._propose_join(self.followers) + self._advance()
 
     def on_isr_refused(self, request_id: int, error: WireError, now_ms: int) -> list[Effect]:
         """The controller said no, or nothing (then `error` says how the call failed)."""
         self._saw(now_ms)
-        proposal = self._proposal
-        if proposal is None or proposal.request.request_id != request_id:
+        proposal = self._open(request_id)
+        if proposal is None:
             return []
         if isinstance(error, _NEWER_METADATA_WILL_TELL):
-            # It may have been applied by an earlier attempt; the push that is under way says what is committed.
+            # It may have been applied by an earlier attempt; the push that is under way says what
+            # is committed.
             return []
         if isinstance(error, IneligibleReplica):
             proposal.refused = True
             self._join_not_before_ms = now_ms + RETRY_MS_MIN
-            # A refusal settles this attempt. An earlier one without an answer may still arrive and be applied, for
-            # as long as the member to add may be eligible: then it goes on counting.
+            # A refusal settles this attempt. An earlier one without an answer may still arrive and
+            # be applied, for as long as the member to add may be eligible: then it goes on
+            # counting.
             if not proposal.unsure or not self._any_eligible(proposal.joins):
                 self._proposal = None
                 return self._advance()
         else:
             proposal.unsure = True
-        proposal.retry_at_ms = now_ms + proposal.backoff_ms
-        proposal.backoff_ms = min(2 * proposal.backoff_ms, RETRY_MS_MAX)
+        proposal.retry_later(now_ms)
         return []
 
     def on_tick(self, now_ms: int) -> list[Effect]:
@@ -315,13 +276,10 @@ class Leader:
         if proposal is None:
             effects += self._propose_shrink()
             effects += self._propose_join(self.followers)
-        elif proposal.retry_at_ms is not None and now_ms >= proposal.retry_at_ms:
-            proposal.retry_at_ms = None
-            proposal.request = self._request(proposal.request.isr)
+        elif proposal.retry_is_due(now_ms):
+            proposal.ask_again(self._request(proposal.request.isr))
             effects.append(proposal.request)
         return effects + self._advance()
-
-    # Helpers
 
     def _saw(self, now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)
@@ -336,7 +294,7 @@ class Leader:
         self.partition_epoch = state.partition_epoch
         self._eff_min_insync = state.eff_min_insync
         self.isr = tuple(m if m.broker_id != self._me.broker_id else self._me for m in state.isr)
-        # Built aside and swapped once, so that no computation sees a map with members missing (P-15).
+        # Built aside and swapped once: nobody sees a map with members missing (P-15).
         followers = {
             b: self.followers.get(b, RemoteReplica())
             for b in state.replicas
@@ -345,22 +303,26 @@ class Leader:
         for member in self.isr:
             if member == self._me or member in before:
                 continue
-            # A member that is new here gets a full lag allowance, or the next tick could drop it again.
+            # A new member gets a full lag allowance, or the next tick could drop it again.
             known = followers[member.broker_id]
             if known.broker_epoch != member.broker_epoch:
                 known = RemoteReplica(broker_epoch=member.broker_epoch)
             followers[member.broker_id] = replace(known, caught_up_ms=self._now_ms)
         self.followers = followers
 
-    def _is_open(self, request_id: int) -> bool:
-        return self._proposal is not None and self._proposal.request.request_id == request_id
+    def _open(self, request_id: int) -> Proposal | None:
+        """The open proposal, if its latest attempt has this id (P-79)."""
+        proposal = self._proposal
+        matches = proposal is not None and proposal.request.request_id == request_id
+        return proposal if matches else None
 
     def _any_eligible(self, members: Iterable[IsrMember]) -> bool:
         return any(self._eligible.get(m.broker_id) == m.broker_epoch for m in members)
 
     def _may_join(self, broker_id: BrokerId) -> bool:
-        """I-24. Both bounds are needed: below the epoch's start a replica may hold what no leader committed (P-10),
-        and the high watermark is not asked to have passed that start (P-74)."""
+        """I-24. Both bounds are needed: below the epoch's start a replica may hold what no leader
+        committed (P-10), and the high watermark is not asked to have passed that start (P-74).
+        """
         follower = self.followers[broker_id]
         return (
             all(m.broker_id != broker_id for m in self.isr)
@@ -370,11 +332,11 @@ class Leader:
         )
 
     def _propose_join(self, candidates: Iterable[BrokerId]) -> list[Effect]:
-        """Ask to add the first candidate that may join; the next one follows when that is settled."""
+        """Ask to add the first candidate that may join; the next one follows when it is settled."""
         if self._proposal is not None or self._now_ms < self._join_not_before_ms:
             return []
         if self._state.recovering:
-            return []  # the ISR stays {leader} until the controller has recorded the recovery (I-49)
+            return []  # the ISR stays {leader} until the recovery is recorded (I-49)
         for broker_id in candidates:
             if self._may_join(broker_id):
                 joiner = IsrMember(broker_id, self.followers[broker_id].broker_epoch)
@@ -399,12 +361,13 @@ class Leader:
         assert self._proposal is None
         assert self._me in isr, isr
         request = self._request(isr)
-        self._proposal = _Proposal(request, joins=frozenset(isr) - frozenset(self.isr))
+        self._proposal = Proposal(request, joins=frozenset(isr) - frozenset(self.isr))
         return [request]
 
     def _request(self, isr: tuple[IsrMember, ...]) -> ProposeIsr:
         self._requests += 1
-        # Unlike those of any other leader epoch, so that a late answer to an earlier machine means nothing here.
+        # Unlike those of any other leader epoch, so that a late answer to an earlier machine means
+        # nothing here.
         request_id = (self.leader_epoch << 32) + self._requests
         return ProposeIsr(request_id, isr, self.leader_epoch, self.partition_epoch)
 
@@ -429,8 +392,9 @@ class Leader:
         return [HighWatermarkRaised(committed)]
 
     def _is_about_to_join(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
-        """A replica that keeps pace would chase the watermark for ever if it were not waited for; one that may not
-        join is not waited for (P-58)."""
+        """A replica that keeps pace would chase the watermark for ever if it were not waited for;
+        one that may not join is not waited for (P-58).
+        """
         return (
             follower.log_end_offset is not None
             and not self._state.recovering

@@ -1,7 +1,8 @@
 """What the controller has decided about one partition, as a broker receives it.
 
-The broker holds the newest such value for each replica it hosts; which of two values is newer is I-34: a higher leader
-epoch, or the same leader epoch and a higher partition epoch. The ISR names incarnations, not just brokers (P-73).
+The broker holds the newest such value for each replica it hosts; which of two values is newer is
+I-34: a higher leader epoch, or the same leader epoch and a higher partition epoch. The ISR names
+incarnations, not just brokers (P-73).
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,12 @@
 """What each idempotent producer has appended to one partition: the check against doubles and gaps.
 
-The state is a function of the log's batches, in order, and so the same on the leader, on each follower at an equal log
-end, and after a replay (I-58). Only the leader checks, before it appends; everyone records what has been appended, and
-never refuses it, or a replica could not follow its leader (I-57, P-40). Check, append and record happen without a pause.
+The state is a function of the log's batches, in order, and so the same on the leader, on each
+follower at an equal log end, and after a replay (I-58). Only the leader checks, before it appends;
+everyone records what has been appended, and never refuses it, or a replica could not follow its
+leader (I-57, P-40). Check, append and record happen without a pause.
 
-Sequence numbers count records, per producer and epoch, from 0 and again to 0 after 2^31 - 1. A producer without state
-begins at 0 (I-56): anything else means that batches are missing in between.
+Sequence numbers count records, per producer and epoch, from 0 and again to 0 after 2^31 - 1. A
+producer without state begins at 0 (I-56): anything else means that batches are missing in between.
 """
 
 from collections import deque
@@ -18,7 +19,9 @@ from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumb
 from strandline_proto.ids import Offset, ProducerEpoch, ProducerId
 
 BATCHES_REMEMBERED: Final = 5
-"""As many as a producer may have in flight: a retry of any of them gets its own answer again (I-55)."""
+"""As many as a producer may have in flight: a retry of any of them gets its own answer again
+(I-55).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,9 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch is in the log already: acknowledge it without appending, once it is committed (P-41)."""
+    """The batch is in the log already: acknowledge it without appending, once it is committed
+    (P-41).
+    """
 
     base_offset: int
     """-1 if it is too old to be remembered; the log's headers can tell."""
@@ -75,7 +80,9 @@ class ProducerStates:
         return len(self._producers)
 
     def check(self, header: BatchHeader, now_ms: int) -> Accept | Duplicate:
-        """Whether the leader may append this batch. Raises InvalidProducerEpoch or OutOfOrderSequenceNumber."""
+        """Whether the leader may append this batch. Raises InvalidProducerEpoch or
+        OutOfOrderSequenceNumber.
+        """
         if header.producer_id < 0:
             return _ACCEPT
         if header.producer_epoch < 0 or header.base_sequence < 0:
@@ -100,7 +107,9 @@ class ProducerStates:
         return _check_sequence(header, producer)
 
     def on_append(self, header: BatchHeader, now_ms: int) -> None:
-        """A batch stands in the log, with its offsets: by this leader, from a leader, or found there."""
+        """A batch stands in the log, with its offsets: by this leader, from a leader, or found
+        there.
+        """
         if header.producer_id < 0 or header.base_sequence < 0:
             return
         producer = self._producers.get(header.producer_id)
@@ -119,13 +128,17 @@ class ProducerStates:
         )
 
     def rebuild(self, headers: Iterable[BatchHeader], now_ms: int) -> None:
-        """Replace everything by what these batches say, oldest first: after a load or a truncation (I-58)."""
+        """Replace everything by what these batches say, oldest first: after a load or a truncation
+        (I-58).
+        """
         self._producers = {}
         for header in headers:
             self.on_append(header, now_ms)
 
     def expire(self, now_ms: int) -> list[ProducerId]:
-        """Forget producers that have not been used for the expiration time (I-60). Returns their ids."""
+        """Forget producers that have not been used for the expiration time (I-60). Returns their
+        ids.
+        """
         gone = [
             ProducerId(producer_id)
             for producer_id, producer in self._producers.items()
@@ -136,7 +149,9 @@ class ProducerStates:
         return gone
 
     def snapshot(self) -> tuple[ProducerSnapshot, ...]:
-        """Equal on replicas whose logs are equal, unless one of them has expired a producer earlier."""
+        """Equal on replicas whose logs are equal, unless one of them has expired a producer
+        earlier.
+        """
         return tuple(
             ProducerSnapshot(
                 ProducerId(producer_id), ProducerEpoch(producer.epoch), tuple(producer.batches)
@@ -157,8 +172,9 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
     last = producer.batches[-1]
     if header.base_sequence == add_sequence(last.last_sequence, 1):
         return _ACCEPT
-    # Every sequence up to the last one is in the log, so a batch that ends there or before is too, even if it is no
-    # longer remembered. Calling it out of order would make the client renumber it, and store it twice (P-80).
+    # Every sequence up to the last one is in the log, so a batch that ends there or before is too,
+    # even if it is no longer remembered. Calling it out of order would make the client renumber it,
+    # and store it twice (P-80).
     behind = (last.last_sequence - header.last_sequence) & SEQUENCE_MAX
     if behind <= SEQUENCE_MAX // 2:
         return Duplicate(-1, -1, -1, Offset(last.last_offset + 1))

@@ -1,7 +1,7 @@
 """Who waits for which offset to be committed, in the order in which they can be answered.
 
-The structure knows nothing of epochs or deadlines: a host keeps one for each leadership and drains it when that ends,
-so that no waiter of an earlier epoch can be answered by a later one (P-25).
+The structure knows nothing of epochs or deadlines: a host keeps one for each leadership and drains
+it when that ends, so that no waiter of an earlier epoch can be answered by a later one (P-25).
 """
 
 import heapq
