@@ -1,0 +1,44 @@
+"""The command tree. Command modules import typer and nothing heavy, so that `--help` is quick."""
+
+import typer
+
+from strandline_cli.commands.down import down
+from strandline_cli.commands.health import health
+from strandline_cli.commands.kill import kill
+from strandline_cli.commands.offsets import offsets
+from strandline_cli.commands.restart import restart
+from strandline_cli.commands.start import start
+from strandline_cli.commands.status import status
+from strandline_cli.commands.stop import stop
+from strandline_cli.commands.up import up
+from strandline_cli.main import version
+
+
+def build_app() -> typer.Typer:
+    """Every command of `strandline`, in the order in which help shows them."""
+    app = typer.Typer(
+        help="A replicated commit log with Kafka's semantics: run a cluster, use it, break it.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for command in (up, down, start, stop, restart, kill, status, health, offsets):
+        app.command(command.__name__)(command)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"strandline {version()}")
+        raise typer.Exit
+
+
+def _root(
+    _version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """A replicated commit log with Kafka's semantics: run a cluster, use it, break it."""

@@ -1,0 +1,178 @@
+"""What a local cluster's directory holds besides data: its addresses in `cluster.json`, and one
+TOML file a process.
+
+DIR/cluster.json            addresses and overrides, kept over restarts
+DIR/controller.toml         configuration of the controller
+DIR/broker-1.toml ...       configuration of each broker
+DIR/controller/  DIR/broker-1/ ...   the data directories
+DIR/logs/*.log  DIR/run/*.pid
+"""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_runtime.real import port_is_free
+
+CONTROLLER: Final = "controller"
+CONTROLLER_NODE_ID: Final = 0
+DEFAULT_PORT: Final = 9092
+HOST: Final = "127.0.0.1"
+_VERSION: Final = 1
+
+# Below the range that systems hand to outgoing connections, so that a port kept in cluster.json
+# is not taken by one while its process is down.
+_FREE_PORTS: Final = range(20_000, 32_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """The contents of `cluster.json`."""
+
+    controller_port: int
+    broker_ports: Mapping[int, int]
+    host: str = HOST
+    controller_config: Mapping[str, str] = field(default_factory=dict)
+    broker_config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{self.host}:{port}" for port in self.broker_ports.values())
+
+    @property
+    def controller_address(self) -> str:
+        return f"{self.host}:{self.controller_port}"
+
+    def broker_address(self, broker_id: int) -> str:
+        return f"{self.host}:{self.broker_ports[broker_id]}"
+
+    def to_json(self) -> str:
+        document = {
+            "version": _VERSION,
+            "host": self.host,
+            "controller": {"port": self.controller_port, "config": dict(self.controller_config)},
+            "brokers": [{"id": i, "port": port} for i, port in self.broker_ports.items()],
+            "broker_config": dict(self.broker_config),
+        }
+        return json.dumps(document, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "ClusterFile":
+        document: dict[str, Any] = json.loads(text)
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']} is not {_VERSION}")
+        return cls(
+            host=str(document["host"]),
+            controller_port=int(document["controller"]["port"]),
+            controller_config=dict(document["controller"]["config"]),
+            broker_ports={int(b["id"]): int(b["port"]) for b in document["brokers"]},
+            broker_config=dict(document["broker_config"]),
+        )
+
+
+def new_cluster_file(
+    *,
+    brokers: int,
+    port: int,
+    controller_config: Mapping[str, str] | None = None,
+    broker_config: Mapping[str, str] | None = None,
+) -> ClusterFile:
+    """Addresses for a new cluster: brokers from `port` upwards and the controller below it; free
+    ones if it is 0.
+    """
+    if brokers < 1:
+        raise UsageMistake(f"a cluster needs at least one broker, not {brokers}")
+    if port == 0:
+        controller_port, *broker_ports = free_ports(brokers + 1)
+    else:
+        if not 1 < port <= 65_535 - brokers + 1:
+            raise UsageMistake(
+                f"port {port} leaves no room for a controller below it and {brokers} brokers from"
+                " it: use 2 to 65535, or 0 for free ports"
+            )
+        controller_port, broker_ports = port - 1, list(range(port, port + brokers))
+    return ClusterFile(
+        controller_port=controller_port,
+        broker_ports={1 + n: p for n, p in enumerate(broker_ports)},
+        controller_config=dict(controller_config or {}),
+        broker_config=dict(broker_config or {}),
+    )
+
+
+def free_ports(count: int, host: str = HOST) -> list[int]:
+    """Ports that nobody listens on now, below the range of outgoing connections."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS)):
+        if port_is_free(host, port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise CliError(f"fewer than {count} free ports between 20000 and 32000 on {host}: free some")
+
+
+def read_cluster_file(directory: Path) -> ClusterFile | None:
+    """The directory's addresses, or None if no cluster was started there yet."""
+    path = directory / "cluster.json"
+    try:
+        return ClusterFile.from_json(path.read_text())
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise UsageMistake(f"{directory} is not a directory: name another with --dir") from None
+    except (ValueError, KeyError, TypeError, OSError) as why:
+        raise CliError(
+            f"{path} cannot be read as a cluster's description ({why}): restore it, or use another"
+            " --dir"
+        ) from why
+
+
+def write_cluster_files(directory: Path, cluster: ClusterFile) -> None:
+    """Write `cluster.json` and the TOML file of each process."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _replace(directory / "controller.toml", to_toml(controller_keys(directory, cluster)))
+        for broker_id in cluster.broker_ports:
+            keys = broker_keys(directory, cluster, broker_id)
+            _replace(directory / f"broker-{broker_id}.toml", to_toml(keys))
+        _replace(directory / "cluster.json", cluster.to_json())
+    except (FileExistsError, NotADirectoryError):
+        raise UsageMistake(f"{directory} is not a directory: name another with --dir") from None
+    except OSError as why:
+        raise CliError(f"cannot write the cluster's files in {directory}: {why.strerror}") from why
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def controller_keys(directory: Path, cluster: ClusterFile) -> dict[str, str | int]:
+    """The controller's configuration, overrides last."""
+    return {
+        "node.id": CONTROLLER_NODE_ID,
+        "listeners": f"CONTROLLER://{cluster.controller_address}",
+        "log.dirs": str(directory / CONTROLLER),
+        **cluster.controller_config,
+    }
+
+
+def broker_keys(directory: Path, cluster: ClusterFile, broker_id: int) -> dict[str, str | int]:
+    """One broker's configuration, overrides last."""
+    return {
+        "node.id": broker_id,
+        "listeners": f"PLAINTEXT://{cluster.broker_address(broker_id)}",
+        "controller.quorum.bootstrap.servers": cluster.controller_address,
+        "log.dirs": str(directory / f"broker-{broker_id}"),
+        **cluster.broker_config,
+    }
+
+
+def to_toml(keys: Mapping[str, str | int]) -> str:
+    """Quoted keys, so that none of them can clash with the table that another one implies."""
+    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"

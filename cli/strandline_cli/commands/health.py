@@ -1,0 +1,116 @@
+"""`strandline health`: is the cluster whole? Compose's health checks call it."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline_cli import probe
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
+from strandline_cli.output import emit_done
+from strandline_cli.target import check_addresses, find_target
+
+if TYPE_CHECKING:
+    from strandline_proto.v1.metadata_pb2 import MetadataResponse
+
+_CALL_S = 3.0
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong, in plain sentences; nothing if healthy."""
+
+    problems: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return not self.problems
+
+
+def health(
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    controller: Annotated[
+        str | None,
+        typer.Option("--controller", metavar="HOST:PORT", help="Check this controller alone."),
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option("--broker", metavar="HOST:PORT", help="Check this broker alone."),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", min=0, help="Seconds to wait for health (30 if no number is given)."
+        ),
+    ] = 0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Exit status 0 if the controller answers, every broker is in service and every ISR is full."""
+    single = [address for address in (controller, broker) if address is not None]
+    if len(single) + (bootstrap is not None or directory is not None) > 1:
+        raise UsageMistake("--controller, --broker and a cluster exclude each other: give one")
+    deadline = time.monotonic() + wait
+    addresses = single or find_target(bootstrap=bootstrap, directory=directory).addresses
+    check_addresses(",".join(addresses))
+    while True:
+        verdict = _judge(addresses, alone=bool(single), is_controller=controller is not None)
+        if verdict.healthy or time.monotonic() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    document = {"healthy": verdict.healthy, "problems": list(verdict.problems)}
+    line = "healthy" if verdict.healthy else f"not healthy: {'; '.join(verdict.problems)}"
+    emit_done(output, document, line)
+    return 0 if verdict.healthy else 1
+
+
+def _judge(addresses: list[str], *, alone: bool, is_controller: bool) -> Verdict:
+    if not alone:
+        return judge_cluster(addresses)
+    try:
+        if is_controller:
+            probe.ask_controller(addresses[0], _CALL_S)
+        else:
+            probe.ask_metadata(addresses[0], _CALL_S)
+    except CliError as why:
+        return Verdict((str(why),))
+    return Verdict(())
+
+
+def judge_cluster(addresses: list[str]) -> Verdict:
+    """The cluster as the first broker that answers, and through it the controller, describe it."""
+    problems: list[str] = []
+    for address in addresses:
+        try:
+            cluster = probe.ask_cluster(address, _CALL_S)
+            metadata = probe.ask_metadata(address, _CALL_S, topics=True)
+        except CliError as why:
+            problems.append(str(why))
+            continue
+        if cluster.error_code != 0:
+            return Verdict((f"the controller cannot be reached: {cluster.error_message}",))
+        states = probe.states_in(cluster)
+        return Verdict((*_broker_problems(states), *_partition_problems(metadata)))
+    return Verdict(tuple(problems))
+
+
+def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
+    if not states:
+        return ["no broker is registered"]
+    return [f"broker {b.id} is {b.state}" for b in states if b.state != "UNFENCED"]
+
+
+def _partition_problems(metadata: "MetadataResponse") -> list[str]:
+    problems: list[str] = []
+    for topic in metadata.topics:
+        for partition in topic.partitions:
+            where = f"{topic.name}/{partition.index}"
+            missing = sorted(set(partition.replicas) - set(partition.isr))
+            if partition.leader < 0:
+                problems.append(f"{where} has no leader")
+            elif missing:
+                problems.append(f"{where} lacks {', '.join(map(str, missing))} in its ISR")
+    return problems

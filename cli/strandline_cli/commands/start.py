@@ -1,0 +1,20 @@
+"""`strandline start`: one process of a local cluster."""
+
+from strandline_cli.commands.process_argument import ProcessArgument
+from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.options import DirOption, Format, FormatOption
+from strandline_cli.output import emit_done
+from strandline_cli.target import cluster_directory
+
+
+def start(
+    process_id: ProcessArgument,
+    directory: DirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Start one process and wait until it answers."""
+    cluster = LocalCluster.open(cluster_directory(directory))
+    cluster.start(process_id)
+    document = {"id": process_id, "pid": cluster.process(process_id).pid}
+    emit_done(output, document, f"{process_id} answers at {cluster.address(process_id)}")
+    return 0

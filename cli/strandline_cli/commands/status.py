@@ -1,0 +1,133 @@
+"""`strandline status`: the processes of a cluster, as they report themselves."""
+
+from typing import Any
+
+from strandline_cli import probe
+from strandline_cli.errors import CliError
+from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
+from strandline_cli.output import emit_json, emit_table, note
+from strandline_cli.target import Target, find_target
+
+_TIMEOUT_S = 3.0
+
+
+def status(
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Show the controller and the brokers: id, pid, address, state."""
+    target = find_target(bootstrap=bootstrap, directory=directory)
+    document = describe(target)
+    if output is Format.JSON:
+        emit_json(document)
+    else:
+        rows = [("controller", *_cells(document["controller"]))]
+        rows += [("broker", *_cells(broker)) for broker in document["brokers"]]
+        emit_table(("role", "id", "pid", "address", "state"), rows)
+        if document["problem"] is not None:
+            note(document["problem"])
+    return 0
+
+
+def _cells(process: dict[str, Any]) -> tuple[object, ...]:
+    return process["id"], process["pid"], process["address"], process["state"]
+
+
+def describe(target: Target) -> dict[str, Any]:
+    """The cluster through any address that answers; what a local directory knows fills the gaps."""
+    problem: str | None = None
+    document: dict[str, Any] | None = None
+    for address in target.addresses:
+        try:
+            document = _through_broker(address)
+            break
+        except CliError as why:
+            problem = str(why)
+    if target.local is not None:
+        document = _with_local_knowledge(target.local, document)
+    if document is None:
+        raise CliError(
+            f"no broker answers at {target.bootstrap} (last: {problem}): check the addresses, or"
+            " start the cluster with `strandline up`"
+        )
+    if document["controller"]["state"] == "UNREACHABLE":
+        document["problem"] = (
+            "the controller cannot be reached: brokers go on serving, but nothing can be created"
+            " and no leader elected until it runs again (`strandline start controller`)"
+        )
+    return document
+
+
+def _through_broker(address: str) -> dict[str, Any]:
+    answer = probe.ask_cluster(address, _TIMEOUT_S)
+    if answer.error_code != 0:
+        return _without_controller(address)
+    controller = answer.controller
+    return {
+        "cluster_id": answer.cluster_id,
+        "controller": {
+            "id": controller.id,
+            "pid": controller.pid,
+            "address": f"{controller.host}:{controller.port}",
+            "state": controller.state,
+            "controller_epoch": controller.controller_epoch,
+            "metadata_offset": controller.metadata_offset,
+        },
+        "brokers": [_process(b.id, b.pid, b.address, b.state) for b in probe.states_in(answer)],
+        "problem": None,
+    }
+
+
+def _without_controller(address: str) -> dict[str, Any]:
+    """What a broker knows by itself."""
+    answer = probe.ask_metadata(address, _TIMEOUT_S)
+    return {
+        "cluster_id": answer.cluster_id,
+        "controller": _process(answer.controller_id, None, None, "UNREACHABLE"),
+        "brokers": [
+            _process(b.node_id, None, f"{b.host}:{b.port}", "UNKNOWN")
+            for b in sorted(answer.brokers, key=lambda b: b.node_id)
+        ],
+        "problem": None,
+    }
+
+
+def _process(
+    process_id: int | str, pid: int | None, address: str | None, state: str
+) -> dict[str, Any]:
+    return {"id": process_id, "pid": pid, "address": address, "state": state}
+
+
+def _with_local_knowledge(local: LocalCluster, seen: dict[str, Any] | None) -> dict[str, Any]:
+    """Pids of this machine, processes that never registered, and processes that are dead."""
+    from strandline_cli.cluster_files import CONTROLLER, CONTROLLER_NODE_ID
+
+    document = seen or {
+        "cluster_id": None,
+        "controller": _process(CONTROLLER_NODE_ID, None, None, "UNREACHABLE"),
+        "brokers": [],
+        "problem": None,
+    }
+    controller = document["controller"]
+    if controller["state"] == "UNREACHABLE":
+        controller |= _process(
+            CONTROLLER_NODE_ID,
+            local.process(CONTROLLER).pid,
+            local.controller_address,
+            "UNREACHABLE",
+        )
+    known = {b["id"]: b for b in document["brokers"]}
+    for broker_id in local.broker_ids:
+        pid = local.process(broker_id).pid
+        address = local.address(broker_id)
+        broker = known.setdefault(broker_id, _process(broker_id, pid, address, "UNKNOWN"))
+        if pid is None:
+            broker |= _process(broker_id, None, address, "DEAD")
+        elif broker["pid"] is None:
+            broker["pid"] = pid
+    if local.process(CONTROLLER).pid is None:
+        controller |= _process(CONTROLLER_NODE_ID, None, local.controller_address, "DEAD")
+    document["brokers"] = [known[i] for i in sorted(known)]
+    return document

@@ -1,0 +1,134 @@
+"""`strandline up`: a controller and brokers as processes of this machine."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from strandline_cli.local_cluster import LocalCluster, ProcessId
+from strandline_cli.options import DirOption, Format, FormatOption
+from strandline_cli.output import emit_json, emit_table, note
+from strandline_cli.target import cluster_directory
+
+_POLL_S = 0.25
+
+
+def up(
+    brokers: Annotated[
+        int | None,
+        typer.Option("-n", "--brokers", min=1, max=99, help="How many brokers (default 3)."),
+    ] = None,
+    directory: DirOption = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65_535,
+            help="The first broker's port, the controller's is one below (9092); 0: free ports.",
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the cluster answers.")
+    ] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="Overrides, kept in the directory."),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C."""
+    from strandline_cli.overrides import split_overrides
+
+    controller_config, broker_config = split_overrides(config or [])
+    cluster = LocalCluster.create(
+        cluster_directory(directory),
+        brokers=brokers,
+        port=port,
+        controller_config=controller_config,
+        broker_config=broker_config,
+    )
+    with _SignalsAsInterrupt():
+        started = time.monotonic()
+        try:
+            cluster.up()
+            _announce(cluster, output, seconds=time.monotonic() - started)
+        except KeyboardInterrupt:
+            cluster.down()
+            raise
+        if detach:
+            return 0
+        return _stay(cluster)
+
+
+class _SignalsAsInterrupt:
+    """SIGTERM stops the command as Ctrl-C does."""
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    @staticmethod
+    def _interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+
+def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
+    processes = [
+        {
+            "id": process_id,
+            "pid": cluster.process(process_id).pid,
+            "address": cluster.address(process_id),
+            "log": str(cluster.process(process_id).log_file),
+        }
+        for process_id in cluster.process_ids
+    ]
+    if output is Format.JSON:
+        emit_json(
+            {
+                "bootstrap": cluster.bootstrap,
+                "dir": str(cluster.directory),
+                "controller": processes[0],
+                "brokers": processes[1:],
+            }
+        )
+        return
+    rows = [(p["id"], p["address"], p["pid"], _shown(str(p["log"]))) for p in processes]
+    emit_table(("process", "address", "pid", "log"), rows)
+    note(f"The cluster answers after {seconds:.1f} s at --bootstrap {cluster.bootstrap}")
+
+
+def _shown(path: str) -> str:
+    """A path relative to where the user stands, if it lies below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
+def _stay(cluster: LocalCluster) -> int:
+    """Report processes that die, until Ctrl-C or until another command has stopped them all."""
+    note("Ctrl-C stops it.")
+    reported: set[ProcessId] = set()
+    try:
+        while True:
+            time.sleep(_POLL_S)
+            died = set(cluster.died())
+            for process_id in sorted(died - reported, key=str):
+                note(
+                    f"{cluster.obituary(process_id)}\nBring it back: strandline start {process_id}"
+                )
+            reported = died
+            if not any(cluster.process(i).recorded for i in cluster.process_ids):
+                note("The cluster was stopped.")
+                return 0
+    except KeyboardInterrupt:
+        note("Stopping the cluster ...")
+        for process_id in cluster.down():
+            note(f"{process_id} did not stop in time and was killed")
+        return 0

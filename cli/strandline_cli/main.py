@@ -1,0 +1,120 @@
+"""The `strandline` command. Each subcommand lives in a file of its own and imports what it needs
+when it runs.
+"""
+
+import os
+import sys
+from typing import NoReturn
+
+from strandline_cli.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    CliError,
+    ReaderLeft,
+)
+
+
+def version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("strandline")
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+def main() -> NoReturn:
+    """Entry point: runs the command and ends the process with its exit status."""
+    argv = sys.argv[1:]
+    if argv == ["--version"]:
+        # Answered without importing the command line's libraries: scripts ask often.
+        print(f"strandline {version()}")
+        sys.exit(EXIT_OK)
+    sys.exit(run(argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line. Every mistake becomes one line on stderr and an exit status, never a
+    traceback.
+    """
+    show_traceback = "--traceback" in argv[:1]
+    if show_traceback:
+        argv = argv[1:]
+    try:
+        return _dispatch(argv)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except ReaderLeft:
+        # Nothing more may be flushed to that pipe when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except CliError as why:
+        _say(str(why))
+        return why.exit_code
+    except Exception as why:
+        if show_traceback:
+            raise
+        _say(_explain(why))
+        return EXIT_FAILED
+
+
+def _dispatch(argv: list[str]) -> int:
+    if argv[:1] == ["bench"]:
+        return _bench(argv[1:])
+    import typer
+
+    from strandline_cli.app import build_app
+
+    try:
+        outcome = build_app()(
+            args=_with_default_wait(argv), prog_name="strandline", standalone_mode=False
+        )
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except typer.TyperException as why:
+        if type(why).__name__ == "NoArgsIsHelpError":
+            print(why.format_message())
+            return EXIT_USAGE
+        context = getattr(why, "ctx", None)
+        where = "" if context is None else f" (see `{context.command_path} --help`)"
+        _say(" ".join(why.format_message().split()) + where)
+        return why.exit_code
+    return outcome if isinstance(outcome, int) else EXIT_OK
+
+
+def _with_default_wait(argv: list[str]) -> list[str]:
+    """`health --wait` without a number waits half a minute; typer has no options with an optional
+    value.
+    """
+    if argv[:1] != ["health"] or "--wait" not in argv:
+        return argv
+    at = argv.index("--wait") + 1
+    has_value = at < len(argv) and argv[at].replace(".", "", 1).isdecimal()
+    return argv if has_value else [*argv[:at], "30", *argv[at:]]
+
+
+def _bench(argv: list[str]) -> int:
+    """Benchmarks parse their own options; their package is looked up only when it is asked for."""
+    from importlib import import_module
+
+    outcome = import_module("strandline_bench.main").run(argv)
+    return outcome if isinstance(outcome, int) else EXIT_OK
+
+
+def _explain(why: Exception) -> str:
+    from strandline_proto.errors import WireError
+
+    text = " ".join(str(why).split())
+    if isinstance(why, WireError):
+        return text or type(why).__name__
+    if isinstance(why, OSError):
+        return text
+    where = "an unexpected failure: `strandline --traceback ...` shows where"
+    return f"{type(why).__name__}: {text} ({where})"
+
+
+def _say(line: str) -> None:
+    print(f"error: {line}", file=sys.stderr)

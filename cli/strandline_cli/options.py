@@ -1,0 +1,39 @@
+"""Options that several commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+DEFAULT_DIR: Final = Path(".strandline")
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="table for people, json for scripts.")
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT,...",
+        help="Addresses of brokers. Default: STRANDLINE_BOOTSTRAP, else the cluster in --dir.",
+    ),
+]
+DirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="Directory of a local cluster. Default: STRANDLINE_DIR, else ./.strandline.",
+    ),
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds after which to give up.")
+]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]

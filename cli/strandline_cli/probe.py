@@ -1,0 +1,140 @@
+"""Questions to the cluster's processes, each bounded by a deadline: who answers, and what does it
+say of the others?
+ Plain blocking gRPC calls: these commands ask one thing and end, so they need neither an event
+loop nor the client library's retries.
+"""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+
+    from strandline_proto.v1 import metadata_pb2
+
+# Above the largest answer to a question about metadata.
+_MESSAGE_BYTES_MAX: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """A registered broker as the controller knows it."""
+
+    id: int
+    pid: int
+    address: str
+    state: str
+    """FENCED, UNFENCED or CONTROLLED_SHUTDOWN."""
+
+
+class NoAnswer(CliError):
+    """The process at an address did not answer in time."""
+
+
+@contextmanager
+def _channel(address: str) -> "Iterator[grpc.Channel]":
+    import grpc
+
+    options = [
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", 50),
+        ("grpc.min_reconnect_backoff_ms", 50),
+        ("grpc.max_reconnect_backoff_ms", 200),
+        ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    channel = grpc.insecure_channel(address, options=options)
+    try:
+        yield channel
+    except grpc.RpcError as why:
+        raise NoAnswer(f"{address} does not answer: {_reason(why)}") from why
+    finally:
+        channel.close()
+
+
+def _reason(why: "grpc.RpcError") -> str:
+    """Why a call failed, without the transport's own prose where the case is plain."""
+    import grpc
+
+    if not isinstance(why, grpc.Call):
+        return str(why)
+    details = " ".join((why.details() or "").split())
+    if why.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return "no answer in time"
+    if "Connection refused" in details:
+        return "connection refused, nothing listens there"
+    return details or why.code().name
+
+
+def ask_controller(address: str, timeout_s: float) -> "metadata_pb2.DescribeClusterResponse":
+    """What the controller at `address` says of itself and of every registered broker."""
+    from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1.services_pb2_grpc import ControllerServiceStub
+
+    with _channel(address) as channel:
+        stub = ControllerServiceStub(channel)
+        request = metadata_pb2.DescribeClusterRequest()
+        return stub.DescribeCluster(request, timeout=timeout_s, wait_for_ready=True)
+
+
+def broker_states(controller: str, timeout_s: float) -> list[BrokerState]:
+    """The brokers that are registered with the controller at that address."""
+    return states_in(ask_controller(controller, timeout_s))
+
+
+def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerState]:
+    """The brokers of an answer, by id."""
+    states = [
+        BrokerState(
+            id=b.id,
+            pid=b.pid,
+            address=f"{b.listeners[0].host}:{b.listeners[0].port}" if b.listeners else "",
+            state=b.state,
+        )
+        for b in answer.brokers
+    ]
+    return sorted(states, key=lambda b: b.id)
+
+
+def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeClusterResponse":
+    """The same through a broker, which asks the controller."""
+    from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
+
+    with _channel(address) as channel:
+        stub = BrokerServiceStub(channel)
+        request = metadata_pb2.DescribeClusterRequest()
+        return stub.DescribeCluster(request, timeout=timeout_s)
+
+
+def ask_metadata(
+    address: str, timeout_s: float, *, topics: bool = False
+) -> "metadata_pb2.MetadataResponse":
+    """The metadata as the broker at `address` knows it; of no topic unless `topics`."""
+    from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
+
+    with _channel(address) as channel:
+        stub = BrokerServiceStub(channel)
+        request = metadata_pb2.MetadataRequest(only_named=not topics)
+        return stub.Metadata(request, timeout=timeout_s, wait_for_ready=not topics)
+
+
+def ask_replicas(
+    address: str, topic_id: bytes, timeout_s: float
+) -> "metadata_pb2.DescribeReplicasResponse":
+    """The replicas of one topic that the broker at `address` holds."""
+    from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
+
+    with _channel(address) as channel:
+        stub = BrokerServiceStub(channel)
+        topics = [metadata_pb2.DescribeReplicasTopic(topic_id=topic_id)]
+        return stub.DescribeReplicas(
+            metadata_pb2.DescribeReplicasRequest(topics=topics), timeout=timeout_s
+        )

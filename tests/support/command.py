@@ -1,0 +1,72 @@
+"""The `strandline` command as a user runs it: a process, its output and its exit status."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command printed and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.status == 0, self
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> str:
+        """The one line of error, without a traceback. Fails if there is anything else."""
+        lines = self.err.strip().splitlines()
+        assert "Traceback" not in self.err, self.err
+        assert lines, self
+        assert lines[0].startswith("error: "), self.err
+        assert len(lines) == 1, self.err
+        return lines[0].removeprefix("error: ")
+
+
+def strandline(
+    *arguments: object,
+    stdin: str | bytes = b"",
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Outcome:
+    """Run `strandline` with these arguments; fails if it does not end by the deadline."""
+    ended = subprocess.run(
+        [*_COMMAND, *map(str, arguments)],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        env=clean_environ(environ),
+        cwd=cwd,
+        timeout=deadline_s,
+        check=False,
+    )
+    return Outcome(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def start_strandline(
+    arguments: Sequence[object], *, environ: Mapping[str, str] | None = None, **options: Any
+) -> "subprocess.Popen[bytes]":
+    """Start `strandline` and let it run."""
+    return subprocess.Popen(
+        [*_COMMAND, *map(str, arguments)], env=clean_environ(environ), **options
+    )
+
+
+def clean_environ(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without what would change the commands' behaviour."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("STRANDLINE_")}
+    return {**kept, **(more or {})}

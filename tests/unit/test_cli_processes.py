@@ -1,0 +1,109 @@
+"""A server process behind its pid file: nothing else is ever signalled."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline_cli.processes import ServerProcess, start_identity
+
+_GONE_S = 20.0
+_SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[ServerProcess]:
+    made = _process(tmp_path)
+    yield made
+    made.send(signal.SIGKILL)
+    made.wait_until_gone(_GONE_S)
+
+
+def _process(directory: Path) -> ServerProcess:
+    return ServerProcess(
+        name="sleeper",
+        pid_file=directory / "run" / "sleeper.pid",
+        log_file=directory / "logs" / "sleeper.log",
+    )
+
+
+def test_a_process_that_was_never_started_has_no_pid(process: ServerProcess) -> None:
+    assert process.pid is None
+    assert not process.recorded
+    assert process.last_log_lines() == []
+
+
+def test_a_started_process_is_found_again_through_its_pid_file(
+    process: ServerProcess, tmp_path: Path
+) -> None:
+    pid = process.start(_SLEEPER, os.environ)
+    assert process.pid == pid
+    assert _process(tmp_path).pid == pid
+
+
+def test_a_killed_process_has_no_pid_and_tells_its_signal(process: ServerProcess) -> None:
+    process.start(_SLEEPER, os.environ)
+    assert process.send(signal.SIGKILL)
+    assert process.wait_until_gone(_GONE_S)
+    assert process.pid is None
+    assert process.exit_status == -signal.SIGKILL
+    assert process.recorded
+
+
+def test_a_recycled_pid_is_not_signalled(process: ServerProcess) -> None:
+    process.start(_SLEEPER, os.environ)
+    mine = os.getpid()
+    process_file = process.pid_file.read_text()
+    process.pid_file.write_text(f"{mine}\nanother start time\n")
+    assert process.pid is None
+    # Were it delivered, this signal would end the test run.
+    assert not process.send(signal.SIGKILL)
+    process.pid_file.write_text(process_file)
+
+
+@pytest.mark.parametrize("text", ["", "12\n", "twelve\nidentity\n", "\n\n"])
+def test_a_damaged_pid_file_names_no_process(process: ServerProcess, text: str) -> None:
+    process.pid_file.parent.mkdir(parents=True)
+    process.pid_file.write_text(text)
+    assert process.pid is None
+    assert not process.send(signal.SIGKILL)
+
+
+def test_waiting_for_a_living_process_ends_at_the_deadline(process: ServerProcess) -> None:
+    process.start(_SLEEPER, os.environ)
+    assert not process.wait_until_gone(0.05)
+    assert process.pid is not None
+
+
+def test_a_zombie_counts_as_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert start_identity(child.pid) is None
+    child.wait()
+
+
+def test_identity_of_a_process_stays_and_differs_from_another_ones(process: ServerProcess) -> None:
+    pid = process.start(_SLEEPER, os.environ)
+    assert start_identity(pid) == start_identity(pid)
+    assert start_identity(pid) != start_identity(os.getpid())
+
+
+def test_output_of_every_start_is_kept_in_the_log(process: ServerProcess) -> None:
+    for word in ("first", "second"):
+        process.start([sys.executable, "-c", f"print('{word}')"], os.environ)
+        assert process.wait_until_gone(_GONE_S)
+    assert process.last_log_lines() == ["first", "second"]
+    assert process.last_log_lines(1) == ["second"]
+
+
+def test_a_forgotten_process_was_stopped_on_purpose(process: ServerProcess) -> None:
+    process.start(_SLEEPER, os.environ)
+    process.send(signal.SIGTERM)
+    assert process.wait_until_gone(_GONE_S)
+    process.forget()
+    assert not process.recorded
+    process.forget()
