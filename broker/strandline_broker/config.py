@@ -165,7 +165,7 @@ class BrokerConfig(ServerConfig):
     @property
     def inter_broker_listener(self) -> Listener:
         """The listener that the controller and other brokers dial."""
-        name = self.inter_broker_listener_name or self.listeners[0].name
+        name = self.inter_broker_listener_name
         return next(listener for listener in self.listeners if listener.name == name)
 
     @property
@@ -230,6 +230,9 @@ def load_broker_config(
 ) -> BrokerConfig:
     """A broker's configuration from file, environment and `--set`. Raises ConfigError."""
     config = _build(BrokerConfig, "a broker", _sources(path, overrides, environ, BROKER_KEYS))
+    if not config.inter_broker_listener_name:
+        first = config.listeners[0].name
+        config = dataclasses.replace(config, inter_broker_listener_name=first)
     _check_listeners(config)
     if config.replica_truncation == "high-watermark" and not config.development_unsafe:
         raise ConfigError(

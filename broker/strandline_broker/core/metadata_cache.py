@@ -24,7 +24,7 @@ from strandline_proto.errors import (
     StaleControllerEpoch,
     WireError,
 )
-from strandline_proto.ids import ControllerEpoch, MetadataOffset
+from strandline_proto.ids import ControllerEpoch, MetadataOffset, TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         PartitionMetadata,
         TopicMetadata,
     )
-    from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
+    from strandline_proto.ids import BrokerEpoch, BrokerId
 
 NOTHING_APPLIED: Final = MetadataOffset(-1)
 NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
@@ -116,6 +116,13 @@ class MetadataCache:
     def has_snapshot(self) -> bool:
         return self.view.metadata_offset != NOTHING_APPLIED
 
+    def knows_topic(self, topic_id: bytes) -> bool:
+        return topic_id in self.view.topics_by_id
+
+    def knows_partition(self, topic_id: bytes, partition: int) -> bool:
+        topic = self.view.topics_by_id.get(TopicId(topic_id))
+        return topic is not None and partition in topic.partitions
+
     def eligible(self) -> Mapping[BrokerId, BrokerEpoch]:
         """Brokers that may be in an ISR, by the current view: unfenced and not shutting down."""
         return self.view.eligible
@@ -193,16 +200,16 @@ class MetadataCache:
             eligible=_eligible(brokers),
         )
 
-    def publish(self, view: MetadataView) -> None:
+    def publish(self, view: MetadataView, *, store_id: str) -> None:
+        """Make a prepared view the current one."""
         assert view.metadata_offset >= self.view.metadata_offset, (view, self.view.metadata_offset)
         assert view.controller_epoch >= self.controller_epoch, (view, self.controller_epoch)
+        self.store_id = store_id
         self.view = view
 
     def apply(self, envelope: Envelope) -> None:
         """Prepare and publish at once, where nothing has to happen in between."""
-        self.store_id = self.store_id or envelope.store_id
-        self.cluster_id = self.cluster_id or envelope.cluster_id
-        self.publish(self.prepare(envelope))
+        self.publish(self.prepare(envelope), store_id=envelope.store_id)
 
 
 def _eligible(brokers: Mapping[BrokerId, LiveBroker]) -> Mapping[BrokerId, BrokerEpoch]:

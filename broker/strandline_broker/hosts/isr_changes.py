@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.isr_proposal import ProposeIsr
     from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Runtime
 
 PARTITIONS_MAX: Final = 1000
@@ -64,6 +65,7 @@ class IsrChanges:
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
         self._log = runtime.log
+        self._clock = runtime.clock
         self._link = link
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -86,10 +88,29 @@ class IsrChanges:
         self._waiting[topic_id, partition] = _Pending(proposal, answer)
         self._work.set()
         if replaced is not None:
-            replaced.answer(
-                replaced.proposal.request_id,
-                RequestTimedOut("a newer proposal for the partition took this one's place"),
-            )
+            given_up = RequestTimedOut("a newer proposal for the partition took this one's place")
+            # Not at once: whoever submits is in the middle of carrying out a leader's effects.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(replaced.answer, replaced.proposal.request_id, given_up)
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Submit on behalf of a replica; the answer goes to its leader, if it still is that leader."""
+
+        def settle(request_id: int, outcome: IsrAnswer | WireError) -> None:
+            leader = partition.leader
+            if leader is None or leader.leader_epoch != proposal.leader_epoch:
+                return  # a newer leader epoch has abandoned the proposal (I-28)
+            if isinstance(outcome, IsrAnswer):
+                effects = leader.on_isr_answer(request_id, outcome)
+            else:
+                effects = leader.on_isr_refused(request_id, outcome, self._now_ms())
+            partition.carry_out(effects)
+
+        topic_id, index = partition.key
+        self.submit(TopicId(topic_id), index, proposal, settle)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     async def run(self) -> None:
         while True:

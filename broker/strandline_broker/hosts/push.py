@@ -1,0 +1,162 @@
+"""Applies the controller's envelopes, one at a time, and remembers how far it got (REPLICATION.md
+3.1).
+
+One task does it, for all push streams: a stream that breaks in the middle of an envelope must not
+leave it half applied (P-38). A newer stream takes the older one's place; what the older one had
+sent and was not begun is dropped.
+
+Before an envelope is answered, the data directory remembers the controller record it stands for.
+That file is what unmasks a controller that was restored from an older copy (P-76), and its answer
+is what the controller goes by: an offset that was answered is never forgotten, not even by a loss
+of power. It is written after the envelope has been applied, so an election does not wait for that
+write; what a crash in between forgets is at most the one envelope that nobody was told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.storage.directory import DataDirectory
+    from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
+    from strandline_runtime.runtime import Runtime
+
+ENVELOPES_WAITING_MAX: Final = 64
+
+PartitionError = tuple[bytes, int, WireError]
+
+
+@dataclass(frozen=True, slots=True)
+class PushAnswer:
+    metadata_offset: MetadataOffset
+    """Of the envelope that this answers."""
+    applied_offset: MetadataOffset
+    controller_epoch: ControllerEpoch
+    store_id: str
+    want_full: bool = False
+    error: WireError | None = None
+    partition_errors: tuple[PartitionError, ...] = ()
+
+
+class PushStream:
+    """One connection of a controller. `replaced` is set when a newer one has taken its place."""
+
+    def __init__(self) -> None:
+        self.replaced = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    stream: PushStream
+    envelope: Envelope
+    answer: asyncio.Future[PushAnswer | None]
+
+
+class PushReceiver:
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: DataDirectory,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch],
+        on_applied: Callable[[], None],
+    ) -> None:
+        self._log = runtime.log
+        self._directory = directory
+        self._metadata = metadata
+        self._replicas = replicas
+        self._broker_epoch = broker_epoch
+        self._on_applied = on_applied
+        self._current: PushStream | None = None
+        self._jobs: asyncio.Queue[_Job] = asyncio.Queue(ENVELOPES_WAITING_MAX)
+
+    def open_stream(self) -> PushStream:
+        """A controller has connected; an earlier stream gets nothing applied from here on."""
+        if self._current is not None:
+            self._current.replaced.set()
+        self._current = PushStream()
+        return self._current
+
+    async def apply(self, stream: PushStream, envelope: Envelope) -> PushAnswer | None:
+        """Apply it in its turn; None if a newer stream has taken the stream's place before that.
+
+        The caller may be cancelled at any time; an envelope that was begun is finished all the
+        same.
+        """
+        answer: asyncio.Future[PushAnswer | None] = asyncio.get_running_loop().create_future()
+        await self._jobs.put(_Job(stream, envelope, answer))
+        return await answer
+
+    async def run(self) -> None:
+        """Applies until cancelled. Begin only when the logs are loaded and the broker is
+        registered.
+        """
+        while True:
+            job = await self._jobs.get()
+            if job.answer.cancelled():
+                continue
+            answer = None if job.stream is not self._current else await self._apply(job.envelope)
+            if not job.answer.done():
+                job.answer.set_result(answer)
+
+    async def _apply(self, envelope: Envelope) -> PushAnswer:
+        metadata = self._metadata
+        refusal = metadata.check(envelope, broker_epoch=self._broker_epoch())
+        if isinstance(refusal, InvalidUpdateVersion):
+            self._log.info("a controller push does not follow; asking for all", why=str(refusal))
+            return self._answer(envelope, want_full=True)
+        if refusal is not None:
+            self._log.warning("a controller push is refused", why=str(refusal))
+            return self._answer(envelope, error=refusal)
+        view = metadata.prepare(envelope)
+        errors = await self._replicas.apply_envelope(envelope)
+        # Only now may clients be sent to a leader that this envelope names.
+        metadata.publish(view, store_id=envelope.store_id)
+        self._on_applied()
+        try:
+            await self._remember(envelope)
+        except OSError as error:
+            where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
+            failed = KafkaStorageError(f"{where}: {error}")
+            self._log.error("a controller push was applied but not recorded", why=str(failed))
+            return self._answer(envelope, error=failed, partition_errors=tuple(errors))
+        return self._answer(envelope, partition_errors=tuple(errors))
+
+    async def _remember(self, envelope: Envelope) -> None:
+        directory = self._directory
+        await self._replicas.context.in_disk_pool(
+            lambda: directory.record_applied(
+                store_id=envelope.store_id,
+                controller_epoch=envelope.controller_epoch,
+                metadata_offset=envelope.metadata_offset,
+            )
+        )
+
+    def _answer(
+        self,
+        envelope: Envelope,
+        *,
+        want_full: bool = False,
+        error: WireError | None = None,
+        partition_errors: tuple[PartitionError, ...] = (),
+    ) -> PushAnswer:
+        return PushAnswer(
+            metadata_offset=envelope.metadata_offset,
+            applied_offset=self._metadata.applied_offset,
+            controller_epoch=self._metadata.controller_epoch,
+            store_id=self._metadata.store_id,
+            want_full=want_full,
+            error=error,
+            partition_errors=partition_errors,
+        )
