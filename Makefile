@@ -51,7 +51,7 @@ contracts:
 	@report=$$($(BIN)/lint-imports 2>&1) || { echo "$$report" >&2; exit 1; }
 
 proto-fresh:
-	@$(BIN)/python tools/gen_proto.py --check
+	@report=$$($(BIN)/python tools/gen_proto.py --check 2>&1) || { echo "$$report" >&2; exit 1; }
 
 proto-lint:
 	@$(BIN)/buf lint

@@ -2,7 +2,7 @@
 
 Markers `spark` and `docker` and the fixture `shared_dir` skip where a JDK, a Docker engine or the
 folder of shared data is missing. In CI that is a failure, except for want of the shared folder (and
-of the engine that its script would have started): a green run must not hide that half of it was off.
+of the engine that its script would have started): a green run must not hide what was off.
 """
 
 import os
@@ -47,7 +47,7 @@ def _docker_missing() -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what this machine cannot run; in CI fail, unless the shared folder is what is missing."""
+    """Skip what this machine cannot run; in CI fail, unless the shared folder is missing."""
     if item.get_closest_marker("spark") is not None and (why := _java_missing()) is not None:
         _lacking(why, excused=False)
     if item.get_closest_marker("docker") is not None and (why := _docker_missing()) is not None:

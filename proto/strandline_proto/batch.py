@@ -214,10 +214,21 @@ def build_batch(
 
 def read_records(data: Buffer, at: int, header: BatchHeader) -> Iterator[Record]:
     """The records of the batch at byte `at`, decompressed; CorruptMessage if they do not parse."""
+    import zlib
+
+    from aiokafka.errors import KafkaError
     from aiokafka.record._crecords import DefaultRecordBatch
+    from cramjam import DecompressionError
 
     # The codec wants the bytes of one batch. It reads the offset from the header, as it stands in
-    # the log.
-    for r in DefaultRecordBatch(bytes(memoryview(data)[at : at + header.size])):
-        headers = tuple((k, v) for k, v in r.headers)
-        yield Record(r.offset, r.timestamp, r.key, r.value, headers)
+    # the log. The errors are those of the record parser, of its four codecs, and of a header's key
+    # that is not UTF-8; a batch whose CRC is right can still hold anything.
+    body = bytes(memoryview(data)[at : at + header.size])
+    try:
+        for r in DefaultRecordBatch(body):
+            headers = tuple((k, v) for k, v in r.headers)
+            yield Record(r.offset, r.timestamp, r.key, r.value, headers)
+    except (KafkaError, DecompressionError, zlib.error, EOFError, OSError, ValueError) as why:
+        raise CorruptMessage(
+            f"the records of the batch at offset {header.base_offset} do not parse: {why}"
+        ) from why
