@@ -1,0 +1,161 @@
+"""Producers' batches at the leader of one partition: refuse, append, answer when the acks are
+reached.
+
+Keeps I-19 to I-21 and I-57; P-25, P-38, P-41.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.producer_state import Duplicate
+from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
+from strandline_proto.batch import check_batch
+from strandline_proto.errors import (
+    InvalidRecord,
+    NotEnoughReplicasAfterAppend,
+    RecordTooLarge,
+    UnsupportedVersion,
+    WireError,
+)
+from strandline_proto.ids import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.leader import Leader
+    from strandline_broker.hosts.partition import Partition
+    from strandline_proto.batch import BatchHeader
+
+ACKS_ALL: Final = -1
+
+
+class Appends:
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._committing = AckPurgatory()
+        self._flushing = AckPurgatory()
+
+    def on_committed(self, high_watermark: int) -> None:
+        self._committing.release(high_watermark)
+
+    def on_durable(self, durable_offset: int) -> None:
+        self._flushing.release(durable_offset)
+
+    def fail_all(self, error: WireError) -> None:
+        """The leadership that these appends were made in has ended (P-25)."""
+        self._committing.fail_all(error)
+        self._flushing.fail_all(error)
+
+    def append(
+        self,
+        batch: bytes,
+        *,
+        acks: int,
+        current_leader_epoch: int | None,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter | None:
+        """Append one producer's batch and answer `on_done` once, now or when its acks are reached.
+
+        Validation, sequence check, append and bookkeeping are one synchronous step (I-57). Raises
+        WireError if the batch is refused: then nothing was written (I-20).
+        """
+        partition = self._partition
+        leader = partition.check_leader(current_leader_epoch)
+        if len(batch) > partition.max_message_bytes:
+            raise RecordTooLarge(
+                f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"
+                f" ({partition.max_message_bytes}); send smaller batches or raise it"
+            )
+        header = check_batch(batch)
+        if header.is_control or header.is_transactional:
+            raise UnsupportedVersion("transactional and control batches are not supported yet")
+        if header.is_log_append_time:
+            raise InvalidRecord("a producer may not set the timestamp type to LogAppendTime")
+        if acks == ACKS_ALL:
+            leader.check_can_append_all()
+        if header.producer_id >= 0:
+            verdict = partition.producers.check(header, partition.context.wall_ms())
+            if isinstance(verdict, Duplicate):
+                return self._answer_again(leader, verdict, acks, on_done)
+        return self._append_new(leader, batch, header, acks, on_done)
+
+    def _append_new(
+        self,
+        leader: Leader,
+        batch: bytes,
+        header: BatchHeader,
+        acks: int,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter | None:
+        partition = self._partition
+        context, log = partition.context, partition.log
+        try:
+            done = log.append_as_leader(batch, header, leader_epoch=leader.leader_epoch)
+        except OSError as error:
+            raise partition.refuse_write(error) from error
+        if header.producer_id >= 0:
+            partition.producers.on_append(
+                replace(header, base_offset=done.base_offset), context.wall_ms()
+            )
+        outcome = ProduceOutcome(
+            base_offset=done.base_offset,
+            log_start_offset=log.log_start_offset,
+            leader_epoch=leader.leader_epoch,
+            appended=True,
+        )
+        waiter = self._wait(done.next_offset, outcome, acks, on_done)
+        if context.flush_always or done.rolled:
+            context.flusher.request(log)
+        partition.carry_out(leader.on_append(Offset(done.next_offset)))
+        partition.tell(partition.replica_listeners)
+        return waiter
+
+    def _answer_again(
+        self,
+        leader: Leader,
+        first: Duplicate,
+        acks: int,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter | None:
+        """A repeated batch succeeds with its first copy's offset, once that is committed (P-41)."""
+        outcome = ProduceOutcome(
+            base_offset=first.base_offset,
+            log_start_offset=self._partition.log.log_start_offset,
+            leader_epoch=leader.leader_epoch,
+            appended=True,
+        )
+        return self._wait(first.required_offset, outcome, acks, on_done)
+
+    def _wait(
+        self,
+        required_offset: int,
+        outcome: ProduceOutcome,
+        acks: int,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter | None:
+        partition = self._partition
+        durable = partition.log.durable_offset
+        if acks == ACKS_ALL and required_offset > partition.high_watermark:
+            purgatory = self._committing
+        elif acks == 1 and partition.context.flush_always and required_offset > durable:
+            purgatory = self._flushing
+        else:
+            on_done(outcome)
+            return None
+        waiter = AckWaiter(required_offset, outcome, on_done)
+        purgatory.add(waiter)
+        return waiter
+
+    def timed_out(self, waiter: AckWaiter, error: WireError) -> None:
+        """The producer's own limit ran out; say which replicas are in sync, that is the cause."""
+        leader = self._partition.leader
+        if leader is not None and leader.below_min_isr():
+            error = NotEnoughReplicasAfterAppend(
+                f"{self._partition.describe_isr()};"
+                " the records were appended and may still be committed"
+            )
+        waiter.fail(error)
+        self._committing.forget_done()
+        self._flushing.forget_done()

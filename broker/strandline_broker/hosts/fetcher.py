@@ -1,0 +1,368 @@
+"""Copies partitions from one leader's broker: one Fetch stream for all of them.
+
+A request names the partitions whose position changed. A second one may be written while the first
+waits at the leader, so that a partition that is added is fetched at once; answers come in order.
+An answer is applied only if it is for the position and the leader epoch that the replica still has
+(I-42): in the order diverging or append, epochs, watermark, log start (I-43).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import grpc
+
+from strandline_broker.core.follower import (
+    AdvanceHighWatermark,
+    Append,
+    Backoff,
+    Discard,
+    DropUntilNewEpoch,
+    FetchAnswer,
+    IncarnationEnded,
+    RaiseLogStart,
+    TruncateFully,
+    TruncateTo,
+)
+from strandline_proto.errors import StaleBrokerEpoch, WireError, from_code
+from strandline_proto.ids import Offset
+from strandline_proto.v1 import fetch_pb2, services_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.core.follower import Effect, FetchPosition, Follower
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_proto.ids import BrokerId
+
+FIRST_BACKOFF_MS: Final = 10
+BACKOFF_MS_MAX: Final = 1_000
+ANSWER_GRACE_S: Final = 10.0
+"""How long past its own wait a leader may be silent before the stream is given up (P-80)."""
+
+Key = tuple[bytes, int]
+
+
+@dataclass(slots=True)
+class _Target:
+    partition: Partition
+    follower: Follower
+    sent: FetchPosition | None = None
+    sent_in: int = 0
+    """Number of the request that named `sent`: earlier requests' answers are for other positions.
+    """
+    backoff_ms: int = FIRST_BACKOFF_MS
+
+
+class Fetcher:
+    """One for each broker that leads something we follow. `run` belongs to the replica manager."""
+
+    def __init__(self, context: ReplicaContext, leader: BrokerId) -> None:
+        self._context = context
+        self._leader = leader
+        self._targets: dict[Key, _Target] = {}
+        self._changed: dict[Key, None] = {}
+        self._forgotten: dict[Key, None] = {}
+        self._has_work = asyncio.Event()
+        self._nudge = asyncio.Event()
+        self._log = context.runtime.log.bind(leader=leader)
+
+    # What to fetch
+
+    def add(self, partition: Partition, follower: Follower) -> None:
+        self._targets[partition.key] = _Target(partition, follower)
+        self._ask_at_once(partition.key)
+
+    def remove(self, key: Key) -> None:
+        if self._targets.pop(key, None) is not None:
+            self._changed.pop(key, None)
+            self._forgotten[key] = None
+
+    def _ask_at_once(self, key: Key) -> None:
+        if key in self._targets:
+            self._changed[key] = None
+            self._has_work.set()
+            self._nudge.set()
+
+    # The stream
+
+    async def run(self) -> None:
+        backoff_ms = FIRST_BACKOFF_MS
+        while True:
+            await self._has_work.wait()
+            started_ms = self._context.now_ms()
+            try:
+                await self._session()
+            except (grpc.aio.AioRpcError, OSError, TimeoutError, WireError) as error:
+                self._log.info("fetching stopped", reason=_reason(error))
+            except BaseExceptionGroup as group:
+                expected, other = group.split(
+                    (grpc.aio.AioRpcError, OSError, TimeoutError, WireError)
+                )
+                if other is not None:
+                    raise
+                assert expected is not None
+                self._log.info("fetching stopped", reason=_reason(expected.exceptions[0]))
+            if self._context.now_ms() - started_ms > BACKOFF_MS_MAX:
+                backoff_ms = FIRST_BACKOFF_MS
+            if not self._targets:
+                self._has_work.clear()
+                continue
+            await asyncio.sleep(backoff_ms * self._context.runtime.rng.uniform(0.5, 1.0) / 1000)
+            backoff_ms = min(backoff_ms * 2, BACKOFF_MS_MAX)
+
+    async def _session(self) -> None:
+        endpoint = self._context.leader_endpoint(self._leader)
+        if endpoint is None:
+            raise ConnectionError(f"no address of broker {self._leader} is known yet")
+        channel = self._context.runtime.network.channel(f"{endpoint.host}:{endpoint.port}")
+        try:
+            stub = services_pb2_grpc.BrokerServiceStub(channel)
+            await _Session(self, self._context, stub.Fetch()).run()
+        finally:
+            await channel.close()
+
+    # Requests and answers
+
+    def begin(self) -> None:
+        """A new stream knows nothing: name every partition."""
+        self._changed = dict.fromkeys(self._targets)
+        self._forgotten = {}
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._targets
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changed or self._forgotten)
+
+    async def nudged(self) -> None:
+        """Something changed that no answer brought."""
+        await self._nudge.wait()
+        self._nudge.clear()
+
+    def fill(self, request: fetch_pb2.FetchRequest, number: int) -> None:
+        """Name what changed since the last request, and remember what was asked."""
+        forgotten, self._forgotten = self._forgotten, {}
+        topics: dict[bytes, fetch_pb2.ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            if topic_id not in topics:
+                topics[topic_id] = request.forgotten.add(topic_id=topic_id)
+            topics[topic_id].partitions.append(index)
+        changed, self._changed = self._changed, {}
+        wanted: dict[bytes, fetch_pb2.FetchTopic] = {}
+        for key in changed:
+            target = self._targets.get(key)
+            if target is None:
+                continue
+            if key[0] not in wanted:
+                wanted[key[0]] = request.topics.add(topic_id=key[0])
+            log = target.partition.log
+            if not target.follower.may_fetch:
+                continue
+            target.sent_in = number
+            target.sent = target.follower.next_fetch(
+                Offset(log.log_end_offset), log.leader_epochs.latest()
+            )
+            wanted[key[0]].partitions.add(
+                partition=key[1],
+                current_leader_epoch=target.sent.leader_epoch,
+                fetch_offset=target.sent.fetch_offset,
+                last_fetched_epoch=target.sent.last_fetched_epoch,
+                log_start_offset=log.log_start_offset,
+                partition_max_bytes=self._context.config.replica_fetch_max_bytes,
+            )
+
+    async def apply(self, response: fetch_pb2.FetchResponse, number: int) -> None:
+        """Carry out the answer to request `number`."""
+        self._check(response)
+        appended: list[Partition] = []
+        for topic in response.topics:
+            for result in topic.partitions:
+                target = self._targets.get((topic.topic_id, result.partition_index))
+                if target is None or target.sent_in > number:
+                    continue
+                if await self._apply_one(target, result):
+                    appended.append(target.partition)
+        if self._context.flush_always:
+            for partition in appended:
+                await self._context.flusher.flushed(partition.log)
+        for partition in appended:
+            if partition.key in self._targets:
+                self._changed[partition.key] = None
+
+    def _check(self, response: fetch_pb2.FetchResponse) -> None:
+        if response.error_code == StaleBrokerEpoch.code:
+            # A newer process runs under our id: this one must end, and never register again (P-73).
+            self._context.runtime.exit(response.error_message)
+        if response.error_code != 0:
+            raise from_code(response.error_code, response.error_message)
+
+    async def _apply_one(self, target: _Target, result: fetch_pb2.FetchPartitionResult) -> bool:
+        """True if the position may have moved, so that the leader must be told."""
+        partition = target.partition
+        if (
+            partition.gate.locked()
+            or partition.follower is not target.follower
+            or target.sent is None
+        ):
+            return False  # a role change is under way; it fetches anew
+        diverging = None
+        if result.HasField("diverging_epoch"):
+            diverging = (result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
+        answer = FetchAnswer(
+            error_code=result.error_code,
+            high_watermark=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            diverging=diverging,
+            has_records=len(result.records) > 0,
+        )
+        log = partition.log
+        effects = target.follower.on_answer(
+            target.sent,
+            answer,
+            log_start_offset=Offset(log.log_start_offset),
+            log_end_offset=Offset(log.log_end_offset),
+            high_watermark=Offset(partition.high_watermark),
+            history=log.leader_epochs,
+        )
+        async with partition.gate:
+            return await self._carry_out(target, result.records, effects)
+
+    async def _carry_out(self, target: _Target, records: bytes, effects: Iterable[Effect]) -> bool:
+        moved = False
+        for effect in effects:
+            match effect:
+                case TruncateTo() | TruncateFully() | Append():
+                    if not await self._change_log(target, records, effect):
+                        return False
+                    moved = True
+                case AdvanceHighWatermark(to):
+                    target.partition.hear_high_watermark(to)
+                case RaiseLogStart():
+                    pass  # segments below it go with retention, which this build does not have
+                case Backoff(reason):
+                    self._back_off(target, reason)
+                    return False
+                case DropUntilNewEpoch():
+                    self.remove(target.partition.key)
+                    return False
+                case IncarnationEnded(reason):
+                    self._context.runtime.exit(reason)
+                case Discard():
+                    return True
+        target.backoff_ms = FIRST_BACKOFF_MS
+        return moved
+
+    async def _change_log(
+        self, target: _Target, records: bytes, effect: TruncateTo | TruncateFully | Append
+    ) -> bool:
+        """False if nothing that follows may be done: it failed, or the role changed meanwhile."""
+        partition = target.partition
+        match effect:
+            case TruncateTo(offset):
+                await partition.truncate(offset)
+            case TruncateFully(offset):
+                await partition.restart_at(offset)
+            case Append():
+                try:
+                    await partition.append_from_leader(
+                        records, leader_epoch=target.follower.leader_epoch
+                    )
+                except WireError as error:
+                    self._back_off(target, str(error))
+                    return False
+        return self._is_current(target)
+
+    def _is_current(self, target: _Target) -> bool:
+        """Whether the partition still follows in this target's epoch: asked after each await."""
+        partition = target.partition
+        return self._targets.get(partition.key) is target and partition.follower is target.follower
+
+    def _back_off(self, target: _Target, reason: str) -> None:
+        """Leave the partition out for a while; the others of the stream go on."""
+        key = target.partition.key
+        self._log.info("fetch refused", partition=target.partition.name, reason=reason)
+        self._forgotten[key] = None
+        self._changed.pop(key, None)
+        delay_ms, target.backoff_ms = target.backoff_ms, min(target.backoff_ms * 2, BACKOFF_MS_MAX)
+
+        def retry() -> None:
+            if self._targets.get(key) is target:
+                self._ask_at_once(key)
+
+        asyncio.get_running_loop().call_later(delay_ms / 1000, retry)
+
+
+class _Session:
+    """One stream to the leader's broker."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        context: ReplicaContext,
+        stream: grpc.aio.StreamStreamCall[fetch_pb2.FetchRequest, fetch_pb2.FetchResponse],
+    ) -> None:
+        self._fetcher = fetcher
+        self._context = context
+        self._stream = stream
+        self._writing = asyncio.Lock()
+        self._requests = 0
+        self._session_id = 0
+
+    async def run(self) -> None:
+        self._fetcher.begin()
+        answer_s = self._context.config.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._write()
+                answered, nudger = 0, group.create_task(self._write_what_changes())
+                while not self._fetcher.is_idle:
+                    async with asyncio.timeout(answer_s):
+                        response = await self._stream.read()
+                    if response is grpc.aio.EOF:
+                        raise ConnectionError("the leader's broker ended the stream")
+                    assert isinstance(response, fetch_pb2.FetchResponse)
+                    self._session_id = response.session_id
+                    await self._fetcher.apply(response, answered)
+                    answered += 1
+                    if answered == self._requests or self._fetcher.has_changes:
+                        await self._write()
+                nudger.cancel()
+        finally:
+            self._stream.cancel()
+
+    async def _write_what_changes(self) -> None:
+        """Ask at once for a partition that is added while the leader holds our last request."""
+        while True:
+            await self._fetcher.nudged()
+            if self._fetcher.has_changes:
+                await self._write()
+
+    async def _write(self) -> None:
+        config = self._context.config
+        async with self._writing:
+            request = fetch_pb2.FetchRequest(
+                correlation_id=self._requests,
+                cluster_id=self._context.metadata.cluster_id,
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                session_id=self._session_id,
+                session_epoch=self._requests,
+            )
+            request.replica_state.replica_id = self._context.me
+            request.replica_state.replica_epoch = self._context.broker_epoch()
+            self._fetcher.fill(request, self._requests)
+            self._requests += 1
+            await self._stream.write(request)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return f"{type(error).__name__}: {error}"

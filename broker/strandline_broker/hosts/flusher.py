@@ -1,0 +1,85 @@
+"""Makes logs durable on the disk pool: group commit, background flushes.
+
+One flush runs at a time and serves every log that asked while the one before it ran (group commit).
+A failed fsync is never tried again: after it the kernel may call lost pages clean, so the process
+stops (P-24).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from strandline_broker.storage.log import FlushTicket, Log
+    from strandline_runtime.runtime import Runtime
+
+
+class Flusher:
+    """Owned by the replica manager, whose task group runs `run`."""
+
+    def __init__(self, runtime: Runtime, disk: Executor) -> None:
+        self._runtime = runtime
+        self._disk = disk
+        self._wanted: dict[Log, None] = {}
+        self._wake = asyncio.Event()
+        self._waiting: list[tuple[Log, int, asyncio.Future[None]]] = []
+
+    def request(self, log: Log) -> None:
+        """Flush this log soon; `Log.durable_offset` says when."""
+        self._wanted[log] = None
+        self._wake.set()
+
+    async def flushed(self, log: Log) -> None:
+        """Return once everything now in the log is durable (or has been truncated away)."""
+        target = log.log_end_offset
+        if log.durable_offset >= target:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((log, target, done))
+        self.request(log)
+        await done
+
+    async def run(self, on_flushed: OnFlushed) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            logs, self._wanted = list(self._wanted), {}
+            tickets = [(log, log.flush_snapshot()) for log in logs if not log.closed]
+            if tickets:
+                try:
+                    await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
+                except OSError as error:
+                    self._runtime.exit(f"a flush failed and is never tried again: {error}")
+            for log, ticket in tickets:
+                if not log.closed:
+                    log.flushed(ticket)
+                    on_flushed(log)
+            self._release()
+
+    def _release(self) -> None:
+        still: list[tuple[Log, int, asyncio.Future[None]]] = []
+        for log, target, done in self._waiting:
+            if done.done():
+                continue
+            if log.closed or log.durable_offset >= min(target, log.log_end_offset):
+                done.set_result(None)
+            else:
+                still.append((log, target, done))
+                self.request(log)
+        self._waiting = still
+
+
+def _run_all(tickets: list[FlushTicket]) -> None:
+    for ticket in tickets:
+        ticket.run()
+
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class OnFlushed(Protocol):
+        def __call__(self, log: Log) -> None: ...

@@ -1,0 +1,278 @@
+"""One replica of one partition: its log, its role, and who waits for it.
+
+The host of the core machines: it hands them what happened and carries out what they wish.
+Everything between a check and the act upon it is synchronous; after each await the role and its
+epoch are checked again (I-42, P-38). Role changes and truncations, which must be durable, run on
+the disk pool under `gate`: nothing is served, appended or applied meanwhile.
+
+Keeps I-10, I-12, I-19 to I-21, I-43 to I-46, I-57, I-58; P-13, P-25, P-35, P-36.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING, TypeVar
+
+from strandline_broker.core.fencing import check_leader_epoch
+from strandline_broker.core.follower import Follower, TruncateTo
+from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIsr
+from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.truncation import follower_high_watermark
+from strandline_broker.hosts.appends import Appends
+from strandline_proto.errors import (
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    WireError,
+)
+from strandline_proto.ids import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strandline_broker.core.leader import Effect
+    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.log import Log
+
+ACKS_ALL = -1
+
+T = TypeVar("T")
+
+
+class Listener:
+    """Whoever waits for news of a partition (a fetch session)."""
+
+    def on_news(self, partition: Partition) -> None:
+        """There may be something to read, or the role has changed."""
+
+    def on_watermark(self, partition: Partition) -> None:
+        """The high watermark has risen; that alone gives a follower nothing to read."""
+
+
+class Partition:
+    def __init__(self, context: ReplicaContext, log: Log, high_watermark: int) -> None:
+        self.context = context
+        self.log = log
+        self.key = (log.topic_id, log.partition)
+        self.name = f"{log.topic}-{log.partition}"
+        self.state: PartitionState | None = None
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.gate = asyncio.Lock()
+        self.max_message_bytes = context.config.message_max_bytes
+        self.out_of_service: str | None = None
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.producers = ProducerStates(context.config.producer_id_expiration_ms)
+        self.replica_listeners: dict[Listener, None] = {}
+        self.consumer_listeners: dict[Listener, None] = {}
+        self.appends = Appends(self)
+
+    # What others ask about it
+
+    @property
+    def leader_epoch(self) -> int:
+        return -1 if self.state is None else self.state.leader_epoch
+
+    def check_leader(self, current_leader_epoch: int | None) -> Leader:
+        """The leader machine, if this replica leads in the epoch that the caller believes in.
+
+        Order: epoch, then leadership (I-33).
+        """
+        if self.out_of_service is not None:
+            raise KafkaStorageError(
+                f"{self.name} on broker {self.context.me}: {self.out_of_service}"
+            )
+        if current_leader_epoch is not None and current_leader_epoch >= 0:
+            check_leader_epoch(current_leader_epoch, self.leader_epoch, where=self.name)
+        if self.leader is None:
+            raise NotLeaderOrFollower(
+                f"broker {self.context.me} does not lead {self.name}"
+                f" (leader epoch {self.leader_epoch})"
+            )
+        return self.leader
+
+    def committed_end(self, leader: Leader) -> int:
+        """The end offset for clients: not before it reaches the epoch's start (I-11)."""
+        if not leader.end_offset_known:
+            raise OffsetNotAvailable(
+                f"{self.name}: high watermark {leader.high_watermark} is below the start"
+                f" {leader.epoch_start} of leader epoch {leader.leader_epoch}; try again soon"
+            )
+        return leader.high_watermark
+
+    def describe_isr(self) -> str:
+        if self.state is None or self.leader is None:
+            return f"{self.name} is not led by broker {self.context.me}"
+        isr = sorted(m.broker_id for m in self.leader.isr)
+        return f"{self.name} has ISR {isr}, needs {self.state.eff_min_insync}"
+
+    # Roles
+
+    def stop_role(self, why: str) -> None:
+        """Serve nothing from here on; what waits learns that its fate is unknown (P-25)."""
+        self.leader = None
+        self.follower = None
+        error = NotLeaderOrFollower(f"{self.name}: {why}; the records may still be committed")
+        self.appends.fail_all(error)
+        self.tell(self.replica_listeners)
+        self.tell(self.consumer_listeners)
+
+    def lead(self, state: PartitionState) -> None:
+        """Publish leadership of a new epoch, whose start is durable by now (I-46)."""
+        context = self.context
+        self.leader = Leader(
+            context.me,
+            context.broker_epoch(),
+            state,
+            log_end_offset=self.log.log_end_offset,
+            log_start_offset=self.log.log_start_offset,
+            high_watermark=self.high_watermark,
+            durable_offset=self.log.durable_offset,
+            eligible=context.eligible,
+            lag_ms_max=context.config.replica_lag_time_max_ms,
+            flush_always=context.flush_always,
+            now_ms=context.now_ms(),
+        )
+        self.state = state
+        self.producers.expire(context.wall_ms())
+        self.carry_out(self.leader.on_tick(context.now_ms()))
+        if context.flush_always:
+            context.flusher.request(self.log)
+        self.tell(self.replica_listeners)
+        self.tell(self.consumer_listeners)
+
+    async def follow(self, state: PartitionState) -> None:
+        """Publish the role of a follower (of nobody, while there is no leader)."""
+        context, log = self.context, self.log
+        follower = Follower(state, truncate_to_high_watermark=context.truncate_to_high_watermark)
+        for effect in follower.on_become_follower(
+            log_end_offset=Offset(log.log_end_offset), high_watermark=Offset(self.high_watermark)
+        ):
+            assert isinstance(effect, TruncateTo), effect
+            await self.truncate(effect.offset)
+        if context.flush_always:
+            # It fetches from its log end, which it thereby calls durable (P-75).
+            await context.flusher.flushed(log)
+        self.state = state
+        self.follower = follower
+
+    def update(self, state: PartitionState) -> None:
+        """A newer partition epoch of the same leader epoch (I-34)."""
+        self.state = state
+        if self.leader is not None:
+            self.carry_out(self.leader.on_state(state, self.context.now_ms()))
+        elif self.follower is not None:
+            self.follower.on_state(state)
+
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        raised = False
+        for effect in effects:
+            if isinstance(effect, HighWatermarkRaised):
+                assert effect.to >= self.high_watermark or not raised, (effect, self.high_watermark)
+                self.high_watermark = effect.to
+                raised = True
+            elif isinstance(effect, ProposeIsr):
+                self.context.propose_isr(self, effect)
+        if raised:
+            self.appends.on_committed(self.high_watermark)
+            self.tell(self.consumer_listeners)
+            for listener in self.replica_listeners:
+                listener.on_watermark(self)
+
+    # Following
+
+    async def append_from_leader(self, records: bytes, *, leader_epoch: int) -> None:
+        """Append what the leader sent; raises CorruptMessage, or KafkaStorageError on a full disk.
+
+        Batches of a new epoch need the epoch file first, durably (I-47), hence the disk pool.
+        """
+        log = self.log
+        try:
+            if log.brings_new_epoch(records):
+                headers = await self.in_disk_pool(
+                    lambda: log.append_as_follower(records, leader_epoch=leader_epoch)
+                )
+            else:
+                headers = log.append_as_follower(records, leader_epoch=leader_epoch)
+        except OSError as error:
+            raise self.refuse_write(error) from error
+        now_ms = self.context.wall_ms()
+        for header in headers:
+            if header.producer_id >= 0:
+                self.producers.on_append(header, now_ms)
+
+    async def truncate(self, offset: int) -> None:
+        """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""
+        log = self.log
+        if offset < self.high_watermark:
+            self.context.runtime.log.warning(
+                "truncating below the high watermark",
+                partition=self.name,
+                to=offset,
+                high_watermark=self.high_watermark,
+                log_end_offset=log.log_end_offset,
+            )
+        await self.in_disk_pool(lambda: log.truncate_to(offset))
+        self.high_watermark = min(self.high_watermark, log.log_end_offset)
+        await self.rebuild_producers()
+
+    async def restart_at(self, offset: int) -> None:
+        """Drop the whole log; the leader's begins past our end (I-45)."""
+        log = self.log
+        await self.in_disk_pool(lambda: log.truncate_fully_and_start_at(offset))
+        self.high_watermark = offset
+        await self.rebuild_producers()
+
+    async def rebuild_producers(self) -> None:
+        """Producer state is a function of the log's prefix: replay it (I-58)."""
+        producers = ProducerStates(self.context.config.producer_id_expiration_ms)
+        now_ms, log = self.context.wall_ms(), self.log
+
+        await self.in_disk_pool(
+            lambda: producers.rebuild(log.batch_headers(log.log_start_offset), now_ms)
+        )
+        self.producers = producers
+
+    async def in_disk_pool(self, work: Callable[[], T]) -> T:
+        """Run blocking work on this replica; the caller holds the gate."""
+        assert self.gate.locked(), self.name
+        return await self.context.in_disk_pool(work)
+
+    def hear_high_watermark(self, to: int) -> None:
+        """Take the leader's as far as our log reaches; it falls only with a truncation (I-13)."""
+        self.high_watermark = follower_high_watermark(
+            self.high_watermark,
+            log_start_offset=self.log.log_start_offset,
+            leader_high_watermark=to,
+            log_end_offset=self.log.log_end_offset,
+        )
+
+    def refuse_write(self, error: OSError) -> WireError:
+        """What a failed write means: a full disk refuses the batch, anything else ends the process.
+
+        The log was cut back to where it was, so nothing of the batch is there.
+        """
+        where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.context.me}"
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            self.context.runtime.exit(f"a write failed: {where}: {error}")
+        return KafkaStorageError(
+            f"{where}: {error.strerror or error}; nothing was written: free disk space in"
+            f" {self.log.path}"
+        )
+
+    # News
+
+    def on_flushed(self) -> None:
+        self.appends.on_durable(self.log.durable_offset)
+        if self.leader is not None:
+            self.carry_out(self.leader.on_durable(self.log.durable_offset))
+
+    def on_tick(self, now_ms: int) -> None:
+        if self.leader is not None:
+            self.carry_out(self.leader.on_tick(now_ms))
+
+    def tell(self, listeners: dict[Listener, None]) -> None:
+        for listener in listeners:
+            listener.on_news(self)

@@ -1,0 +1,87 @@
+"""Produce requests that wait for the high watermark, or for the disk.
+
+A waiter is finished exactly once: by the watermark in the leader epoch of its append, by the end of
+that leadership (its outcome is then unknown), or by its own time limit (P-25). Nothing here awaits,
+so no wake-up can be missed (P-66).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.purgatory import AckWaiters
+from strandline_proto.ids import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_proto.errors import WireError
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceOutcome:
+    """What became of one batch. With an error, `appended` means that nobody knows (I-21)."""
+
+    error: WireError | None = None
+    base_offset: int = -1
+    log_start_offset: int = -1
+    leader_epoch: int = -1
+    appended: bool = False
+
+
+class AckWaiter:
+    """One appended batch whose producer waits for an answer."""
+
+    __slots__ = ("_on_done", "outcome", "required_offset")
+
+    def __init__(
+        self,
+        required_offset: int,
+        outcome: ProduceOutcome,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> None:
+        self.required_offset = required_offset
+        self.outcome = outcome
+        self._on_done: Callable[[ProduceOutcome], None] | None = on_done
+
+    @property
+    def is_done(self) -> bool:
+        return self._on_done is None
+
+    def succeed(self) -> None:
+        self._finish(self.outcome)
+
+    def fail(self, error: WireError) -> None:
+        """The append happened and its fate is unknown: the answer says both."""
+        self._finish(replace(self.outcome, error=error))
+
+    def _finish(self, outcome: ProduceOutcome) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            on_done(outcome)
+
+
+class AckPurgatory:
+    """Waiters of one partition by the offset that they need."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: AckWaiters[AckWaiter] = AckWaiters()
+
+    def add(self, waiter: AckWaiter) -> None:
+        self._waiters.add(Offset(waiter.required_offset), waiter)
+
+    def release(self, end_offset: int) -> None:
+        """Everything below `end_offset` now is what its producers waited for."""
+        for waiter in self._waiters.release(Offset(end_offset)):
+            waiter.succeed()
+
+    def fail_all(self, error: WireError) -> None:
+        for waiter in self._waiters.drain():
+            waiter.fail(error)
+
+    def forget_done(self) -> None:
+        """Drop waiters whose time limit ran out while the watermark stood still."""
+        self._waiters.drop(lambda waiter: waiter.is_done)

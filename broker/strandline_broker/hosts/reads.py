@@ -1,0 +1,96 @@
+"""Reading one partition at its leader: followers up to the log end, consumers below the high
+watermark.
+
+Each read is one synchronous step: role, epoch, watermark and bytes are those of one moment (I-12,
+P-13, P-33).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline_proto.errors import OffsetOutOfRange
+from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.storage.log import LogRead
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The reader's history ends here in ours: it truncates and asks again (I-39)."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a reader stands, and which leader epoch it believes in (-1 skips that check)."""
+
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+def read_for_follower(
+    partition: Partition, at: Position, *, broker_id: int, broker_epoch: int, max_bytes: int
+) -> LogRead | Divergence:
+    """Read up to the log end and note how far the follower has got, in this order (P-35)."""
+    leader = partition.check_leader(at.current_leader_epoch)
+    diverging = divergence(partition, at)
+    if diverging is not None:
+        return diverging
+    log = partition.log
+    read = log.read(at.fetch_offset, max_bytes=max_bytes, limit=log.log_end_offset)
+    partition.carry_out(
+        leader.on_follower_fetch(
+            BrokerId(broker_id),
+            broker_epoch=BrokerEpoch(broker_epoch),
+            leader_epoch=LeaderEpoch(at.current_leader_epoch),
+            fetch_offset=Offset(at.fetch_offset),
+            log_start_offset=Offset(at.log_start_offset),
+            now_ms=partition.context.now_ms(),
+        )
+    )
+    return read
+
+
+def read_for_consumer(
+    partition: Partition, at: Position, *, max_bytes: int
+) -> LogRead | Divergence | None:
+    """Committed batches from the position on; None if there are none yet (I-95)."""
+    leader = partition.check_leader(at.current_leader_epoch)
+    diverging = divergence(partition, at)
+    if diverging is not None:
+        return diverging
+    limit = leader.high_watermark  # read once (P-33)
+    if at.fetch_offset >= limit:
+        return None
+    return partition.log.read(at.fetch_offset, max_bytes=max_bytes, limit=limit)
+
+
+def divergence(partition: Partition, at: Position) -> Divergence | None:
+    """Where the reader's history leaves ours (I-39); OffsetOutOfRange comes first."""
+    log, name = partition.log, partition.name
+    if at.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange(
+            f"{name}: offset {at.fetch_offset} is below the log start {log.log_start_offset}"
+        )
+    if at.last_fetched_epoch >= 0:
+        epoch, end = log.leader_epochs.end_offset_for(at.last_fetched_epoch, log.log_end_offset)
+        if epoch < 0 or end < 0:
+            raise OffsetOutOfRange(
+                f"{name}: leader epoch {at.last_fetched_epoch} is not known here"
+            )
+        if epoch < at.last_fetched_epoch or end < at.fetch_offset:
+            return Divergence(epoch, end)
+    if at.fetch_offset > log.log_end_offset:
+        raise OffsetOutOfRange(
+            f"{name}: offset {at.fetch_offset} is past the log end {log.log_end_offset}"
+        )
+    return None

@@ -1,0 +1,70 @@
+"""What every replica of one broker shares: who we are, the clock, the disk pool, the flusher."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from strandline_proto.ids import BrokerId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
+
+    from strandline_broker.config import BrokerConfig
+    from strandline_broker.core.leader import ProposeIsr
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.hosts.flusher import Flusher
+    from strandline_broker.hosts.partition import Partition
+    from strandline_proto.ids import BrokerEpoch
+    from strandline_runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class ReplicaContext:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch],
+        propose_isr: Callable[[Partition, ProposeIsr], None],
+        disk: Executor,
+        flusher: Flusher,
+    ) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.metadata = metadata
+        self.me = BrokerId(config.node_id)
+        self.broker_epoch = broker_epoch
+        self.propose_isr = propose_isr
+        self.disk = disk
+        self.flusher = flusher
+        self.eligible: Mapping[BrokerId, BrokerEpoch] = {}
+        """Brokers that may be in an ISR as of the envelope being applied, or the last applied."""
+        self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
+        self.flush_always = config.flush_policy == "always"
+
+    def now_ms(self) -> int:
+        """Milliseconds that never go back: for lags and time limits."""
+        return int(self.runtime.clock.monotonic() * 1000)
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch: for timestamps, and for state that outlives the process."""
+        return int(self.runtime.clock.time() * 1000)
+
+    def leader_endpoint(self, leader: BrokerId) -> Endpoint | None:
+        """Where other brokers reach `leader`."""
+        return self.metadata.view.endpoint(leader, self.config.inter_broker_listener_name)
+
+    async def in_disk_pool(self, work: Callable[[], T]) -> T:
+        """Run blocking work on the disk pool to its end, even if the caller is cancelled."""
+        job = asyncio.get_running_loop().run_in_executor(self.disk, work)
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await asyncio.wait([job])
+            raise

@@ -1,0 +1,383 @@
+"""All replicas of one broker: loading, the controller's pushes, fetchers, ticks, checkpoints.
+
+An envelope is applied in the order that keeps the promises: replicas to stop first, then new roles
+(what must be durable before it is published) with their fetchers, then the brokers that may be in
+an ISR. Keeps I-34, I-36, I-44, I-46, I-87, I-96; P-16, P-18, P-36, P-79.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.hosts.fetcher import Fetcher
+from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.hosts.partition import Partition
+from strandline_broker.hosts.replica_context import ReplicaContext
+from strandline_broker.storage.log import DamagedLog, LogConfig
+from strandline_proto.errors import KafkaStorageError, WireError
+from strandline_proto.ids import NO_LEADER, TopicId
+from strandline_proto.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strandline_broker.config import BrokerConfig
+    from strandline_broker.core.leader import ProposeIsr
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.push_envelope import Envelope, StopReplica
+    from strandline_broker.core.topic_config import TopicConfig
+    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.log import Log
+    from strandline_proto.ids import BrokerEpoch, BrokerId
+    from strandline_runtime.runtime import Runtime
+
+Key = tuple[bytes, int]
+PartitionError = tuple[bytes, int, WireError]
+
+T = TypeVar("T")
+
+TICK_MS_MAX: Final = 250
+STALL_MS: Final = 1_000
+
+
+class ReplicaManager:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        directory: DataDirectory,
+        metadata: MetadataCache,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch],
+        propose_isr: Callable[[Partition, ProposeIsr], None],
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._directory = directory
+        self._disk = runtime.serial_executor("disk")
+        self._cold = runtime.serial_executor("cold-reads")
+        self.flusher = Flusher(runtime, self._disk)
+        self.context = ReplicaContext(
+            runtime,
+            config,
+            metadata,
+            broker_epoch=broker_epoch,
+            propose_isr=propose_isr,
+            disk=self._disk,
+            flusher=self.flusher,
+        )
+        self.partitions: dict[Key, Partition] = {}
+        self.refused: dict[Key, str] = {}
+        """Replicas whose log is damaged or cannot be made: never served, never cut."""
+        self._by_log: dict[Log, Partition] = {}
+        self._fetchers: dict[BrokerId, Fetcher] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    # What handlers ask
+
+    @property
+    def cluster_id(self) -> str:
+        return self.context.metadata.cluster_id
+
+    def find(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica of that partition here; raises KafkaStorageError for one out of service."""
+        key = (topic_id, index)
+        partition = self.partitions.get(key)
+        if partition is None and key in self.refused:
+            raise KafkaStorageError(self.refused[key])
+        return partition
+
+    def broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
+        broker = self.context.metadata.view.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
+
+    def leader_hint(self, key: Key) -> common_pb2.CurrentLeader | None:
+        known = self.context.metadata.view.partition(TopicId(key[0]), key[1])
+        if known is None or known.leader == NO_LEADER:
+            return None
+        return common_pb2.CurrentLeader(leader_id=known.leader, leader_epoch=known.leader_epoch)
+
+    def endpoint_of(self, broker_id: BrokerId, listener: str) -> common_pb2.NodeEndpoint | None:
+        view = self.context.metadata.view
+        endpoint = view.endpoint(broker_id, listener)
+        if endpoint is None:
+            return None
+        rack = view.brokers[broker_id].rack
+        return common_pb2.NodeEndpoint(
+            node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack
+        )
+
+    async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """Bring cold bytes into the page cache without blocking the loop on the disk."""
+        log = partition.log
+        if log.log_start_offset <= offset < log.log_end_offset:
+            limit = log.log_end_offset
+            await self.read_cold(lambda: log.read(offset, max_bytes=max_bytes, limit=limit))
+
+    async def read_cold(self, read: Callable[[], T]) -> T:
+        """Read where the bytes may have to come from the disk; the caller checks its role again."""
+        return await asyncio.get_running_loop().run_in_executor(self._cold, read)
+
+    # Loading
+
+    async def load(self) -> None:
+        """Open every log of the data directory; one that is damaged is refused, not cut (I-7)."""
+        directory = self._directory
+        watermarks = directory.read_high_watermarks()
+        for found in directory.partitions():
+            key = (found.topic_id, found.partition)
+            try:
+                log = await self.context.in_disk_pool(
+                    partial(directory.load_log, found, self._log_config(), self._report)
+                )
+            except (DamagedLog, OSError) as error:
+                self.refused[key] = f"{found.topic}-{found.partition} is out of service: {error}"
+                self._runtime.log.error("replica refused", reason=self.refused[key])
+                continue
+            partition = self._adopt(log, watermarks.get((found.topic, found.partition), 0))
+            async with partition.gate:
+                await partition.rebuild_producers()
+
+    def _report(self, message: str) -> None:
+        self._runtime.log.warning("recovery", report=message)
+
+    def _log_config(self, topic: TopicConfig | None = None) -> LogConfig:
+        topic = topic if topic is not None else self._config.topic_defaults
+        return LogConfig(
+            segment_bytes=topic.segment_bytes,
+            index_interval_bytes=topic.index_interval_bytes,
+            segment_index_bytes=topic.segment_index_bytes,
+        )
+
+    def _adopt(self, log: Log, high_watermark: int) -> Partition:
+        partition = Partition(self.context, log, high_watermark)
+        self.partitions[partition.key] = partition
+        self._by_log[log] = partition
+        return partition
+
+    # The controller's pushes
+
+    async def apply_envelope(self, envelope: Envelope) -> list[PartitionError]:
+        """Carry out one accepted envelope; returns what could not be applied (P-79)."""
+        errors: list[PartitionError] = []
+        self.context.eligible = self.context.metadata.eligible_after(envelope)
+        for stop in envelope.stop_replicas:
+            await self._stop(stop)
+        if envelope.full:
+            await self._set_strays_aside(envelope)
+        changes = await self._new_roles(envelope, errors)
+        # Every old role ends before the first new one begins, and before anything is awaited.
+        for partition, state in changes:
+            self._forget_fetch(partition.key)
+            partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
+        for partition, state in changes:
+            try:
+                await self._take_role(partition, state)
+            except OSError as error:
+                errors.append(self._failed(state, error))
+        for partition in self.partitions.values():
+            if partition.leader is not None:
+                partition.carry_out(partition.leader.on_eligible(self.context.eligible))
+        return errors
+
+    async def _new_roles(
+        self, envelope: Envelope, errors: list[PartitionError]
+    ) -> list[tuple[Partition, PartitionState]]:
+        """Replicas that enter a new leader epoch, their logs made if need be."""
+        changes = []
+        for state in envelope.leader_and_isr:
+            try:
+                partition = await self._replica_for(state, envelope)
+            except (WireError, OSError) as error:
+                errors.append(self._failed(state, error))
+                continue
+            if self._accept(partition, state):
+                changes.append((partition, state))
+        return changes
+
+    async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
+        topic = envelope.hosted_topic(state.topic_id)
+        configs = {} if topic is None else topic.configs
+        config = self._config.topic_defaults.with_entries(configs)
+        partition = self.find(state.topic_id, state.partition)
+        if partition is None:
+            log = await self.context.in_disk_pool(
+                lambda: self._directory.create_log(
+                    state.topic, state.topic_id, state.partition, self._log_config(config)
+                )
+            )
+            partition = self._adopt(log, 0)
+        partition.log.config = self._log_config(config)
+        partition.max_message_bytes = config.max_message_bytes
+        return partition
+
+    def _accept(self, partition: Partition, state: PartitionState) -> bool:
+        """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
+        known = partition.state
+        if known is None or state.leader_epoch > known.leader_epoch:
+            return True
+        if state.leader_epoch == known.leader_epoch and state.is_newer_than(known):
+            partition.update(state)
+        return False
+
+    async def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        async with partition.gate:
+            if state.leader == self.context.me:
+                # First what can fail and must last, then the role (I-46, P-36).
+                await partition.in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))
+                partition.lead(state)
+            else:
+                await partition.follow(state)
+        if partition.follower is not None and partition.follower.may_fetch:
+            self._fetcher(state.leader).add(partition, partition.follower)
+        self._runtime.log.info(
+            "role",
+            partition=partition.name,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+        )
+
+    def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
+        if isinstance(error, OSError):
+            error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
+        self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
+        return (state.topic_id, state.partition, error)
+
+    async def _stop(self, stop: StopReplica) -> None:
+        partition = self.partitions.get((stop.topic_id, stop.partition))
+        if partition is None:
+            return
+        older = stop.leader_epoch < partition.leader_epoch
+        if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
+            return  # overtaken by a newer assignment (P-18)
+        self._drop(partition, "the replica has been removed")
+        if stop.delete:
+            async with partition.gate:
+                await partition.in_disk_pool(lambda: self._directory.delete_log(partition.log))
+            self._cold.submit(self._directory.purge_deleted)
+
+    async def _set_strays_aside(self, envelope: Envelope) -> None:
+        """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
+        assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
+        for key, partition in list(self.partitions.items()):
+            if key not in assigned:
+                self._drop(partition, "the controller assigns no such replica to this broker")
+                async with partition.gate:
+                    await partition.in_disk_pool(partial(self._directory.mark_stray, partition.log))
+                self._runtime.log.warning("stray replica set aside", partition=partition.name)
+
+    def _drop(self, partition: Partition, why: str) -> None:
+        self._forget_fetch(partition.key)
+        partition.stop_role(why)
+        del self.partitions[partition.key]
+        del self._by_log[partition.log]
+
+    # Fetchers
+
+    def _fetcher(self, leader: BrokerId) -> Fetcher:
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            assert self._group is not None, "run() owns the fetchers"
+            fetcher = self._fetchers[leader] = Fetcher(self.context, leader)
+            self._group.create_task(fetcher.run(), name=f"fetcher-{leader}")
+        return fetcher
+
+    def _forget_fetch(self, key: Key) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(key)
+
+    # Background
+
+    async def run(self) -> None:
+        """Fetchers, flushes, ticks and checkpoints, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            group.create_task(self.flusher.run(self._on_flushed), name="flusher")
+            group.create_task(self._tick(), name="isr-tick")
+            group.create_task(self._flush_by_interval(), name="flush-interval")
+            config = self._config
+            group.create_task(
+                self._every(
+                    config.replica_high_watermark_checkpoint_interval_ms, self._save_watermarks
+                ),
+                name="high-watermark-checkpoint",
+            )
+            group.create_task(
+                self._every(
+                    config.log_flush_offset_checkpoint_interval_ms, self._save_recovery_points
+                ),
+                name="recovery-point-checkpoint",
+            )
+
+    def _on_flushed(self, log: Log) -> None:
+        partition = self._by_log.get(log)
+        if partition is not None:
+            partition.on_flushed()
+
+    async def _tick(self) -> None:
+        interval_ms = min(TICK_MS_MAX, max(1, self._config.replica_lag_time_max_ms // 2))
+        last_ms = self.context.now_ms()
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            now_ms = self.context.now_ms()
+            stalled = now_ms - last_ms > interval_ms + STALL_MS
+            last_ms = now_ms
+            if stalled:
+                # We were paused: what followers have sent since is still in our sockets (I-96).
+                continue
+            for partition in list(self.partitions.values()):
+                partition.on_tick(now_ms)
+
+    async def _flush_by_interval(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.log_flush_interval_ms / 1000)
+            for partition in self.partitions.values():
+                if partition.log.durable_offset < partition.log.log_end_offset:
+                    self.flusher.request(partition.log)
+
+    async def _every(self, interval_ms: int, save: Callable[[], Callable[[], None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await self.context.in_disk_pool(save())
+            except OSError as error:
+                # The checkpoint before it stands; recovery then starts a little earlier.
+                self._runtime.log.warning("checkpoint not written", reason=str(error))
+
+    def _save_watermarks(self) -> Callable[[], None]:
+        """Of every local log, whether it has a role or not (P-16)."""
+        offsets = {(p.log.topic, p.log.partition): p.high_watermark for p in self._all()}
+        return lambda: self._directory.write_high_watermarks(offsets)
+
+    def _save_recovery_points(self) -> Callable[[], None]:
+        offsets = {(p.log.topic, p.log.partition): p.log.durable_offset for p in self._all()}
+        starts = {(p.log.topic, p.log.partition): p.log.log_start_offset for p in self._all()}
+
+        def save() -> None:
+            self._directory.write_recovery_points(offsets)
+            self._directory.write_log_starts(starts)
+
+        return save
+
+    def _all(self) -> Iterable[Partition]:
+        return self.partitions.values()
+
+    async def close(self) -> None:
+        """Stop serving, flush everything, write the checkpoints. `run` has been cancelled before.
+
+        Raises OSError if anything could not be flushed: then no clean-shutdown marker may be
+        written (I-52).
+        """
+        for partition in self.partitions.values():
+            partition.stop_role("the broker is shutting down")
+        for partition in self.partitions.values():
+            async with partition.gate:
+                await partition.in_disk_pool(partition.log.close)
+        await self.context.in_disk_pool(self._save_watermarks())
+        await self.context.in_disk_pool(self._save_recovery_points())

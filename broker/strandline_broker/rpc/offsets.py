@@ -1,0 +1,108 @@
+"""ListOffsets and OffsetsForLeaderEpoch: where the log ends, where a time or an epoch lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_proto.errors import (
+    InvalidRequest,
+    UnknownTopicId,
+    WireError,
+)
+from strandline_proto.ids import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from strandline_proto.v1 import fetch_pb2
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_manager import ReplicaManager
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+
+class OffsetsRpc:
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    async def ListOffsets(
+        self, request: fetch_pb2.ListOffsetsRequest, context: Any
+    ) -> fetch_pb2.ListOffsetsResponse:
+        response = fetch_pb2.ListOffsetsResponse()
+        for topic in request.topics:
+            results = response.topics.add(topic_id=topic.topic_id)
+            for asked in topic.partitions:
+                result = results.partitions.add(
+                    partition=asked.partition, offset=-1, timestamp=-1, leader_epoch=-1
+                )
+                try:
+                    await self._list(topic.topic_id, asked, result)
+                except WireError as error:
+                    result.error_code, result.error_message = error.code, str(error)
+                    leader = self._replicas.leader_hint((topic.topic_id, asked.partition))
+                    if leader is not None:
+                        result.current_leader.CopyFrom(leader)
+        return response
+
+    async def _list(
+        self,
+        topic_id: bytes,
+        asked: fetch_pb2.ListOffsetsPartition,
+        result: fetch_pb2.ListOffsetsPartitionResult,
+    ) -> None:
+        partition = self._find(topic_id, asked.partition)
+        leader = partition.check_leader(asked.current_leader_epoch)
+        if asked.timestamp == LATEST:
+            result.offset = partition.committed_end(leader)
+            result.leader_epoch = leader.leader_epoch
+        elif asked.timestamp == EARLIEST:
+            result.offset = partition.log.log_start_offset
+            result.leader_epoch = leader.leader_epoch
+        elif asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
+            end = partition.committed_end(leader)
+            log, wanted = partition.log, asked.timestamp
+            found = await self._replicas.read_cold(
+                lambda: (
+                    log.max_timestamp()
+                    if wanted == MAX_TIMESTAMP
+                    else log.offset_for_timestamp(wanted)
+                )
+            )
+            partition.check_leader(leader.leader_epoch)
+            if found is not None and found[1] < end:
+                result.timestamp, result.offset, result.leader_epoch = found
+        else:
+            raise InvalidRequest(
+                f"timestamp {asked.timestamp} is neither milliseconds nor -1 (latest),"
+                " -2 (earliest), -3 (largest timestamp)"
+            )
+
+    async def OffsetsForLeaderEpoch(
+        self, request: fetch_pb2.OffsetsForLeaderEpochRequest, context: Any
+    ) -> fetch_pb2.OffsetsForLeaderEpochResponse:
+        """Answered by the leader only, in the epoch that the caller believes in (I-38)."""
+        response = fetch_pb2.OffsetsForLeaderEpochResponse()
+        for topic in request.topics:
+            results = response.topics.add(topic_id=topic.topic_id)
+            for asked in topic.partitions:
+                result = results.partitions.add(
+                    partition=asked.partition,
+                    leader_epoch=UNKNOWN_EPOCH,
+                    end_offset=UNKNOWN_OFFSET,
+                )
+                try:
+                    partition = self._find(topic.topic_id, asked.partition)
+                    partition.check_leader(asked.current_leader_epoch)
+                    log = partition.log
+                    result.leader_epoch, result.end_offset = log.leader_epochs.end_offset_for(
+                        asked.leader_epoch, log.log_end_offset
+                    )
+                except WireError as error:
+                    result.error_code = error.code
+        return response
+
+    def _find(self, topic_id: bytes, index: int) -> Partition:
+        partition = self._replicas.find(topic_id, index)
+        if partition is None:
+            raise UnknownTopicId(f"broker {self._replicas.context.me} holds no such replica")
+        return partition
