@@ -179,7 +179,7 @@ class Leader:
             now_ms=now_ms,
         )
         # The proposal comes first: its member counts from now on (P-5).
-        return self._propose_join((broker_id,)) + self._advance()
+        return self._propose_join(broker_id) + self._advance()
 
     def check_fetch(
         self, broker_id: BrokerId, *, broker_epoch: BrokerEpoch, leader_epoch: LeaderEpoch
@@ -222,7 +222,7 @@ class Leader:
         proposal = self._proposal
         if proposal is not None and proposal.refused and not self._any_eligible(proposal.joins):
             self._proposal = None
-        return self._propose_join(self.followers) + self._advance()
+        return self._advance()
 
     def on_isr_answer(self, request_id: int, answer: IsrAnswer) -> list[Effect]:
         """The controller committed a proposal of ours, or found that it says what is committed."""
@@ -242,7 +242,7 @@ class Leader:
             )
         elif answer.partition_epoch == self.partition_epoch and self._open(request_id) is not None:
             self._proposal = None
-        return self._propose_join(self.followers) + self._advance()
+        return self._advance()
 
     def on_isr_refused(self, request_id: int, error: WireError, now_ms: int) -> list[Effect]:
         """The controller said no, or nothing (then `error` says how the call failed)."""
@@ -275,7 +275,6 @@ class Leader:
         proposal = self._proposal
         if proposal is None:
             effects += self._propose_shrink()
-            effects += self._propose_join(self.followers)
         elif proposal.retry_is_due(now_ms):
             proposal.ask_again(self._request(proposal.request.isr))
             effects.append(proposal.request)
@@ -319,29 +318,25 @@ class Leader:
     def _any_eligible(self, members: Iterable[IsrMember]) -> bool:
         return any(self._eligible.get(m.broker_id) == m.broker_epoch for m in members)
 
-    def _may_join(self, broker_id: BrokerId) -> bool:
-        """I-24. Both bounds are needed: below the epoch's start a replica may hold what no leader
-        committed (P-10), and the high watermark is not asked to have passed that start (P-74).
-        """
-        follower = self.followers[broker_id]
-        return (
-            all(m.broker_id != broker_id for m in self.isr)
-            and follower.log_end_offset is not None
-            and follower.log_end_offset >= max(self.high_watermark, self.epoch_start)
-            and self._eligible.get(broker_id) == follower.broker_epoch
-        )
+    def _propose_join(self, broker_id: BrokerId) -> list[Effect]:
+        """Ask to add the replica that has just fetched, if it may join (I-24).
 
-    def _propose_join(self, candidates: Iterable[BrokerId]) -> list[Effect]:
-        """Ask to add the first candidate that may join; the next one follows when it is settled."""
+        Both bounds on its log are needed: below the epoch's start it may hold what no leader
+        committed (P-10), and the high watermark need not have passed that start (P-74).
+        """
         if self._proposal is not None or self._now_ms < self._join_not_before_ms:
             return []
         if self._state.recovering:
             return []  # the ISR stays {leader} until the recovery is recorded (I-49)
-        for broker_id in candidates:
-            if self._may_join(broker_id):
-                joiner = IsrMember(broker_id, self.followers[broker_id].broker_epoch)
-                return self._propose((*self.isr, joiner))
-        return []
+        if any(m.broker_id == broker_id for m in self.isr):
+            return []
+        follower = self.followers[broker_id]
+        assert follower.log_end_offset is not None
+        if follower.log_end_offset < max(self.high_watermark, self.epoch_start):
+            return []
+        if self._eligible.get(broker_id) != follower.broker_epoch:
+            return []
+        return self._propose((*self.isr, IsrMember(broker_id, follower.broker_epoch)))
 
     def _propose_shrink(self) -> list[Effect]:
         """I-25. A silent replica that holds everything is no laggard (P-56)."""
