@@ -75,8 +75,7 @@ bench: setup ## the benchmarks, one after the other (a few minutes)
 
 # No index address, no local folder of wheels and no option of this machine's pip may reach the files.
 COMPILE := env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes \
-	--strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	--no-emit-options
+	--strip-extras --no-header --no-emit-options
 
 lock: setup ## pin the requirements anew after a change of pyproject.toml (UPGRADE=1: newest versions)
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --all-build-deps -o requirements/all.txt pyproject.toml

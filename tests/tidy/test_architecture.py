@@ -1,0 +1,100 @@
+"""House rules on structure that no linter states: what decides never awaits and has its test."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from support.tidy_tree import ROOT, name_of, python_files, syntax
+
+BROKER = ROOT / "broker" / "strandline_broker"
+TESTS = ROOT / "tests"
+
+
+def modules_below(folder: Path) -> list[Path]:
+    return [p for p in python_files() if folder in p.parents and p.name != "__init__.py"]
+
+
+def awaits(path: Path) -> list[str]:
+    asynchronous = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
+    return [
+        f"{name_of(path)}:{node.lineno}"
+        for node in ast.walk(syntax(path))
+        if isinstance(node, asynchronous)
+    ]
+
+
+def test_what_decides_and_what_remembers_never_awaits() -> None:
+    pure = [BROKER / "core", BROKER / "storage", ROOT / "client" / "strandline" / "_core"]
+    assert [
+        place for folder in pure for path in modules_below(folder) for place in awaits(path)
+    ] == []
+
+
+def test_every_machine_has_a_test_file_of_its_name() -> None:
+    texts = {p.name: p.read_text("utf-8") for p in TESTS.rglob("test_*.py")}
+    untested = []
+    for module in modules_below(BROKER / "core"):
+        dotted = ".".join(module.relative_to(ROOT / "broker").with_suffix("").parts)
+        imported = re.compile(
+            rf"{re.escape(dotted)}\b|from {re.escape(dotted.rpartition('.')[0])} import"
+            rf"[^)]*?\b{module.stem}\b"
+        )
+        named = [text for name, text in texts.items() if module.stem in name]
+        if not any(imported.search(text) for text in named):
+            untested.append(name_of(module))
+    assert untested == []
+
+
+def test_quick_tests_neither_sleep_nor_mock() -> None:
+    found = []
+    for path in [*modules_below(TESTS / "unit"), *modules_below(TESTS / "property")]:
+        for node in ast.walk(syntax(path)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
+                if {"mock", "unittest.mock", "unittest"} & names:
+                    found.append(f"{name_of(path)}:{node.lineno}: a mock")
+            if isinstance(node, ast.Call) and sleeps(node):
+                found.append(f"{name_of(path)}:{node.lineno}: a sleep")
+    assert found == []
+
+
+def sleeps(call: ast.Call) -> bool:
+    """Whether it waits for a clock; `asyncio.sleep(0)` only lets others run."""
+    if ast.unparse(call) == "asyncio.sleep(0)":
+        return False
+    return ast.unparse(call.func) in ("time.sleep", "asyncio.sleep", "sleep")
+
+
+def test_no_message_has_a_map() -> None:
+    protos = sorted((ROOT / "proto").rglob("*.proto"))
+    assert protos
+    assert [name_of(p) for p in protos if re.search(r"\bmap\s*<", strip_comments(p))] == []
+
+
+def strip_comments(path: Path) -> str:
+    return re.sub(r"//[^\n]*", "", path.read_text("utf-8"))
+
+
+def test_the_generated_code_is_fresh() -> None:
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "gen_proto.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr.splitlines()[-1]
+
+
+def test_exceptions_are_never_swallowed_whole() -> None:
+    found = [
+        f"{name_of(path)}:{handler.lineno}"
+        for path in python_files()
+        for handler in ast.walk(syntax(path))
+        if isinstance(handler, ast.ExceptHandler)
+        and (handler.type is None or ast.unparse(handler.type) in ("Exception", "BaseException"))
+        and all(isinstance(statement, ast.Pass | ast.Continue) for statement in handler.body)
+    ]
+    assert found == []
