@@ -1,0 +1,1 @@
+"""The decisions of the client library: pure machines without asyncio, gRPC, clocks or chance."""

@@ -1,0 +1,242 @@
+"""Keeps the view of the cluster fresh: who leads what, and where brokers are.
+
+Whoever meets a stale leader asks for a refresh and goes on when it comes. Refreshes follow each
+other at 20 to 50 ms at first, so that a failover costs little, then slower. A broker that is paused
+does not hold them up: after a moment the next one is asked as well, and the first answer counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from strandline._core.backoff import Backoff
+from strandline._core.cluster_view import Changes, ClusterView, TopicView
+from strandline.errors import (
+    BrokerUnreachable,
+    InconsistentClusterId,
+    NoBrokerReachable,
+    OperationTimedOut,
+    StrandlineError,
+    UnknownTopicOrPartition,
+    describe,
+    from_code,
+)
+from strandline_proto.errors import InconsistentClusterId as WireInconsistentClusterId
+from strandline_proto.v1 import metadata_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline._connections import Connections
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
+    from strandline_runtime.runtime import Runtime
+
+Answer = TypeVar("Answer")
+
+HEDGE_S: Final = 0.1
+ASK_TIMEOUT_S: Final = 2.0
+METADATA_MAX_AGE_S: Final = 300.0
+UNKNOWN_TOPIC_S: Final = 2.0
+"""A topic nobody knows for so long does not exist: a broker learns of a new one in milliseconds."""
+
+
+class Cluster:
+    """The view, and the task that refreshes it."""
+
+    def __init__(
+        self, runtime: Runtime, connections: Connections, bootstrap: tuple[str, ...]
+    ) -> None:
+        self.view = ClusterView()
+        self.watchers: list[Callable[[Changes], None]] = []
+        self._runtime = runtime
+        self._connections = connections
+        self._bootstrap = bootstrap
+        self._names: dict[str, None] = {}
+        self._wanted = asyncio.Event()
+        self._backoff = Backoff()
+        self._waiters: list[asyncio.Future[Changes]] = []
+        self._failed: dict[str, float] = {}
+        self._last_error: StrandlineError | None = None
+        self._refreshed_at = float("-inf")
+
+    def address_of(self, broker_id: int) -> str | None:
+        broker = self.view.brokers.get(broker_id)
+        return None if broker is None else broker.address
+
+    def request_refresh(self) -> None:
+        """What is known has proven stale; the watchers hear of what is found."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Refresh when asked to, and every few minutes anyway."""
+        while True:
+            try:
+                async with asyncio.timeout(METADATA_MAX_AGE_S):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            if self._runtime.clock.monotonic() - self._refreshed_at > 1.0:
+                self._backoff.reset()
+            waiters, self._waiters = self._waiters, []
+            changes = await self._refresh()
+            self._refreshed_at = self._runtime.clock.monotonic()
+            if changes is None:
+                self._waiters += waiters
+                self._wanted.set()
+            else:
+                if changes.moved:
+                    self._backoff.reset()
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_result(changes)
+            await asyncio.sleep(self._backoff.next_ms(self._runtime.rng.random()) / 1000)
+
+    async def refresh(self, timeout_s: float) -> Changes:
+        """Wait for an answer that was asked for after now. Raises NoBrokerReachable."""
+        waiter: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        except TimeoutError:
+            raise self.unreachable(timeout_s) from None
+
+    def unreachable(self, timeout_s: float) -> NoBrokerReachable:
+        why = "" if self._last_error is None else f": {describe(self._last_error)}"
+        asked = ", ".join(self._candidates())
+        return NoBrokerReachable(
+            f"no broker answered within {timeout_s * 1000:.0f} ms, asked {asked}{why}",
+            self._last_error,
+        )
+
+    async def topic(self, name: str, timeout_s: float) -> TopicView:
+        """The topic of this name, kept fresh from now on. Raises UnknownTopicOrPartition."""
+        clock = self._runtime.clock.monotonic
+        started = clock()
+        is_new = name not in self._names
+        self._names[name] = None
+        while True:
+            topic = self.view.topics.get(name)
+            if topic is not None and topic.partitions:
+                return topic
+            elapsed = clock() - started
+            changes = await self.refresh(max(0.0, timeout_s - elapsed))
+            code = changes.errors.get(name)
+            if code is not None and not from_code(code).retriable:
+                self._forget(name, is_new)
+                raise from_code(code, f"topic {name!r} is refused by the broker")
+            elapsed = clock() - started
+            if name not in self.view.topics and elapsed >= min(UNKNOWN_TOPIC_S, timeout_s):
+                self._forget(name, is_new)
+                raise UnknownTopicOrPartition(f"topic {name!r} does not exist; create it first")
+
+    def _forget(self, name: str, is_new: bool) -> None:
+        if is_new:
+            self._names.pop(name, None)
+
+    async def ask_any(
+        self,
+        method: Callable[[BrokerServiceAsyncStub], Callable[..., Any]],
+        request: Any,
+        *,
+        timeout_s: float,
+        returns: type[Answer],
+        attempt_s: float | None = None,
+    ) -> Answer:
+        """One unary call to whichever broker answers. Tries the next if one cannot be reached.
+
+        With `attempt_s`, silence of one broker also passes the call on to the next: only for calls
+        that may be carried out twice.
+        """
+        clock = self._runtime.clock.monotonic
+        deadline = clock() + timeout_s
+        backoff = Backoff()
+        while True:
+            for address in self._candidates():
+                left_s = deadline - clock()
+                wait_s = left_s if attempt_s is None else min(left_s, attempt_s)
+                try:
+                    return await self._connections.call(
+                        address, method, request, timeout_s=wait_s, returns=returns
+                    )
+                except (BrokerUnreachable, OperationTimedOut) as error:
+                    self._last_error = error
+                    self._failed[address] = clock()
+                    if isinstance(error, OperationTimedOut) and wait_s >= left_s:
+                        raise
+            wait_s = backoff.next_ms(self._runtime.rng.random()) / 1000
+            if clock() + wait_s >= deadline:
+                raise self.unreachable(timeout_s)
+            await asyncio.sleep(wait_s)
+
+    # Asking.
+
+    def _candidates(self) -> list[str]:
+        """Addresses to ask, the most promising first."""
+        known = [broker.address for broker in self.view.brokers.values()]
+        self._runtime.rng.shuffle(known)
+        both = list(dict.fromkeys([*known, *self._bootstrap]))
+        return sorted(both, key=lambda address: self._failed.get(address, float("-inf")))
+
+    async def _refresh(self) -> Changes | None:
+        """The first answer of several brokers, applied; None if none came."""
+        answers: asyncio.Queue[metadata_pb2.MetadataResponse | None] = asyncio.Queue()
+        candidates = self._candidates()
+        failures = 0
+        async with asyncio.TaskGroup() as group:
+            tasks: list[asyncio.Task[None]] = []
+            try:
+                for address in candidates:
+                    tasks.append(group.create_task(self._ask(address, answers)))
+                    try:
+                        async with asyncio.timeout(HEDGE_S):
+                            answer = await answers.get()
+                    except TimeoutError:
+                        continue
+                    if answer is not None and (changes := self._apply(answer)) is not None:
+                        return changes
+                    failures += 1
+                while failures < len(tasks):
+                    answer = await answers.get()
+                    if answer is not None and (changes := self._apply(answer)) is not None:
+                        return changes
+                    failures += 1
+            finally:
+                for task in tasks:
+                    task.cancel()
+        return None
+
+    async def _ask(
+        self, address: str, answers: asyncio.Queue[metadata_pb2.MetadataResponse | None]
+    ) -> None:
+        request = metadata_pb2.MetadataRequest(
+            only_named=True, topics=[metadata_pb2.TopicRef(name=name) for name in self._names]
+        )
+        try:
+            answer = await self._connections.call(
+                address,
+                lambda stub: stub.Metadata,
+                request,
+                timeout_s=ASK_TIMEOUT_S,
+                returns=metadata_pb2.MetadataResponse,
+            )
+        except StrandlineError as error:
+            self._last_error = error
+            self._failed[address] = self._runtime.clock.monotonic()
+            answers.put_nowait(None)
+        else:
+            self._failed.pop(address, None)
+            answers.put_nowait(answer)
+
+    def _apply(self, answer: metadata_pb2.MetadataResponse) -> Changes | None:
+        try:
+            changes = self.view.apply(answer)
+        except WireInconsistentClusterId as error:
+            self._last_error = InconsistentClusterId(str(error))
+            return None
+        for watcher in self.watchers:
+            watcher(changes)
+        return changes

@@ -1,0 +1,100 @@
+"""Channels to brokers, and unary calls on them whose failures are the library's own errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from strandline.errors import BrokerUnreachable, ConfigurationError, OperationTimedOut
+from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
+    from strandline_runtime.runtime import Runtime
+
+Answer = TypeVar("Answer")
+
+_ADVICE = {
+    grpc.StatusCode.UNAVAILABLE: "is the broker running, and is this one of its listeners?",
+    grpc.StatusCode.UNIMPLEMENTED: "the process there is not a Strandline broker of this version",
+}
+
+
+def parse_bootstrap(servers: str | Iterable[str]) -> tuple[str, ...]:
+    """The addresses of `bootstrap_servers`: 'host:port,host:port' or several such strings."""
+    texts = [servers] if isinstance(servers, str) else list(servers)
+    addresses = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    if not addresses:
+        raise ConfigurationError("bootstrap_servers is empty; give host:port of a broker")
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigurationError(f"bootstrap_servers: {address!r} is not host:port")
+    return tuple(dict.fromkeys(addresses))
+
+
+def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachable:
+    """What a gRPC status means to a user of the library."""
+    detail = (error.details() or "").split("; ")[0]
+    advice = _ADVICE.get(error.code())
+    text = f"{where}: {error.code().name}: {detail}"
+    return BrokerUnreachable(f"{text} ({advice})" if advice else text)
+
+
+class Connections:
+    """One channel for each address, opened when first needed."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._stubs: dict[str, BrokerServiceAsyncStub] = {}
+
+    def stub(self, address: str) -> BrokerServiceAsyncStub:
+        stub = self._stubs.get(address)
+        if stub is None:
+            channel = self._channels[address] = self._runtime.network.channel(address)
+            stub = self._stubs[address] = services_pb2_grpc.BrokerServiceStub(channel)
+        return stub
+
+    async def call(
+        self,
+        address: str,
+        method: Callable[[BrokerServiceAsyncStub], Callable[..., Any]],
+        request: Any,
+        *,
+        timeout_s: float,
+        returns: type[Answer],
+    ) -> Answer:
+        """One unary call with a deadline. Raises BrokerUnreachable or OperationTimedOut."""
+        if timeout_s <= 0:
+            raise OperationTimedOut(f"no time was left to ask {address}")
+        try:
+            answer = await method(self.stub(address))(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise OperationTimedOut(
+                    f"{address} did not answer within {timeout_s * 1000:.0f} ms"
+                ) from None
+            raise transport_error(error, address) from None
+        assert isinstance(answer, returns), answer
+        return answer
+
+    async def hello(self, address: str, timeout_s: float) -> metadata_pb2.MetadataResponse:
+        """Prove that a broker answers there, before anything is sent that may not be lost."""
+        return await self.call(
+            address,
+            lambda stub: stub.Metadata,
+            metadata_pb2.MetadataRequest(only_named=True),
+            timeout_s=timeout_s,
+            returns=metadata_pb2.MetadataResponse,
+        )
+
+    async def close(self) -> None:
+        channels, self._channels = list(self._channels.values()), {}
+        self._stubs.clear()
+        for channel in channels:
+            await channel.close()

@@ -1,0 +1,451 @@
+"""One partition's records in a producer: batches, sequence numbers, retries, deadlines.
+
+At most `max_in_flight` batches are under way. What fails is sent again only when no batch of the
+partition is under way, all of it in sequence order (P-80), so that a leader sees the same order
+whatever happened to the connection. A batch given up leaves a hole in the sequence. Is it certainly
+not in the log, the batches after it move up; may it be there, the rest waits until every result is
+known and then goes on under a new producer epoch from sequence 0 (P-42, KIP-360). Identities are
+kept for each partition, so a hole in one does not stop the others.
+
+Inputs are named `on_*` and return the batches that they settled, each with its error or None.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline._core.producer_batch import NO_SEQUENCE, ProducerBatch
+from strandline.errors import (
+    BrokerError,
+    DeliveryError,
+    DeliveryTimedOut,
+    OutcomeUnknown,
+    describe,
+    from_code,
+)
+from strandline_proto.batch import add_sequence
+from strandline_proto.errors import (
+    NONE,
+    CorruptMessage,
+    InvalidProducerEpoch,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+)
+
+if TYPE_CHECKING:
+    from strandline._core.backoff import Backoff
+
+_CORRUPT_TRIES_MAX: Final = 3
+_LOST_IDENTITY: Final = frozenset(
+    {OutOfOrderSequenceNumber.code, InvalidProducerEpoch.code, UnknownProducerId.code}
+)
+
+Settled = tuple[ProducerBatch, Exception | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    acks: int
+    idempotent: bool
+    max_in_flight: int
+    linger_ms: float
+    batch_size: int
+    compression: int
+    delivery_timeout_ms: float
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a leader said about one batch."""
+
+    code: int
+    message: str
+    appended: bool
+    base_offset: int = -1
+    leader_epoch: int = -1
+    log_append_time_ms: int = -1
+
+
+class PartitionQueue:
+    """Accumulates, numbers and retries the batches of one partition of one topic id."""
+
+    def __init__(
+        self, topic: str, topic_id: bytes, partition: int, options: QueueOptions, backoff: Backoff
+    ) -> None:
+        self.topic, self.topic_id, self.partition = topic, topic_id, partition
+        self.options = options
+        self.in_flight: list[ProducerBatch] = []
+        """Sent at least once and not settled, in sequence order."""
+        self.ready: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.flushing = False
+        self.retry_at_ms = 0.0
+        self.sent_epoch = -1
+        """Leader epoch that the batches under way were sent to."""
+        self.wants_identity = False
+        self.obstacle: BaseException | None = None
+        """What last kept batches from being sent at all; names the cause of a time-out."""
+        self.spent_identity: Identity | None = None
+        """Its sequence in this partition has a hole: the next one must be another."""
+        self._identity: Identity | None = None
+        self._next_sequence = 0
+        self._backoff = backoff
+        self._recovering = False
+        self._resend: deque[ProducerBatch] = deque()
+        self._renew = False
+        self._gap_at = NO_SEQUENCE
+
+    # Records come in.
+
+    def open_batch(self, now_ms: float) -> ProducerBatch:
+        """The batch that takes the next record."""
+        if self.open is None:
+            self.open = ProducerBatch(
+                size_max=self.options.batch_size,
+                compression=self.options.compression,
+                created_ms=now_ms,
+                deadline_ms=now_ms + self.options.delivery_timeout_ms,
+            )
+        return self.open
+
+    def close_open(self) -> None:
+        """The open batch is full: it goes out as soon as its turn comes."""
+        if self.open is not None and self.open.count > 0:
+            self.ready.append(self.open)
+            self.open = None
+
+    # Batches go out.
+
+    def take(self, now_ms: float, chance: float) -> ProducerBatch | None:
+        """The batch to send now, marked as under way; None if nothing may go at the moment."""
+        if now_ms < self.retry_at_ms:
+            return None
+        if self._recovering:
+            if any(b.outstanding for b in self.in_flight):
+                return None
+            self._recovering = False
+            self._resend = deque(self.in_flight)
+        if self.options.idempotent and self._identity is None:
+            self.wants_identity = bool(self.in_flight or self.ready or self._open_is_due(now_ms))
+            return None
+        batch = self._next_resend()
+        if batch is None:
+            batch = self._next_new(now_ms)
+        if batch is not None:
+            batch.outstanding = True
+            batch.attempt += 1
+            batch.sent_ms = now_ms
+        return batch
+
+    def _next_resend(self) -> ProducerBatch | None:
+        while self._resend:
+            batch = self._resend.popleft()
+            if not batch.settled:
+                return batch
+        return None
+
+    def _next_new(self, now_ms: float) -> ProducerBatch | None:
+        if self._renew or self._gap_at != NO_SEQUENCE:
+            return None
+        if len(self.in_flight) >= self.options.max_in_flight:
+            return None
+        if self.ready:
+            batch = self.ready.popleft()
+        elif self.open is not None and self._open_is_due(now_ms):
+            batch, self.open = self.open, None
+        else:
+            return None
+        if self._identity is None:
+            batch.seal(-1, -1, NO_SEQUENCE)
+        else:
+            batch.seal(*self._identity, self._next_sequence)
+            self._next_sequence = add_sequence(self._next_sequence, batch.count)
+        self.in_flight.append(batch)
+        return batch
+
+    def _open_is_due(self, now_ms: float) -> bool:
+        batch = self.open
+        if batch is None or batch.count == 0:
+            return False
+        if self.flushing or not (self.in_flight or self.ready):
+            return True  # nobody is ahead of it: an awaited record waits for no timer
+        return now_ms >= batch.created_ms + self.options.linger_ms
+
+    def wake_at_ms(self, now_ms: float) -> float | None:
+        """When `take` may have something that it has not now, if no input comes before."""
+        if now_ms < self.retry_at_ms:
+            return self.retry_at_ms
+        if self.open is not None and self.open.count > 0 and self.options.linger_ms > 0:
+            due = self.open.created_ms + self.options.linger_ms
+            if due > now_ms and len(self.in_flight) < self.options.max_in_flight:
+                return due
+        return None
+
+    # Results come back.
+
+    def on_answer(
+        self, batch: ProducerBatch, attempt: int, answer: Answer, *, now_ms: float, chance: float
+    ) -> list[Settled]:
+        """A leader answered an attempt of `batch`, perhaps one that was given up long ago."""
+        if batch.settled:
+            return []
+        if answer.code == NONE:
+            return self._acknowledged(batch, answer)
+        error = from_code(answer.code, answer.message)
+        if answer.appended:
+            batch.may_be_written = True
+        if attempt != batch.attempt:
+            return []  # a later attempt of the same bytes is under way and decides
+        batch.outstanding = False
+        batch.last_error = error
+        if answer.code in _LOST_IDENTITY and self.options.idempotent:
+            settled = self._out_of_sequence(batch, error)
+        elif not self._retries(batch, error):
+            settled = self._give_up(batch, self._failure(batch, error))
+        else:
+            settled = []
+        if not settled:
+            self._recover(now_ms, chance)
+        self._repair()
+        return settled
+
+    def _recover(self, now_ms: float, chance: float) -> None:
+        """Something failed: wait for what is under way, then send all of it again in order."""
+        if not self._recovering:
+            self.retry_at_ms = now_ms + self._backoff.next_ms(chance)
+        self._recovering = True
+        self._resend.clear()
+
+    def _acknowledged(self, batch: ProducerBatch, answer: Answer) -> list[Settled]:
+        batch.base_offset = answer.base_offset
+        batch.leader_epoch = answer.leader_epoch
+        batch.log_append_time_ms = answer.log_append_time_ms
+        batch.outstanding = False
+        batch.settled = True
+        self.in_flight.remove(batch)
+        self.obstacle = None
+        self._backoff.reset()
+        self._repair()
+        return [(batch, None)]
+
+    def _retries(self, batch: ProducerBatch, error: BrokerError) -> bool:
+        if not error.retriable:
+            return False
+        if isinstance(error, CorruptMessage) and batch.attempt >= _CORRUPT_TRIES_MAX:
+            return False
+        # Without idempotence the same bytes sent twice are two records.
+        return self.options.idempotent or not batch.may_be_written
+
+    def _out_of_sequence(self, batch: ProducerBatch, error: BrokerError) -> list[Settled]:
+        """The leader expects another sequence: this attempt of the batch was not written."""
+        ahead = self.in_flight[: self.in_flight.index(batch)]
+        if ahead and isinstance(error, OutOfOrderSequenceNumber):
+            return []  # what stands before it is still unresolved: its turn comes again
+        if batch.may_be_written:
+            return self._give_up(batch, self._failure(batch, error))
+        self._renew = True
+        return []
+
+    def _failure(self, batch: ProducerBatch, error: BrokerError) -> Exception:
+        if not batch.may_be_written:
+            return error
+        return OutcomeUnknown(
+            f"{self}: {batch.count} records may or may not be in the log: {describe(error)}",
+            cause=error,
+            may_have_been_written=True,
+        )
+
+    def on_lost(
+        self,
+        batch: ProducerBatch,
+        attempt: int,
+        error: Exception,
+        *,
+        sent: bool,
+        now_ms: float,
+        chance: float,
+    ) -> list[Settled]:
+        """No answer will come: the stream broke or fell silent. `sent`: the bytes may have left."""
+        if batch.settled or attempt != batch.attempt or not batch.outstanding:
+            return []
+        batch.outstanding = False
+        batch.last_error = error
+        batch.may_be_written = batch.may_be_written or sent
+        settled: list[Settled] = []
+        if batch.may_be_written and not self.options.idempotent:
+            settled = self._give_up(
+                batch,
+                OutcomeUnknown(
+                    f"{self}: {batch.count} records may or may not be in the log: {error}",
+                    cause=error,
+                    may_have_been_written=True,
+                ),
+            )
+        else:
+            self._recover(now_ms, chance)
+        self._repair()
+        return settled
+
+    def on_leader_moved(self, leader_epoch: int) -> None:
+        """Metadata names a newer leader: what is under way goes to it at once."""
+        if leader_epoch <= self.sent_epoch:
+            return
+        self.retry_at_ms = 0.0
+        if not self.options.idempotent:
+            return  # its answer is the only thing that tells whether it was written
+        for batch in self.in_flight:
+            if batch.outstanding:
+                batch.outstanding = False
+                batch.may_be_written = True
+                self._recovering = True
+                self._resend.clear()
+        self._repair()
+
+    def on_identity(self, identity: Identity) -> None:
+        """A producer id and epoch for this partition; its sequence begins at 0."""
+        self.wants_identity = False
+        self._identity = identity
+        self._renew = False
+        self._gap_at = NO_SEQUENCE
+        self._next_sequence = 0
+        self._number_from(0, 0)
+
+    @property
+    def identity(self) -> Identity | None:
+        return self._identity
+
+    def on_expiry(self, now_ms: float) -> list[Settled]:
+        """Give up what has passed its delivery deadline, and say honestly what became of it."""
+        settled: list[Settled] = []
+        for batch in [b for b in self.in_flight if b.deadline_ms <= now_ms]:
+            batch.may_be_written = batch.may_be_written or batch.outstanding
+            batch.outstanding = False
+            settled += self._give_up(batch, self._expired(batch))
+        while self.ready and self.ready[0].deadline_ms <= now_ms:
+            batch = self.ready.popleft()
+            batch.settled = True
+            settled.append((batch, self._expired(batch)))
+        if self.open is not None and self.open.count and self.open.deadline_ms <= now_ms:
+            batch, self.open = self.open, None
+            batch.settled = True
+            settled.append((batch, self._expired(batch)))
+        if settled:
+            self._repair()
+        return settled
+
+    def _expired(self, batch: ProducerBatch) -> DeliveryError:
+        cause = batch.last_error or self.obstacle
+        if cause is None and self.in_flight:
+            cause = self.in_flight[0].last_error
+        known = "may or may not be in the log" if batch.may_be_written else "were not written"
+        why = describe(cause) if cause is not None else "no answer came"
+        return DeliveryTimedOut(
+            f"{self}: {batch.count} records not acknowledged within "
+            f"{self.options.delivery_timeout_ms:.0f} ms, they {known}: {why}",
+            cause=cause,
+            may_have_been_written=batch.may_be_written,
+        )
+
+    def on_hopeless(self, error: Exception) -> list[Settled]:
+        """Nothing of this topic id can be written any more: settle everything."""
+        settled: list[Settled] = []
+        if self.open is not None and self.open.count:
+            self.close_open()
+        for batch in [*self.in_flight, *self.ready]:
+            batch.may_be_written = batch.may_be_written or batch.outstanding
+            batch.outstanding = False
+            batch.settled = True
+            failure: Exception = error
+            if batch.may_be_written:
+                failure = OutcomeUnknown(
+                    f"{self}: {batch.count} records may or may not be in the log: {error}",
+                    cause=error,
+                    may_have_been_written=True,
+                )
+            settled.append((batch, failure))
+        self.in_flight.clear()
+        self.ready.clear()
+        self._resend.clear()
+        return settled
+
+    def _give_up(self, batch: ProducerBatch, error: Exception) -> list[Settled]:
+        batch.settled = True
+        self.in_flight.remove(batch)
+        if batch.base_sequence != NO_SEQUENCE:
+            if batch.may_be_written:
+                self._renew = True
+            elif self._gap_at == NO_SEQUENCE or _before(batch.base_sequence, self._gap_at):
+                self._gap_at = batch.base_sequence
+        return [(batch, error)]
+
+    def _repair(self) -> None:
+        """Close the hole that a batch given up left, once nothing is under way."""
+        if not self._renew and self._gap_at == NO_SEQUENCE:
+            return
+        if any(b.outstanding for b in self.in_flight):
+            return
+        if any(b.may_be_written for b in self.in_flight):
+            self._renew = True  # these are resolved first, under the numbers they have
+            return
+        if self._renew:
+            if self._identity is not None:
+                self.spent_identity, self._identity = self._identity, None
+            self.wants_identity = True
+            return
+        first = next(
+            (i for i, b in enumerate(self.in_flight) if not _before(b.base_sequence, self._gap_at)),
+            len(self.in_flight),
+        )
+        gap_at, self._gap_at = self._gap_at, NO_SEQUENCE
+        self._number_from(first, gap_at)
+
+    def _number_from(self, first: int, sequence: int) -> None:
+        assert self._identity is not None
+        for batch in self.in_flight[first:]:
+            batch.renumber(*self._identity, sequence)
+            sequence = add_sequence(sequence, batch.count)
+        self._next_sequence = sequence
+
+    # Queries.
+
+    @property
+    def idle(self) -> bool:
+        return not (self.in_flight or self.ready or (self.open is not None and self.open.count))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another batch may be due once the last one was taken."""
+        return bool(self._resend or self.ready or self.open is not None)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait to be sent for the first time, to choose the less loaded partition."""
+        waiting = sum(b.reserved for b in self.ready)
+        return waiting + (self.open.reserved if self.open is not None else 0)
+
+    @property
+    def next_deadline_ms(self) -> float:
+        batches = [*self.in_flight[:1], *list(self.ready)[:1]]
+        if self.open is not None and self.open.count:
+            batches.append(self.open)
+        return min((b.deadline_ms for b in batches), default=float("inf"))
+
+    @property
+    def waiting_since_ms(self) -> float:
+        """When the oldest batch that is under way was sent; infinity if none is."""
+        return min((b.sent_ms for b in self.in_flight if b.outstanding), default=float("inf"))
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def _before(a: int, b: int) -> bool:
+    """Whether sequence `a` comes before `b`, across the wrap after 2^31 - 1."""
+    return 0 < (b - a) & 0x7FFFFFFF < 0x40000000

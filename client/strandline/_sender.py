@@ -1,0 +1,341 @@
+"""Carries out what a producer's partition queues decide: routes, timers, producer ids, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline._core.backoff import Backoff
+from strandline._core.partition_queue import Identity, PartitionQueue
+from strandline._producer_stream import ProducerStream
+from strandline.errors import (
+    LeaderNotAvailable,
+    StrandlineError,
+    TopicRecreated,
+    UnknownTopicOrPartition,
+    from_code,
+)
+from strandline.types import RecordMetadata
+from strandline_proto.errors import NONE
+from strandline_proto.v1 import metadata_pb2
+
+if TYPE_CHECKING:
+    from strandline._cluster import Cluster
+    from strandline._connections import Connections
+    from strandline._core.cluster_view import Changes, PartitionKey
+    from strandline._core.partition_queue import Answer, QueueOptions, Settled
+    from strandline._core.producer_batch import ProducerBatch
+    from strandline._tasks import Tasks
+    from strandline_runtime.runtime import Runtime
+
+TICK_S: Final = 0.05
+STALL_MS: Final = 500.0
+"""No answer for so long: ask whether the leader has moved. A paused broker says nothing."""
+
+
+class Sender:
+    """All partition queues of one producer, and the streams that empty them."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        connections: Connections,
+        cluster: Cluster,
+        tasks: Tasks,
+        *,
+        options: QueueOptions,
+        request_timeout_ms: float,
+        buffer_memory: int,
+    ) -> None:
+        self.runtime = runtime
+        self.connections = connections
+        self.cluster = cluster
+        self.options = options
+        self.request_timeout_ms = request_timeout_ms
+        self.buffer_memory = buffer_memory
+        self.buffered = 0
+        self.queues: dict[PartitionKey, PartitionQueue] = {}
+        self.acknowledged = self.failed = self.unknown = 0
+        self._tasks = tasks
+        self._streams: dict[int, ProducerStream] = {}
+        self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
+        self._space: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._busy = asyncio.Event()
+        self._identity: Identity | None = None
+        self._identity_wanted = asyncio.Event()
+        self._progress: asyncio.Future[None] | None = None
+        cluster.watchers.append(self._on_metadata)
+
+    def now_ms(self) -> float:
+        return self.runtime.clock.monotonic() * 1000
+
+    def chance(self) -> float:
+        return self.runtime.rng.random()
+
+    def queue(self, topic: str, topic_id: bytes, partition: int) -> PartitionQueue:
+        queue = self.queues.get((topic_id, partition))
+        if queue is None:
+            queue = PartitionQueue(topic, topic_id, partition, self.options, Backoff())
+            self.queues[topic_id, partition] = queue
+        return queue
+
+    # Routing.
+
+    def dispatch(self, queue: PartitionQueue) -> None:
+        """`queue` may have something to send: hand it to its leader's stream."""
+        if not self._busy.is_set():
+            self._busy.set()
+        leader = self.cluster.view.leader(queue.topic_id, queue.partition)
+        if leader is None:
+            if not queue.idle:
+                queue.obstacle = LeaderNotAvailable(f"{queue} has no leader at the moment")
+                self.cluster.request_refresh()
+            return
+        stream = self._streams.get(leader[0])
+        if stream is None:
+            stream = ProducerStream(self, leader[0])
+            self._streams[leader[0]] = stream
+            self._tasks.start(stream.run(), f"produce to broker {leader[0]}")
+        stream.offer(queue)
+
+    def take(self, queue: PartitionQueue, broker_id: int) -> ProducerBatch | None:
+        """What `queue` has for `broker_id` now; if nothing, whatever makes it ask again is
+        arranged.
+        """
+        leader = self.cluster.view.leader(queue.topic_id, queue.partition)
+        if leader is None or leader[0] != broker_id:
+            self.dispatch(queue)
+            return None
+        now_ms = self.now_ms()
+        batch = queue.take(now_ms, self.chance())
+        if batch is not None:
+            queue.sent_epoch = leader[1]
+            return batch
+        if queue.wants_identity:
+            self._want_identity(queue)
+        self._wake_later(queue, now_ms)
+        return None
+
+    def _wake_later(self, queue: PartitionQueue, now_ms: float) -> None:
+        at_ms = queue.wake_at_ms(now_ms)
+        timer = self._timers.pop(queue, None)
+        if timer is not None:
+            timer.cancel()
+        if at_ms is not None:
+            loop = asyncio.get_running_loop()
+            delay_s = max(0.0, at_ms - now_ms) / 1000
+            self._timers[queue] = loop.call_later(delay_s, self.dispatch, queue)
+
+    def _on_metadata(self, changes: Changes) -> None:
+        for key in changes.moved:
+            queue = self.queues.get(key)
+            view = self.cluster.view.partition(*key)
+            if queue is not None and view is not None:
+                queue.on_leader_moved(view.leader_epoch)
+        for topic_id in changes.gone:
+            for key in [key for key in self.queues if key[0] == topic_id]:
+                queue = self.queues.pop(key)
+                self._settle(queue.on_hopeless(self._why_gone(queue.topic)), queue)
+        for queue in self.queues.values():
+            if not queue.idle:
+                self.dispatch(queue)
+
+    def _why_gone(self, name: str) -> Exception:
+        if name in self.cluster.view.topics:
+            return TopicRecreated(f"topic {name!r} was deleted and created anew")
+        return UnknownTopicOrPartition(f"topic {name!r} was deleted")
+
+    # Results.
+
+    def on_answer(
+        self, queue: PartitionQueue, batch: ProducerBatch, attempt: int, answer: Answer
+    ) -> None:
+        settled = queue.on_answer(
+            batch, attempt, answer, now_ms=self.now_ms(), chance=self.chance()
+        )
+        if answer.code != NONE:
+            self.cluster.request_refresh()
+        self._after(queue, settled)
+
+    def on_lost(
+        self, queue: PartitionQueue, batch: ProducerBatch, attempt: int, error: Exception
+    ) -> None:
+        settled = queue.on_lost(
+            batch, attempt, error, sent=True, now_ms=self.now_ms(), chance=self.chance()
+        )
+        self.cluster.request_refresh()
+        self._after(queue, settled)
+
+    def on_unreachable(self, queues: list[PartitionQueue], error: StrandlineError) -> None:
+        for queue in queues:
+            queue.obstacle = error
+        self.cluster.request_refresh()
+
+    def _after(self, queue: PartitionQueue, settled: list[Settled]) -> None:
+        if settled:
+            self._settle(settled, queue)
+        if queue.wants_identity:
+            self._want_identity(queue)
+        if queue.in_flight or queue.has_more:
+            self.dispatch(queue)
+
+    def _settle(self, settled: list[Settled], queue: PartitionQueue) -> None:
+        for batch, error in settled:
+            self.buffered -= batch.reserved
+            if error is None:
+                self.acknowledged += batch.count
+            elif getattr(error, "may_have_been_written", False):
+                self.unknown += batch.count
+            else:
+                self.failed += batch.count
+            if batch.waiters:
+                _tell_waiters(queue, batch, error)
+            for first, count, collector in batch.collectors:
+                collector.on_batch(queue, batch, first, count, error)
+        self._hand_out_space()
+        if self._progress is not None:
+            progress, self._progress = self._progress, None
+            progress.set_result(None)
+
+    # Bounds.
+
+    async def space(self, size: int, timeout_ms: float) -> bool:
+        """Wait until `size` more bytes fit into the buffer; False if they do not in time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._space.append((size, waiter))
+        self._hand_out_space()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await waiter
+        except TimeoutError:
+            return False
+        return True
+
+    def _hand_out_space(self) -> None:
+        """First come, first served, and one record always fits into an empty buffer."""
+        expected = self.buffered
+        while self._space:
+            size, waiter = self._space[0]
+            if not waiter.cancelled():
+                if expected > 0 and expected + size > self.buffer_memory:
+                    return
+                expected += size
+                waiter.set_result(None)
+            self._space.popleft()
+
+    async def flush(self) -> None:
+        """Wait until everything handed over before now is acknowledged or given up."""
+        waiting: list[ProducerBatch] = []
+        for queue in self.queues.values():
+            waiting += [*queue.in_flight, *queue.ready]
+            if queue.open is not None and queue.open.count:
+                waiting.append(queue.open)
+                queue.flushing = True
+                self.dispatch(queue)
+        while waiting := [batch for batch in waiting if not batch.settled]:
+            if self._progress is None:
+                self._progress = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._progress)
+        for queue in self.queues.values():
+            queue.flushing = False
+
+    # Upkeep.
+
+    async def keep_house(self) -> None:
+        """Deadlines, silent streams and stalled leaders, while there is anything to do."""
+        while True:
+            await self._busy.wait()
+            now_ms = self.now_ms()
+            pending = False
+            for queue in list(self.queues.values()):
+                if queue.idle:
+                    continue
+                pending = True
+                if queue.next_deadline_ms <= now_ms:
+                    self._after(queue, queue.on_expiry(now_ms))
+                if now_ms - queue.waiting_since_ms > STALL_MS:
+                    self.cluster.request_refresh()
+            for stream in self._streams.values():
+                stream.check_silence(now_ms)
+            if not pending:
+                self._busy.clear()
+                continue
+            await asyncio.sleep(TICK_S)
+
+    def _want_identity(self, queue: PartitionQueue) -> None:
+        """Give the queue a producer identity that it has not used up, or have one fetched."""
+        known, spent = self._identity, queue.spent_identity
+        if known is not None and known != spent:
+            queue.on_identity(known)
+            self.dispatch(queue)
+        else:
+            self._identity_wanted.set()
+
+    async def keep_identity(self) -> None:
+        """Get a producer id, or a higher epoch of it, when a queue has use for one (KIP-360)."""
+        backoff = Backoff()
+        while True:
+            await self._identity_wanted.wait()
+            try:
+                self._identity = await self._init_producer_id()
+            except StrandlineError as error:
+                for queue in self.queues.values():
+                    if queue.wants_identity:
+                        queue.obstacle = error
+                self.cluster.request_refresh()
+                await asyncio.sleep(backoff.next_ms(self.chance()) / 1000)
+                continue
+            backoff.reset()
+            self._identity_wanted.clear()
+            for queue in self.queues.values():
+                if queue.wants_identity:
+                    self._want_identity(queue)
+
+    async def _init_producer_id(self) -> Identity:
+        known = self._identity
+        request = metadata_pb2.InitProducerIdRequest(
+            timeout_ms=int(self.request_timeout_ms),
+            producer_id=-1 if known is None else known.producer_id,
+            producer_epoch=-1 if known is None else known.producer_epoch,
+        )
+        answer: Any = await self.cluster.ask_any(
+            lambda stub: stub.InitProducerId,
+            request,
+            timeout_s=min(self.request_timeout_ms, 10_000.0) / 1000,
+            attempt_s=2.0,
+            returns=metadata_pb2.InitProducerIdResponse,
+        )
+        if answer.error_code != NONE:
+            raise from_code(answer.error_code, answer.error_message)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    def fail_everything(self, error: Exception) -> None:
+        """The producer is closing or broken: settle what is left, honestly."""
+        for queue in self.queues.values():
+            self._settle(queue.on_hopeless(error), queue)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for _, waiter in self._space:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._space.clear()
+
+
+def _tell_waiters(queue: PartitionQueue, batch: ProducerBatch, error: Exception | None) -> None:
+    if error is not None:
+        for _, _, future in batch.waiters:
+            if not future.done():
+                future.set_exception(error)
+        return
+    topic, partition, epoch = queue.topic, queue.partition, batch.leader_epoch
+    base, stamped = batch.base_offset, batch.log_append_time_ms
+    for index, timestamp, future in batch.waiters:
+        if not future.done():
+            offset = base + index if base >= 0 else -1
+            future.set_result(
+                RecordMetadata(
+                    topic, partition, offset, timestamp if stamped < 0 else stamped, epoch
+                )
+            )

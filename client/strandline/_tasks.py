@@ -1,0 +1,59 @@
+"""The tasks of one client object, with one owner.
+
+A producer may be entered in one task and left in another (a test fixture, the blocking façade),
+which a TaskGroup does not allow. So the group lives in a root task of its own; the object holds
+that task and waits for its end. A failure in any of the tasks ends all of them, is told to
+`on_failure` at once, and is raised again by `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Tasks:
+    """A TaskGroup that outlives the call which opened it."""
+
+    def __init__(self, name: str, on_failure: Callable[[BaseException], None]) -> None:
+        self._name = name
+        self._on_failure = on_failure
+        self._root: asyncio.Task[None] | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    async def open(self) -> None:
+        opened = asyncio.get_running_loop().create_future()
+        self._root = asyncio.get_running_loop().create_task(self._run(opened), name=self._name)
+        await opened
+
+    async def _run(self, opened: asyncio.Future[None]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                opened.set_result(None)
+                await asyncio.get_running_loop().create_future()  # until close() cancels
+        except BaseExceptionGroup as failures:
+            self._on_failure(failures.exceptions[0])
+            raise
+        finally:
+            self._group = None
+
+    def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
+        """Run `coroutine` in the group; None if the group has ended already."""
+        if self._group is None:
+            coroutine.close()
+            return None
+        return self._group.create_task(coroutine, name=f"{self._name}: {name}")
+
+    async def close(self) -> None:
+        """Cancel every task and wait for them. Raises what made one of them fail."""
+        root, self._root = self._root, None
+        if root is None:
+            return
+        root.cancel()
+        await asyncio.wait([root])
+        if not root.cancelled() and (failure := root.exception()) is not None:
+            raise failure

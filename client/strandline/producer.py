@@ -1,0 +1,310 @@
+"""The producer: records in, acknowledgements out.
+
+`send` hands a record over and returns a future of its acknowledgement; `send_and_wait` waits for
+it; `send_many` takes an iterable and gives one answer. Idempotent by default: records of a
+partition are in the log in the order of the calls, each once, over retries and changes of leader
+(I-59).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from strandline._cluster import Cluster
+from strandline._collect import Collector
+from strandline._connections import Connections, parse_bootstrap
+from strandline._handover import END, HandOver, as_bytes, as_record
+from strandline._producer_options import at_least, queue_options
+from strandline._sender import Sender
+from strandline._tasks import Tasks
+from strandline.errors import (
+    BufferFull,
+    ClientClosed,
+    DeliveryError,
+    SendManyFailed,
+    describe,
+)
+from strandline.types import Record, RecordMetadata, SendManyResult
+from strandline_proto.partitioner import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from strandline._core.cluster_view import TopicView
+    from strandline.types import Headers
+    from strandline_runtime.runtime import Runtime
+
+Payload = bytes | bytearray | memoryview
+Item = bytes | tuple[bytes | None, bytes | None] | Record
+
+
+class Producer:
+    """Sends records to topics. Use it as an asynchronous context manager."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        acks: int | str = "all",
+        enable_idempotence: bool | None = None,
+        compression_type: str | None = None,
+        linger_ms: float = 0,
+        batch_size: int = 256 << 10,
+        max_in_flight: int = 5,
+        delivery_timeout_ms: float = 120_000,
+        request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
+        max_request_size: int = 1 << 20,
+        buffer_memory: int = 64 << 20,
+        partitioner: Callable[[bytes, int], int] = partition_for,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap_servers)
+        self._options = queue_options(
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            compression_type=compression_type,
+            linger_ms=linger_ms,
+            batch_size=min(batch_size, max_request_size),
+            max_in_flight=max_in_flight,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+        at_least("request_timeout_ms", request_timeout_ms, 1)
+        at_least("connect_timeout_ms", connect_timeout_ms, 1)
+        at_least("max_request_size", max_request_size, 1)
+        at_least("buffer_memory", buffer_memory, 1)
+        self._request_timeout_ms = request_timeout_ms
+        self._connect_timeout_ms = connect_timeout_ms
+        self._max_request_size = max_request_size
+        self._buffer_memory = buffer_memory
+        self._partitioner = partitioner
+        self._runtime = runtime
+        self._sender: Sender | None = None
+        self._hand_over: HandOver | None = None
+        self._tasks: Tasks | None = None
+        self._connections: Connections | None = None
+        self._broken: BaseException | None = None
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
+        if self._tasks is not None:
+            raise ClientClosed("the producer has been started already")
+        runtime = self._runtime
+        if runtime is None:
+            from strandline_runtime.real import client_runtime
+
+            runtime = self._runtime = client_runtime()
+        self._connections = Connections(runtime)
+        self._tasks = Tasks("strandline producer", self._on_failure)
+        cluster = Cluster(runtime, self._connections, self._bootstrap)
+        sender = Sender(
+            runtime,
+            self._connections,
+            cluster,
+            self._tasks,
+            options=self._options,
+            request_timeout_ms=self._request_timeout_ms,
+            buffer_memory=self._buffer_memory,
+        )
+        try:
+            await self._tasks.open()
+            self._tasks.start(cluster.run(), "metadata")
+            self._tasks.start(sender.keep_house(), "deadlines")
+            self._tasks.start(sender.keep_identity(), "identity")
+            await cluster.refresh(self._connect_timeout_ms / 1000)
+        except BaseException:
+            await self._release()
+            raise
+        self._sender = sender
+        self._hand_over = HandOver(
+            sender, partitioner=self._partitioner, max_request_size=self._max_request_size
+        )
+
+    async def stop(self) -> None:
+        """Wait for what is under way (each record has its deadline), then close."""
+        sender = self._sender
+        try:
+            if sender is not None and self._broken is None:
+                await sender.flush()
+        finally:
+            self._sender = None
+            if sender is not None:
+                sender.fail_everything(ClientClosed("the producer was closed"))
+            await self._release()
+
+    async def _release(self) -> None:
+        tasks, self._tasks = self._tasks, None
+        connections, self._connections = self._connections, None
+        try:
+            if tasks is not None:
+                await tasks.close()
+        finally:
+            if connections is not None:
+                await connections.close()
+
+    def _on_failure(self, error: BaseException) -> None:
+        """A defect of the library ended a task: nobody shall wait for ever."""
+        self._broken = error
+        if self._sender is not None:
+            self._sender.fail_everything(
+                DeliveryError(f"the producer broke: {describe(error)}", cause=error)
+            )
+
+    def _started(self) -> tuple[Sender, HandOver]:
+        if self._sender is None or self._hand_over is None or self._broken is not None:
+            raise ClientClosed("the producer is not started, or closed; use `async with`")
+        return self._sender, self._hand_over
+
+    # One record.
+
+    async def send(
+        self,
+        topic: str,
+        value: Payload | None = None,
+        key: Payload | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand one record over; the future that comes back is its acknowledgement.
+
+        Waits only for room in the buffer, and for the topic if it is used for the first time. If
+        this call is cancelled, the record was not handed over.
+        """
+        sender, hand_over = self._started()
+        if type(value) is not bytes and value is not None:
+            value = as_bytes("value", value)
+        if type(key) is not bytes and key is not None:
+            key = as_bytes("key", key)
+        size = hand_over.size_of(topic, value, key, headers)
+        if sender.buffered + size > sender.buffer_memory:
+            await self._room(sender, size)
+        view = sender.cluster.view.topics.get(topic)
+        if view is None or not view.partitions:
+            view = await self._topic(sender, topic)
+        return hand_over.one(
+            view,
+            value,
+            key,
+            size=size,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+        )
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Payload | None = None,
+        key: Payload | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send one record and wait for its acknowledgement.
+
+        If this call is cancelled while it waits, the record is delivered all the same: `flush` and
+        `stop` wait for it.
+        """
+        return await (
+            await self.send(
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+            )
+        )
+
+    # Many records.
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Iterable[Item],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SendManyResult:
+        """Send all of `records` and wait for one answer about them.
+
+        A record is its value as bytes, a (key, value) pair, or a `Record`. The iterable is read as
+        there is room for more. Raises SendManyFailed, with the same result inside, unless every
+        record was acknowledged.
+        """
+        sender, hand_over = self._started()
+        view = await self._topic(sender, topic)
+        collector = Collector()
+        batch_size = min(self._options.batch_size, sender.buffer_memory)
+        items = iter(records)
+        held: Any = next(items, END)
+        try:
+            while held is not END:
+                if sender.buffered + batch_size > sender.buffer_memory:
+                    await self._room(sender, batch_size)
+                if type(held) is bytes:
+                    held = hand_over.fill(view, held, items, partition, timestamp_ms, collector)
+                    await asyncio.sleep(0)  # let the batch go out before the next is filled
+                else:
+                    hand_over.add(view, as_record(held), partition, timestamp_ms, collector)
+                    held = next(items, END)
+                view = await self._topic(sender, topic)
+        except Exception as error:
+            error.add_note(
+                f"{collector.handed_over} records of this send_many were handed over before this; "
+                "flush() waits for them"
+            )
+            raise
+        result = await collector.result()
+        if result.acknowledged < result.records:
+            raise SendManyFailed(
+                f"{topic}: of {result.records} records {result.acknowledged} were acknowledged, "
+                f"{result.failed} were not written, {result.unknown} may have been: "
+                f"{describe(result.errors[0])}",
+                result,
+                result.errors[0],
+            )
+        return result
+
+    async def _topic(self, sender: Sender, topic: str) -> TopicView:
+        view = sender.cluster.view.topics.get(topic)
+        if view is not None and view.partitions:
+            return view
+        timeout_ms = min(self._options.delivery_timeout_ms, self._request_timeout_ms)
+        return await sender.cluster.topic(topic, timeout_ms / 1000)
+
+    async def partitions_for(self, topic: str) -> frozenset[int]:
+        """The partitions of `topic`. Raises UnknownTopicOrPartition."""
+        return frozenset((await self._topic(self._started()[0], topic)).partitions)
+
+    async def _room(self, sender: Sender, size: int) -> None:
+        if not await sender.space(size, self._options.delivery_timeout_ms):
+            raise BufferFull(
+                f"{sender.buffer_memory} bytes (buffer_memory) wait to be acknowledged already, "
+                f"and {self._options.delivery_timeout_ms:.0f} ms made no room; "
+                "the record was not sent"
+            )
+
+    async def flush(self) -> None:
+        """Wait until every record handed over so far is acknowledged or has failed."""
+        await self._started()[0].flush()
