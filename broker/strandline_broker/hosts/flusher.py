@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from strandline_broker.storage.log import FlushTicket, Log
+    from strandline_broker.storage.flush_ticket import FlushTicket
+    from strandline_broker.storage.log import Log
     from strandline_runtime.runtime import Runtime
 
 
@@ -48,14 +49,14 @@ class Flusher:
             await self._wake.wait()
             self._wake.clear()
             logs, self._wanted = list(self._wanted), {}
-            tickets = [(log, log.flush_snapshot()) for log in logs if not log.closed]
+            tickets = [(log, log.flush_snapshot()) for log in logs if not log.deleted]
             if tickets:
                 try:
                     await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
                 except OSError as error:
                     self._runtime.exit(f"a flush failed and is never tried again: {error}")
             for log, ticket in tickets:
-                if not log.closed:
+                if not log.deleted:
                     log.flushed(ticket)
                     on_flushed(log)
             self._release()
@@ -65,7 +66,7 @@ class Flusher:
         for log, target, done in self._waiting:
             if done.done():
                 continue
-            if log.closed or log.durable_offset >= min(target, log.log_end_offset):
+            if log.deleted or log.durable_offset >= min(target, log.log_end_offset):
                 done.set_result(None)
             else:
                 still.append((log, target, done))

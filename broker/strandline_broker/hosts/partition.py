@@ -20,6 +20,7 @@ from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIs
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.truncation import follower_high_watermark
 from strandline_broker.hosts.appends import Appends
+from strandline_broker.storage.damage import DamagedLog
 from strandline_proto.errors import (
     KafkaStorageError,
     NotLeaderOrFollower,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import Effect
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.replica_context import ReplicaContext
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log import Log, LogRead
 
 ACKS_ALL = -1
 
@@ -126,10 +127,10 @@ class Partition:
             context.me,
             context.broker_epoch(),
             state,
-            log_end_offset=self.log.log_end_offset,
-            log_start_offset=self.log.log_start_offset,
-            high_watermark=self.high_watermark,
-            durable_offset=self.log.durable_offset,
+            log_end_offset=Offset(self.log.log_end_offset),
+            log_start_offset=Offset(self.log.log_start_offset),
+            high_watermark=Offset(self.high_watermark),
+            durable_offset=Offset(self.log.durable_offset),
             eligible=context.eligible,
             lag_ms_max=context.config.replica_lag_time_max_ms,
             flush_always=context.flush_always,
@@ -186,11 +187,12 @@ class Partition:
     async def append_from_leader(self, records: bytes, *, leader_epoch: int) -> None:
         """Append what the leader sent; raises CorruptMessage, or KafkaStorageError on a full disk.
 
-        Batches of a new epoch need the epoch file first, durably (I-47), hence the disk pool.
+        Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
+        the leader's epoch, appends go through the disk pool.
         """
         log = self.log
         try:
-            if log.brings_new_epoch(records):
+            if log.leader_epochs.latest() != leader_epoch:
                 headers = await self.in_disk_pool(
                     lambda: log.append_as_follower(records, leader_epoch=leader_epoch)
                 )
@@ -262,12 +264,21 @@ class Partition:
             f" {self.log.path}"
         )
 
+    def read_log(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
+        """Read the log; damage that is found takes the replica out of service (I-7)."""
+        try:
+            return self.log.read(start, max_bytes=max_bytes, limit=limit)
+        except (DamagedLog, OSError) as error:
+            self.out_of_service = str(error)
+            self.context.runtime.log.error("replica out of service", reason=str(error))
+            raise KafkaStorageError(self.out_of_service) from error
+
     # News
 
     def on_flushed(self) -> None:
         self.appends.on_durable(self.log.durable_offset)
         if self.leader is not None:
-            self.carry_out(self.leader.on_durable(self.log.durable_offset))
+            self.carry_out(self.leader.on_durable(Offset(self.log.durable_offset)))
 
     def on_tick(self, now_ms: int) -> None:
         if self.leader is not None:

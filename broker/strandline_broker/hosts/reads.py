@@ -46,7 +46,7 @@ def read_for_follower(
     if diverging is not None:
         return diverging
     log = partition.log
-    read = log.read(at.fetch_offset, max_bytes=max_bytes, limit=log.log_end_offset)
+    read = partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=log.log_end_offset)
     partition.carry_out(
         leader.on_follower_fetch(
             BrokerId(broker_id),
@@ -71,7 +71,7 @@ def read_for_consumer(
     limit = leader.high_watermark  # read once (P-33)
     if at.fetch_offset >= limit:
         return None
-    return partition.log.read(at.fetch_offset, max_bytes=max_bytes, limit=limit)
+    return partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=limit)
 
 
 def divergence(partition: Partition, at: Position) -> Divergence | None:

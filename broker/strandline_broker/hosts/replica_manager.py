@@ -16,7 +16,8 @@ from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_context import ReplicaContext
-from strandline_broker.storage.log import DamagedLog, LogConfig
+from strandline_broker.storage.damage import DamagedLog
+from strandline_broker.storage.log import LogConfig
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER, TopicId
 from strandline_proto.v1 import common_pb2
@@ -116,7 +117,9 @@ class ReplicaManager:
         log = partition.log
         if log.log_start_offset <= offset < log.log_end_offset:
             limit = log.log_end_offset
-            await self.read_cold(lambda: log.read(offset, max_bytes=max_bytes, limit=limit))
+            await self.read_cold(
+                lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit)
+            )
 
     async def read_cold(self, read: Callable[[], T]) -> T:
         """Read where the bytes may have to come from the disk; the caller checks its role again."""

@@ -83,7 +83,9 @@ class FetchRangeRpc:
         limit, truncations = leader.high_watermark, log.truncations
         size = min(request.max_message_bytes or MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX)
         read = await self._replicas.read_cold(
-            lambda: _cut(log.read(offset, max_bytes=size, limit=limit), request.stop_offset)
+            lambda: _cut(
+                partition.read_log(offset, max_bytes=size, limit=limit), request.stop_offset
+            )
         )
         if partition.leader is not leader or log.truncations != truncations:
             partition.check_leader(leader.leader_epoch)

@@ -1,0 +1,357 @@
+"""Replicas of three brokers over real gRPC and files, with the test as their controller."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc.aio
+import pytest
+
+from strandline_proto.batch import build_batch, read_header
+from strandline_proto.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    RequestTimedOut,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+)
+from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
+from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ALL = -1
+
+
+@asynccontextmanager
+async def three(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[Node, Node, Node]]:
+    async with AsyncExitStack() as stack:
+        nodes = [
+            await stack.enter_async_context(run_node(tmp_path / str(i), i, **settings))
+            for i in (1, 2, 3)
+        ]
+        yield nodes[0], nodes[1], nodes[2]
+
+
+def batch(value: bytes, *, producer_id: int = -1, sequence: int = -1, count: int = 1) -> bytes:
+    return build_batch(
+        [(None, value)] * count,
+        timestamp_ms=1,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence,
+    )
+
+
+class Client:
+    """A produce and a fetch stream to one broker, spoken by hand."""
+
+    def __init__(self, node: Node) -> None:
+        self._channel = grpc.aio.insecure_channel(node.target)
+        self.stub = services_pb2_grpc.BrokerServiceStub(self._channel)
+        self.produce_stream = self.stub.Produce()
+        self.fetch_stream = self.stub.Fetch()
+        self._requests = 0
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.produce_stream.cancel()
+        self.fetch_stream.cancel()
+        await self._channel.close()
+
+    async def send(
+        self, records: bytes, *, acks: int = ALL, epoch: int | None = None, timeout_ms: int = 5000
+    ) -> None:
+        request = produce_pb2.ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+        data = request.topics.add(topic_id=TOPIC_ID).partitions.add(index=0, records=records)
+        if epoch is not None:
+            data.current_leader_epoch = epoch
+        await self.produce_stream.write(request)
+
+    async def answer(self) -> produce_pb2.PartitionProduceResult:
+        async with asyncio.timeout(10):
+            response = await self.produce_stream.read()
+        assert isinstance(response, produce_pb2.ProduceResponse)
+        return response.topics[0].partitions[0]
+
+    async def produce(
+        self, records: bytes, *, acks: int = ALL, epoch: int | None = None, timeout_ms: int = 5000
+    ) -> produce_pb2.PartitionProduceResult:
+        await self.send(records, acks=acks, epoch=epoch, timeout_ms=timeout_ms)
+        return await self.answer()
+
+    async def ask(
+        self, offset: int, *, epoch: int = 0, last_epoch: int = -1, wait_ms: int = 100
+    ) -> None:
+        request = fetch_pb2.FetchRequest(
+            session_epoch=self._requests, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20
+        )
+        request.replica_state.replica_id = -1
+        request.topics.add(topic_id=TOPIC_ID).partitions.add(
+            partition=0,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 20,
+        )
+        self._requests += 1
+        await self.fetch_stream.write(request)
+
+    async def fetched(self) -> fetch_pb2.FetchPartitionResult | None:
+        async with asyncio.timeout(10):
+            response = await self.fetch_stream.read()
+        assert isinstance(response, fetch_pb2.FetchResponse)
+        assert response.error_code == 0, response.error_message
+        return response.topics[0].partitions[0] if response.topics else None
+
+
+def log_of(node: Node) -> bytes:
+    log = node.partition.log
+    return log.read(0, max_bytes=1 << 20, limit=log.log_end_offset).records
+
+
+async def test_a_record_is_acknowledged_once_every_in_sync_replica_holds_it(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        result = await client.produce(batch(b"m"))
+        assert (result.error_code, result.base_offset, result.leader_epoch) == (0, 0, 0)
+        assert b.partition.log.log_end_offset == c.partition.log.log_end_offset == 1
+        assert log_of(a) == log_of(b) == log_of(c)
+        await eventually(lambda: b.partition.high_watermark == 1, "the watermark follows (I-13)")
+
+
+async def test_batches_of_one_stream_are_appended_in_order_and_answered_as_they_commit(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        for i in range(50):
+            await client.send(batch(b"%d" % i))
+        assert [(await client.answer()).base_offset for _ in range(50)] == list(range(50))
+
+
+async def test_a_silent_replica_withholds_the_acknowledgement(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, _c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)
+        result = await client.produce(batch(b"m"), timeout_ms=200)
+        assert result.error_code == RequestTimedOut.code
+        assert result.appended, "the outcome is unknown, and the answer says so (I-21)"
+        assert a.partition.high_watermark == 0
+
+
+async def test_a_write_below_min_insync_replicas_is_refused_before_the_append(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1,)), a, b, c)
+        result = await client.produce(batch(b"m"))
+        assert result.error_code == NotEnoughReplicas.code
+        assert not result.appended
+        assert a.partition.log.log_end_offset == 0
+
+
+async def test_an_isr_that_shrinks_after_the_append_leaves_the_outcome_unknown(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, b, _c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)
+        await client.send(batch(b"m"), timeout_ms=400)
+        await eventually(lambda: a.partition.log.log_end_offset == 1, "appended")
+        await decide(state(1, epoch=0, isr=(1,), partition_epoch=1), a)
+        result = await client.answer()
+        assert result.error_code == NotEnoughReplicasAfterAppend.code
+        assert result.appended
+
+
+async def test_the_end_of_a_leadership_answers_its_waiters_as_unknown(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, _c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)
+        await client.send(batch(b"m"))
+        await eventually(lambda: a.partition.log.log_end_offset == 1, "appended")
+        await decide(state(2, epoch=1, isr=(1, 2, 3)), a, b)
+        result = await client.answer()
+        assert result.error_code == NotLeaderOrFollower.code
+        assert result.appended, "P-25"
+
+
+async def test_a_producer_is_told_who_leads_now(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(b) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        result = await client.produce(batch(b"m"))
+        assert (result.error_code, result.appended) == (NotLeaderOrFollower.code, False)
+        assert result.current_leader.leader_id == 1
+
+
+@pytest.mark.parametrize(
+    ("records", "epoch", "error"),
+    [
+        (batch(b"m")[:-1] + b"?", None, CorruptMessage),
+        (batch(b"m")[:40], None, CorruptMessage),
+        (batch(b"m" * 2000), None, RecordTooLarge),
+        (batch(b"m"), 1, FencedLeaderEpoch),
+        (batch(b"m"), 3, UnknownLeaderEpoch),
+    ],
+)
+async def test_a_bad_produce_is_refused_and_leaves_no_trace(
+    tmp_path: Path, records: bytes, epoch: int | None, error: type[Exception]
+) -> None:
+    async with three(tmp_path, message_max_bytes="1000") as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=2, isr=(1, 2, 3)), a, b, c)
+        result = await client.produce(records, epoch=epoch)
+        assert (result.error_code, result.appended) == (error.code, False)  # type: ignore[attr-defined]
+        assert a.partition.log.log_end_offset == 0
+
+
+async def test_a_repeated_batch_gets_its_first_offset_again_after_a_failover(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        async with Client(a) as client:
+            await client.produce(batch(b"x", producer_id=7, sequence=0, count=3))
+        await decide(state(2, epoch=1, isr=(2, 3)), b, c)
+        async with Client(b) as client:
+            again = await client.produce(batch(b"x", producer_id=7, sequence=0, count=3))
+            assert (again.error_code, again.base_offset) == (0, 0)
+            following = await client.produce(batch(b"y", producer_id=7, sequence=3))
+            assert (following.error_code, following.base_offset) == (0, 3)
+
+
+async def test_a_follower_whose_history_parts_cuts_back_to_where_it_agrees(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        async with Client(a) as client:
+            await client.produce(batch(b"common"))
+            await decide(state(2, epoch=1, isr=(2, 3)), b, c)
+            # A does not know yet: it appends what nobody will ever have.
+            await client.send(batch(b"lost"), acks=1)
+            assert (await client.answer()).appended
+        async with Client(b) as client:
+            await client.produce(batch(b"kept-1"))
+            await client.produce(batch(b"kept-2"))
+        await decide(state(2, epoch=1, isr=(2, 3), partition_epoch=2), a)
+        await eventually(lambda: a.partition.log.log_end_offset == 3, "A follows")
+        assert log_of(a) == log_of(b) == log_of(c)
+
+
+async def test_a_follower_reconciles_over_several_epochs(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        async with Client(a) as client:
+            await client.produce(batch(b"common"))
+            await decide(state(1, epoch=2, isr=(1,), min_insync=1), a)
+            await client.produce(batch(b"two"), acks=1)
+        await decide(state(2, epoch=1, isr=(2,), min_insync=1), b)
+        async with Client(b) as client:
+            await client.produce(batch(b"one"), acks=1)
+            await decide(state(2, epoch=3, isr=(2,), min_insync=1), b)
+            await client.produce(batch(b"three"), acks=1)
+        await decide(state(2, epoch=3, isr=(2,), partition_epoch=4, min_insync=1), a, c)
+        await eventually(lambda: a.partition.log.log_end_offset == 3, "A follows (P-2)")
+        await eventually(lambda: c.partition.log.log_end_offset == 3, "C follows")
+        assert log_of(a) == log_of(b) == log_of(c)
+
+
+async def test_consumers_read_below_the_high_watermark_only(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)
+        await client.send(batch(b"m"), acks=1)
+        await client.answer()
+        await client.ask(0)
+        found = await client.fetched()
+        assert found is None or not found.records, "I-12"
+        await client.ask(1, last_epoch=0, wait_ms=5000)
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), c, known=(a, b))
+        await eventually(lambda: a.partition.high_watermark == 1, "committed")
+        await client.ask(0)
+        await client.fetched()
+        found = await client.fetched()
+        assert found is not None
+        assert read_header(found.records).base_offset == 0
+
+
+async def test_a_long_poll_ends_when_something_is_committed(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client, Client(a) as other:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await client.ask(0, wait_ms=9000)
+        await other.produce(batch(b"m"))
+        found = await client.fetched()
+        assert found is not None
+        assert len(found.records) > 0
+
+
+async def test_a_consumer_out_of_range_or_of_another_history_is_told_so(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=3, isr=(1, 2, 3)), a, b, c)
+        await client.produce(batch(b"m"))
+        await client.ask(9, epoch=3)
+        found = await client.fetched()
+        assert found is not None
+        assert found.error_code == OffsetOutOfRange.code
+        await client.ask(1, epoch=3, last_epoch=2)
+        found = await client.fetched()
+        assert found is not None
+        assert found.HasField("diverging_epoch") or found.error_code == OffsetOutOfRange.code
+
+
+async def test_an_unknown_topic_id_is_refused_in_every_call(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        offsets = fetch_pb2.ListOffsetsRequest(replica_id=-1)
+        offsets.topics.add(topic_id=b"?" * 16).partitions.add(partition=0, timestamp=-1)
+        listed = await client.stub.ListOffsets(offsets)
+        assert listed.topics[0].partitions[0].error_code == UnknownTopicId.code
+
+
+async def test_a_range_ends_at_its_stop_and_never_passes_the_watermark(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        for i in range(6):
+            await client.produce(batch(b"%d" % i, count=2))
+        request = fetch_pb2.FetchRangeRequest(
+            topic_id=TOPIC_ID,
+            partition=0,
+            current_leader_epoch=0,
+            start_offset=3,
+            stop_offset=7,
+            max_message_bytes=1,
+        )
+        messages = [m async for m in client.stub.FetchRange(request)]
+        assert [(m.base_offset, m.next_offset) for m in messages] == [(2, 4), (4, 6), (6, 8)]
+        request.stop_offset = 13
+        refused = [m async for m in client.stub.FetchRange(request)]
+        assert refused[-1].error_code != 0
+        assert not refused[-1].records
+
+
+async def test_under_always_an_acknowledgement_means_on_disk_everywhere(tmp_path: Path) -> None:
+    async with three(tmp_path, flush_policy="always") as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        for i in range(5):
+            assert (await client.produce(batch(b"%d" % i))).error_code == 0
+            for node in (a, b, c):
+                assert node.partition.log.durable_offset >= i + 1, "I-93"
+
+
+async def test_a_restarted_replica_has_the_same_log_and_producers(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await client.produce(batch(b"m", producer_id=7, sequence=0))
+        await eventually(lambda: b.partition.high_watermark == 1, "the watermark follows")
+        before, states = log_of(a), a.partition.producers.snapshot()
+    async with run_node(tmp_path / "2", 2) as again:
+        assert log_of(again) == before
+        assert again.partition.high_watermark == 1, "from its checkpoint"
+        assert again.partition.producers.snapshot() == states, "I-58"

@@ -1,0 +1,204 @@
+"""Replicas of a few brokers in one process, over real gRPC and real files, with the test as their
+controller: it decides who leads, and when each broker hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from strandline_broker.storage.directory import DataDirectory
+
+from strandline_broker.config import load_broker_config
+from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.core.partition_state import IsrMember, PartitionState
+from strandline_broker.core.push_envelope import (
+    Endpoint,
+    Envelope,
+    LiveBroker,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.rpc.fetch import FetchRpc
+from strandline_broker.rpc.fetch_range import FetchRangeRpc
+from strandline_broker.rpc.offsets import OffsetsRpc
+from strandline_broker.rpc.produce import ProduceRpc
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    PartitionEpoch,
+    TopicId,
+)
+from strandline_proto.v1 import services_pb2_grpc
+from strandline_runtime.real import real_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from strandline_broker.core.leader import ProposeIsr
+    from strandline_broker.hosts.partition import Partition
+
+TOPIC_ID = TopicId(b"t" * 16)
+TOPIC = "orders"
+WAIT_S = 10.0
+
+
+class _Service(services_pb2_grpc.BrokerServiceServicer):
+    """The data plane of one broker, without the rest."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self.Produce = ProduceRpc(replicas, "PLAINTEXT").Produce  # type: ignore[method-assign]
+        self.Fetch = FetchRpc(replicas).Fetch  # type: ignore[method-assign]
+        self.FetchRange = FetchRangeRpc(replicas).FetchRange  # type: ignore[method-assign]
+        offsets = OffsetsRpc(replicas)
+        self.ListOffsets = offsets.ListOffsets  # type: ignore[method-assign]
+        self.OffsetsForLeaderEpoch = offsets.OffsetsForLeaderEpoch  # type: ignore[method-assign]
+
+
+@dataclass
+class Node:
+    """One broker's replicas and server."""
+
+    broker_id: BrokerId
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    directory: DataDirectory
+    port: int
+    proposals: list[ProposeIsr] = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.find(TOPIC_ID, 0)
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def run_node(path: Path, broker_id: int, **settings: str) -> AsyncIterator[Node]:
+    """A broker's replicas, served on a free port until the block ends."""
+    runtime = real_runtime(f"broker-{broker_id}")
+    server = runtime.network.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    overrides = {
+        "node.id": str(broker_id),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(path),
+        "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+        "replica.fetch.wait.max.ms": "100",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    config = load_broker_config(None, overrides, {})
+    directory = DataDirectory.open(
+        runtime.fs, str(path), node_id=broker_id, cluster_id="c", new_id=runtime.random_id
+    )
+    metadata = MetadataCache(cluster_id="c")
+    proposals: list[ProposeIsr] = []
+    replicas = ReplicaManager(
+        runtime,
+        config,
+        directory,
+        metadata,
+        broker_epoch=lambda: BrokerEpoch(broker_id),
+        propose_isr=lambda partition, proposal: proposals.append(proposal),
+    )
+    await replicas.load()
+    services_pb2_grpc.add_BrokerServiceServicer_to_server(_Service(replicas), server)
+    await server.start()
+    node = Node(BrokerId(broker_id), replicas, metadata, directory, port, proposals)
+    runner = asyncio.get_running_loop().create_task(replicas.run())
+    try:
+        yield node
+    finally:
+        runner.cancel()
+        await asyncio.gather(runner, return_exceptions=True)
+        await server.stop(0)
+        await replicas.close()
+        directory.close()
+
+
+def state(
+    leader: int,
+    *,
+    epoch: int,
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...] = (1, 2, 3),
+    partition_epoch: int | None = None,
+    min_insync: int = 2,
+) -> PartitionState:
+    """A decision about orders-0; each broker's epoch is its id."""
+    return PartitionState(
+        topic=TOPIC,
+        topic_id=TOPIC_ID,
+        partition=0,
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        isr=tuple(IsrMember(BrokerId(b), BrokerEpoch(b)) for b in isr),
+        partition_epoch=PartitionEpoch(epoch if partition_epoch is None else partition_epoch),
+        replicas=tuple(BrokerId(b) for b in replicas),
+        elr=(),
+        eff_min_insync=min_insync,
+        is_new=epoch == 0,
+        recovering=False,
+    )
+
+
+async def decide(decided: PartitionState, *nodes: Node, known: tuple[Node, ...] = ()) -> None:
+    """Push one decision to these nodes; `known` adds brokers to whose addresses it points."""
+    brokers = tuple(
+        LiveBroker(
+            n.broker_id,
+            BrokerEpoch(n.broker_id),
+            (Endpoint("PLAINTEXT", "127.0.0.1", n.port),),
+        )
+        for n in {n.broker_id: n for n in (*nodes, *known)}.values()
+    )
+    metadata = PartitionMetadata(
+        partition=0,
+        leader=decided.leader,
+        leader_epoch=decided.leader_epoch,
+        partition_epoch=decided.partition_epoch,
+        replicas=decided.replicas,
+        isr=tuple(m.broker_id for m in decided.isr),
+    )
+    for node in nodes:
+        offset = MetadataOffset(node.metadata.applied_offset + 1)
+        envelope = Envelope(
+            cluster_id="c",
+            controller_id=BrokerId(0),
+            store_id="s",
+            controller_epoch=ControllerEpoch(1),
+            broker_epoch=BrokerEpoch(node.broker_id),
+            metadata_offset=offset,
+            prev_metadata_offset=MetadataOffset(offset - 1),
+            full=False,
+            leader_and_isr=(decided,),
+            topics=(TopicMetadata(TOPIC, TOPIC_ID, (metadata,), {}),),
+            live_brokers=brokers,
+        )
+        view = node.metadata.prepare(envelope)
+        errors = await node.replicas.apply_envelope(envelope)
+        assert errors == [], errors
+        node.metadata.publish(view)
+
+
+async def eventually(condition: object, what: str) -> None:
+    """Wait until the callable holds; real sockets and disks give no other sign."""
+    assert callable(condition)
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+    assert condition(), what
+
+
+__all__ = ["TOPIC", "TOPIC_ID", "Node", "decide", "eventually", "run_node", "state"]
