@@ -108,6 +108,11 @@ class MetadataCache:
         return self.view.metadata_offset
 
     @property
+    def highest_offset(self) -> MetadataOffset:
+        """The last controller record applied, in this process or before it (P-76)."""
+        return max(self._known_offset, self.view.metadata_offset)
+
+    @property
     def controller_epoch(self) -> ControllerEpoch:
         """The highest controller epoch heard of, in this process or before it."""
         return max(self._known_controller_epoch, self.view.controller_epoch)

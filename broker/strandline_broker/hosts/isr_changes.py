@@ -94,7 +94,7 @@ class IsrChanges:
             loop.call_soon(replaced.answer, replaced.proposal.request_id, given_up)
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Submit on behalf of a replica; the answer goes to its leader, if it still is that leader."""
+        """Submit on behalf of a replica; the answer goes to its leader, if it still leads."""
 
         def settle(request_id: int, outcome: IsrAnswer | WireError) -> None:
             leader = partition.leader

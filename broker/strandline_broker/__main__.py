@@ -1,0 +1,169 @@
+"""`python -m strandline_broker broker|controller`: reads the configuration and runs one server
+until SIGTERM.
+
+Exit status: 0 after a clean shutdown, 1 with one line `error: ...` if the server cannot start or
+stop properly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from strandline_runtime.real import environment, keep_large_buffers, port_is_free, real_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from strandline_broker.config import ServerConfig
+    from strandline_runtime.runtime import Runtime
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    keep_large_buffers()
+    arguments = _parser().parse_args(argv)
+    from strandline_broker.config import ConfigError
+
+    try:
+        overrides = _overrides(arguments.set)
+        if arguments.server == "broker":
+            return _broker(arguments, overrides)
+        return _controller(arguments, overrides)
+    except ConfigError as error:
+        return _fail(error)
+
+
+def _fail(error: Exception) -> int:
+    sys.stderr.write(f"error: {error}\n")
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline_broker", description="One Strandline server process."
+    )
+    parser.add_argument("server", choices=("broker", "controller"))
+    parser.add_argument("--config", metavar="FILE", help="TOML file with Kafka's keys")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a configuration key, stronger than file and environment; may be repeated",
+    )
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the resulting configuration and exit"
+    )
+    return parser
+
+
+def _overrides(settings: Sequence[str]) -> dict[str, str]:
+    from strandline_broker.config import ConfigError
+
+    overrides = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set {setting}: expected KEY=VALUE, for instance --set node.id=1")
+        overrides[key.strip()] = value.strip()
+    return overrides
+
+
+def _broker(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
+    from strandline_broker.config import load_broker_config
+
+    config = load_broker_config(arguments.config, overrides, environment())
+    if arguments.print_config:
+        return _print(config)
+
+    async def run(runtime: Runtime, stop: asyncio.Event) -> None:
+        from strandline_broker.app import run_broker
+
+        await run_broker(runtime, config, stop, version=_version())
+
+    return _run(config, f"broker-{config.node_id}", run)
+
+
+def _controller(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
+    from strandline_broker.config import load_controller_config
+
+    config = load_controller_config(arguments.config, overrides, environment())
+    if arguments.print_config:
+        return _print(config)
+
+    async def run(runtime: Runtime, stop: asyncio.Event) -> None:
+        from strandline_broker.controller_app import run_controller
+
+        await run_controller(runtime, config, stop, version=_version())
+
+    return _run(config, f"controller-{config.node_id}", run)
+
+
+def _print(config: ServerConfig) -> int:
+    from strandline_broker.config import printed
+
+    sys.stdout.write(printed(config) + "\n")
+    return 0
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("strandline")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _run(
+    config: ServerConfig,
+    name: str,
+    run: Callable[[Runtime, asyncio.Event], Coroutine[None, None, None]],
+) -> int:
+    """Run one server on its event loop until SIGTERM or SIGINT."""
+    import uvloop
+
+    from strandline_broker.hosts.lifecycle import CannotStart
+    from strandline_broker.telemetry import configure_logging
+
+    configure_logging(log_format=config.log_format, level=config.log_level, server=name)
+    runtime = real_runtime(name)
+
+    async def until_signalled() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await run(runtime, stop)
+
+    try:
+        _check_ports(config)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(until_signalled())
+    except CannotStart as error:
+        return _fail(error)
+    return 0
+
+
+def _check_ports(config: ServerConfig) -> None:
+    """A taken port is told in one line, before gRPC reports it in its own words."""
+    from strandline_broker.hosts.lifecycle import CannotStart
+
+    for listener in config.listeners:
+        try:
+            free = listener.port == 0 or port_is_free(listener.host, listener.port)
+        except OSError as error:
+            raise CannotStart(f"cannot listen on {listener}: {error.strerror or error}") from None
+        if not free:
+            raise CannotStart(
+                f"cannot listen on {listener}: the port is in use; stop the process that uses it, "
+                "or "
+                "set another port in listeners"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""A broker process put together: start, serve, shut down in order.
+
+Start: lock the data directory, bind the listeners, then load the logs and register at the same
+time. The controller hears of the new incarnation early, and the broker stays fenced until its logs
+are loaded and a first snapshot is applied (3.2).
+
+Stop: ask to be let go, stop what works in the background, stop serving, flush and close the logs,
+and only after all that went well write the clean-shutdown marker (I-52).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.core.push_envelope import Endpoint
+from strandline_broker.hosts.controller_link import ControllerLink
+from strandline_broker.hosts.isr_changes import IsrChanges
+from strandline_broker.hosts.lifecycle import BrokerLifecycle, CannotStart
+from strandline_broker.hosts.producer_ids import ProducerIds
+from strandline_broker.hosts.push import PushReceiver
+from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.rpc.admin import AdminRpc
+from strandline_broker.rpc.broker_service import (
+    BROKER_SERVICE,
+    REPLICA_SERVICE,
+    Service,
+    add_broker_service,
+    add_replica_service,
+)
+from strandline_broker.rpc.configs import ConfigsRpc
+from strandline_broker.rpc.fetch import FetchRpc
+from strandline_broker.rpc.fetch_range import FetchRangeRpc
+from strandline_broker.rpc.identify import IdentifyRpc
+from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.rpc.metadata import MetadataRpc
+from strandline_broker.rpc.offsets import OffsetsRpc
+from strandline_broker.rpc.produce import ProduceRpc
+from strandline_broker.rpc.producer_ids import ProducerIdsRpc
+from strandline_broker.rpc.push import PushRpc
+from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
+from strandline_broker.storage.directory import DataDirectory, DirectoryError
+from strandline_broker.telemetry import ServerMetrics, watch_event_loop
+from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from strandline_broker.config import BrokerConfig, Listener
+    from strandline_runtime.runtime import Runtime
+
+STOP_GRACE_S: Final = 0.1
+"""For calls that are about to answer. Streams never end by themselves."""
+
+
+class Broker:
+    """One broker. Its parts are plain attributes, so that an oracle can look at them."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig, version: str) -> None:
+        """Opens and locks the data directory; raises CannotStart."""
+        self._runtime = runtime
+        self._config = config
+        self._version = version
+        self.broker_id = BrokerId(config.node_id)
+        self.directory = _open_directory(runtime, config)
+        state = self.directory.state
+        self.metadata = MetadataCache(
+            cluster_id=self.directory.cluster_id or "",
+            store_id=state.store_id,
+            known_controller_epoch=ControllerEpoch(state.controller_epoch),
+            known_offset=MetadataOffset(state.metadata_offset),
+        )
+        self.link = ControllerLink(runtime, config.controller_target)
+        self.servers: dict[str, grpc.aio.Server] = {}
+        self.endpoints: list[Endpoint] = []
+        self.metrics = ServerMetrics(runtime.metrics)
+        self.is_loaded = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then shut down in order. Raises CannotStart."""
+        self._build()
+        await self._bind()
+        try:
+            await self._serve_until(stop)
+        except BaseExceptionGroup as group:
+            _reraise_cannot_start(group)
+            self._runtime.log.error("a background task failed", exc_info=group)
+            self._runtime.exit(f"a background task failed: {group.exceptions[0]!r}")
+        await self._close()
+
+    def _build(self) -> None:
+        runtime, config = self._runtime, self._config
+        self.lifecycle = BrokerLifecycle(
+            runtime,
+            config,
+            self.directory,
+            self.metadata,
+            self.link,
+            endpoints=self.endpoints,
+            version=self._version,
+        )
+        epoch = self.lifecycle.epoch
+        self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
+        self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
+        self.replicas = ReplicaManager(
+            runtime,
+            config,
+            self.directory,
+            self.metadata,
+            broker_epoch=epoch,
+            propose_isr=self.isr_changes.propose,
+        )
+        self.receiver = PushReceiver(
+            runtime,
+            self.directory,
+            self.metadata,
+            self.replicas,
+            broker_epoch=epoch,
+            on_applied=self.lifecycle.on_applied,
+        )
+
+    async def _bind(self) -> None:
+        """One server for each listener: clients are told addresses of the listener they use."""
+        for listener in self._config.listeners:
+            server = self.servers[listener.name] = self._runtime.network.server()
+            services = [BROKER_SERVICE]
+            add_broker_service(server, self._broker_service(listener))
+            if listener.name == self._config.inter_broker_listener_name:
+                services.append(REPLICA_SERVICE)
+                add_replica_service(server, self._replica_service())
+            add_standard_services(server, tuple(services), self._is_serving)
+            port = _bind(server, listener)
+            told = self._config.advertised(listener.name)
+            self.endpoints.append(Endpoint(listener.name, told.host, told.port or port))
+        for server in self.servers.values():
+            await server.start()
+
+    def _is_serving(self) -> bool:
+        return self.lifecycle.unfenced.is_set()
+
+    def _broker_service(self, listener: Listener) -> Service:
+        replicas = self.replicas
+        return Service(
+            self._runtime,
+            self.metrics,
+            ProduceRpc(replicas, listener.name),
+            FetchRpc(replicas),
+            FetchRangeRpc(replicas),
+            OffsetsRpc(replicas),
+            MetadataRpc(self.metadata, listener.name),
+            AdminRpc(self.link),
+            ReplicasInfoRpc(replicas),
+            ConfigsRpc(self._config, self.metadata),
+            ProducerIdsRpc(self.producer_ids),
+        )
+
+    def _replica_service(self) -> Service:
+        return Service(
+            self._runtime,
+            self.metrics,
+            PushRpc(self.receiver),
+            IdentifyRpc(self.broker_id, self.lifecycle, self.metadata),
+        )
+
+    async def _serve_until(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._replicate(), name="replicas"),
+                group.create_task(self.lifecycle.run(), name="lifecycle"),
+                group.create_task(self.isr_changes.run(), name="isr-changes"),
+                group.create_task(self._announce(), name="announce"),
+                group.create_task(
+                    watch_event_loop(self._runtime.clock, self.metrics), name="event-loop"
+                ),
+            ]
+            await stop.wait()
+            self._runtime.log.info("shutting down")
+            await self.lifecycle.shut_down()
+            for task in tasks:
+                task.cancel()
+
+    async def _replicate(self) -> None:
+        """Load every log, then keep replicas and apply pushes until cancelled."""
+        await self.replicas.load()
+        self.is_loaded = True
+        self.lifecycle.on_loaded()
+        async with asyncio.TaskGroup() as group:
+            # In this order: the first push may start fetchers, which the replica manager owns.
+            group.create_task(self.replicas.run(), name="replica-manager")
+            group.create_task(self._apply_pushes(), name="push-receiver")
+
+    async def _apply_pushes(self) -> None:
+        # A push names the epoch of the incarnation it is for, which is known after registration.
+        await self.lifecycle.registered.wait()
+        await self.receiver.run()
+
+    async def _announce(self) -> None:
+        await self.lifecycle.unfenced.wait()
+        self._runtime.log.info(
+            "serving",
+            listeners=",".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
+            broker_epoch=self.lifecycle.broker_epoch,
+            pid=self._runtime.pid,
+        )
+
+    async def _close(self) -> None:
+        for server in self.servers.values():
+            await server.stop(STOP_GRACE_S)
+        await self.link.close()
+        epoch = self.lifecycle.broker_epoch
+        try:
+            await self.replicas.close()
+            if self.is_loaded and epoch != NO_BROKER_EPOCH:
+                self.directory.write_clean_shutdown(epoch)
+            self.directory.close()
+        except OSError as error:
+            raise CannotStart(
+                f"the shutdown was not clean, logs are checked at the next start: {error}"
+            ) from error
+        self._runtime.log.info("stopped")
+
+
+async def run_broker(
+    runtime: Runtime, config: BrokerConfig, stop: asyncio.Event, *, version: str = ""
+) -> None:
+    """A broker from start to end. Raises CannotStart with a one-line reason."""
+    await Broker(runtime, config, version).run(stop)
+
+
+def _open_directory(runtime: Runtime, config: BrokerConfig) -> DataDirectory:
+    try:
+        return DataDirectory.open(
+            runtime.fs,
+            config.log_dir,
+            node_id=config.node_id,
+            cluster_id=None,
+            new_id=runtime.random_id,
+        )
+    except DirectoryError as error:
+        raise CannotStart(str(error)) from error
+    except OSError as error:
+        raise CannotStart(f"cannot open the data directory {config.log_dir}: {error}") from error
+
+
+def _bind(server: grpc.aio.Server, listener: Listener) -> int:
+    try:
+        port = server.add_insecure_port(listener.target)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise CannotStart(
+            f"cannot listen on {listener}: the port is in use, or the address is not this machine's"
+        )
+    return port
+
+
+def _reraise_cannot_start(group: BaseExceptionGroup[BaseException]) -> None:
+    """What a user has to know comes first, whatever else failed with it."""
+    found = group.subgroup(CannotStart)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]  # type: ignore[assignment]
+    if found is not None:
+        raise found

@@ -1,0 +1,325 @@
+"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown
+(REPLICATION.md 3.2, 3.8).
+
+A process is one incarnation. Its broker epoch comes from its registration, and a process that
+learns that another incarnation holds its id stops at once and never registers again (P-73): what it
+would write or fetch from then on counts for a replica that it is not.
+
+A heartbeat stream has no deadline of its own; each message has (P-80). Its arrival is what keeps
+the session, so it says nothing that takes time to find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import grpc.aio
+
+from strandline_proto import errors
+from strandline_proto.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    NotController,
+    StaleBrokerEpoch,
+    WireError,
+)
+from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch
+from strandline_proto.v1 import common_pb2, controller_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.config import BrokerConfig
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.storage.directory import DataDirectory
+    from strandline_runtime.runtime import Runtime
+
+REGISTRATION_TIMEOUT_S: Final = 5.0
+RETRY_S_MIN: Final = 0.05
+RETRY_S_MAX: Final = 0.5
+COMPLAINT_S: Final = 3.0
+"""Time between two log lines that say the same."""
+DUPLICATE_WAIT_S: Final = 12.0
+"""Longer than the default session (9 s): a dead owner of our id has lost it by then."""
+ANSWER_TIMEOUT_S_MIN: Final = 1.0
+SETTLED_GAP_S: Final = 0.2
+UNSETTLED_GAP_S: Final = 0.02
+UNSETTLED_INTERVAL_S: Final = 0.25
+"""While fenced or shutting down the broker waits for the controller, and asks more often."""
+GIVE_UP_CONTROLLER_S: Final = 1.0
+"""A shutdown does not wait longer than this for a controller that cannot be reached."""
+
+
+class CannotStart(Exception):
+    """The broker must not run. The message is one line, with the remedy."""
+
+
+class BrokerState(enum.Enum):
+    """As far as this process knows (BrokerControlState in REPLICATION.md 3.2)."""
+
+    STARTING = "starting"
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    SHUTTING_DOWN = "controlled shutdown"
+
+
+class _NotRegistered(Exception):
+    """The controller does not know this broker id: register again."""
+
+
+class BrokerLifecycle:
+    """`run` registers and beats until it is cancelled; `shut_down` asks to be let go."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        directory: DataDirectory,
+        metadata: MetadataCache,
+        link: ControllerLink,
+        *,
+        endpoints: Sequence[Endpoint],
+        version: str,
+    ) -> None:
+        self.incarnation_id = runtime.random_id().hex()
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.state = BrokerState.STARTING
+        self.registered = asyncio.Event()
+        self.unfenced = asyncio.Event()
+        self.last_answer_s: float | None = None
+        """Monotonic time of the controller's last answer to a heartbeat."""
+        self._runtime = runtime
+        self._config = config
+        self._directory = directory
+        self._metadata = metadata
+        self._link = link
+        self._endpoints = endpoints
+        self._version = version
+        self._log = runtime.log
+        self._loaded = False
+        self._shutting_down = False
+        self._may_stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._unreachable_since_s: float | None = None
+        self._complained_s: float | None = None
+
+    def epoch(self) -> BrokerEpoch:
+        """The broker epoch of this incarnation; -1 before the registration."""
+        return self.broker_epoch
+
+    def on_loaded(self) -> None:
+        """All logs are open: the broker wants to be unfenced once it has applied a snapshot."""
+        self._loaded = True
+        self._wake.set()
+
+    def on_applied(self) -> None:
+        """An envelope has been applied."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        await self._register()
+        while True:
+            try:
+                await self._beat()
+            except _NotRegistered:
+                self._log.warning("the controller does not know this broker; registering again")
+                await self._register()
+            except (grpc.RpcError, asyncio.InvalidStateError, TimeoutError) as error:
+                self._unreachable("the heartbeat stream broke", error)
+                await self._pause_before_retry(RETRY_S_MIN)
+
+    async def shut_down(self) -> None:
+        """Give leaderships away; returns when the controller says so, or when waiting is no use."""
+        self.state = BrokerState.SHUTTING_DOWN
+        self._shutting_down = True
+        self._wake.set()
+        if not self.registered.is_set():
+            return
+        limit_s = self._config.controlled_shutdown_max_wait_ms / 1000
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._may_stop.wait()
+        except TimeoutError:
+            self._log.warning("controlled shutdown was not granted in time; stopping anyway")
+
+    # Registration
+
+    async def _register(self) -> None:
+        """Retries until the controller answers; raises CannotStart where retrying is no use."""
+        started_s = self._runtime.clock.monotonic()
+        pause_s = RETRY_S_MIN
+        while True:
+            try:
+                response = await self._link.stub.BrokerRegistration(
+                    self._registration(), timeout=REGISTRATION_TIMEOUT_S
+                )
+            except grpc.RpcError as error:
+                self._unreachable("registration", error)
+            else:
+                if response.error_code == errors.NONE:
+                    await self._on_registered(response)
+                    return
+                refusal = errors.from_code(response.error_code, response.error_message)
+                self._on_registration_refused(refusal, started_s)
+            await self._pause_before_retry(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    def _registration(self) -> controller_pb2.BrokerRegistrationRequest:
+        directory, config = self._directory, self._config
+        return controller_pb2.BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=directory.cluster_id or "",
+            incarnation_id=self.incarnation_id,
+            directory_id=directory.directory_id,
+            flush_policy=config.flush_policy,
+            pid=self._runtime.pid,
+            version=self._version,
+            store_id=self._metadata.store_id,
+            controller_epoch=self._metadata.controller_epoch,
+            metadata_offset=self._metadata.highest_offset,
+            listeners=[
+                common_pb2.Endpoint(listener=e.listener, host=e.host, port=e.port)
+                for e in self._endpoints
+            ],
+            rack=config.broker_rack,
+            log_dirs=config.log_dirs,
+            previous_broker_epoch=directory.previous_broker_epoch,
+            inter_broker_listener=config.inter_broker_listener_name,
+        )
+
+    async def _on_registered(self, response: controller_pb2.BrokerRegistrationResponse) -> None:
+        known = self._metadata.store_id
+        if known and response.store_id and response.store_id != known:
+            raise CannotStart(
+                f"the controller at {self._link.target} has store {response.store_id}, but "
+                f"{self._config.log_dir} has "
+                f"applied the log of store {known}; start the controller on its original data "
+                "directory"
+            )
+        if not self._directory.cluster_id:
+            directory, cluster_id = self._directory, response.cluster_id
+            directory.set_cluster_id(cluster_id)
+        self._metadata.cluster_id = response.cluster_id
+        self.broker_epoch = BrokerEpoch(response.broker_epoch)
+        self.state = BrokerState.SHUTTING_DOWN if self._shutting_down else BrokerState.FENCED
+        self._unreachable_since_s = None
+        self.registered.set()
+        self._log.info("registered", broker_epoch=self.broker_epoch, cluster_id=response.cluster_id)
+
+    def _on_registration_refused(self, error: WireError, started_s: float) -> None:
+        now_s = self._runtime.clock.monotonic()
+        if isinstance(error, DuplicateBrokerRegistration):
+            if now_s - started_s > DUPLICATE_WAIT_S:
+                raise CannotStart(
+                    f"another process is registered as broker {self._config.node_id}: {error}; "
+                    "stop it, or give "
+                    "this one another node.id and data directory"
+                )
+            self._complain(f"broker id {self._config.node_id} is in use: {error}; trying again")
+        elif isinstance(error, StaleBrokerEpoch):
+            self._stop_replaced(error)
+        elif error.retriable:
+            self._complain(f"the controller does not accept registrations yet: {error}")
+        else:
+            raise CannotStart(f"the controller at {self._link.target} refuses this broker: {error}")
+
+    def _stop_replaced(self, error: WireError) -> None:
+        self._runtime.exit(
+            f"broker {self._config.node_id} of epoch {self.broker_epoch} has been replaced by "
+            "another "
+            f"process with the same id: {error}"
+        )
+
+    # Heartbeats
+
+    async def _beat(self) -> None:
+        """One heartbeat stream, until it breaks."""
+        call = self._link.stub.BrokerHeartbeat()
+        timeout_s = max(ANSWER_TIMEOUT_S_MIN, 2 * self._config.broker_heartbeat_interval_ms / 1000)
+        try:
+            while True:
+                self._wake.clear()
+                async with asyncio.timeout(timeout_s):
+                    await call.write(self._heartbeat())
+                    answer = await call.read()
+                if not isinstance(answer, controller_pb2.BrokerHeartbeatResponse):
+                    raise NotController("the controller has ended the heartbeat stream")
+                self._on_answer(answer)
+                await self._until_next_beat()
+        except NotController as error:
+            self._unreachable("the heartbeat stream was refused", error)
+            await self._pause_before_retry(RETRY_S_MIN)
+        finally:
+            call.cancel()
+
+    def _heartbeat(self) -> controller_pb2.BrokerHeartbeatRequest:
+        return controller_pb2.BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._metadata.applied_offset,
+            want_fence=not (self._loaded and self._metadata.has_snapshot),
+            want_shut_down=self._shutting_down,
+        )
+
+    def _on_answer(self, answer: controller_pb2.BrokerHeartbeatResponse) -> None:
+        if answer.error_code != errors.NONE:
+            error = errors.from_code(answer.error_code, answer.error_message)
+            if isinstance(error, StaleBrokerEpoch):
+                self._stop_replaced(error)
+            if isinstance(error, BrokerIdNotRegistered):
+                raise _NotRegistered
+            raise NotController(str(error))
+        self.last_answer_s = self._runtime.clock.monotonic()
+        self._unreachable_since_s = None
+        if answer.should_shut_down:
+            self._may_stop.set()
+        if self._shutting_down:
+            return
+        state = BrokerState.FENCED if answer.is_fenced else BrokerState.UNFENCED
+        if state is not self.state:
+            self._log.info("controller answer", state=state.value)
+        self.state = state
+        if state is BrokerState.UNFENCED:
+            self.unfenced.set()
+        else:
+            self.unfenced.clear()
+
+    async def _until_next_beat(self) -> None:
+        """Until the interval is over or there is news for the controller, in no tight loop."""
+        settled = self.state is BrokerState.UNFENCED
+        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        if not settled:
+            interval_s = min(interval_s, UNSETTLED_INTERVAL_S)
+        gap_s = min(interval_s, SETTLED_GAP_S if settled else UNSETTLED_GAP_S)
+        try:
+            async with asyncio.timeout(interval_s):
+                await self._wake.wait()
+                await asyncio.sleep(gap_s)
+        except TimeoutError:
+            pass
+
+    # When nobody answers
+
+    async def _pause_before_retry(self, pause_s: float) -> None:
+        # Jitter keeps brokers that lost the controller together from coming back together.
+        await asyncio.sleep(pause_s * (0.75 + 0.5 * self._runtime.rng.random()))
+
+    def _unreachable(self, what: str, error: Exception) -> None:
+        now_s = self._runtime.clock.monotonic()
+        if self._unreachable_since_s is None:
+            self._unreachable_since_s = now_s
+        if self._shutting_down and now_s - self._unreachable_since_s >= GIVE_UP_CONTROLLER_S:
+            self._may_stop.set()
+        why = self._link.failure(error) if isinstance(error, grpc.RpcError) else error
+        self._complain(f"{what}: {why or type(error).__name__}; trying again")
+
+    def _complain(self, message: str) -> None:
+        now_s = self._runtime.clock.monotonic()
+        if self._complained_s is None or now_s - self._complained_s >= COMPLAINT_S:
+            self._complained_s = now_s
+            self._log.warning(message)

@@ -1,0 +1,118 @@
+"""What a broker tells of the replicas it hosts, as plain values of one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline_proto.errors import KafkaStorageError, WireError
+from strandline_proto.ids import TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_manager import ReplicaManager
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerInfo:
+    broker_id: int
+    broker_epoch: int
+    log_end_offset: int
+    """-1 until its first fetch in this leader epoch."""
+    last_caught_up_ms: int
+    """Milliseconds ago; -1 if never in this epoch."""
+    in_maximal_isr: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    topic: str
+    topic_id: bytes
+    partition: int
+    role: str
+    """leader, follower, or offline."""
+    leader_epoch: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    high_watermark: int = -1
+    durable_offset: int = -1
+    size_bytes: int = 0
+    maximal_isr: tuple[int, ...] = ()
+    followers: tuple[FollowerInfo, ...] = ()
+    error: WireError | None = None
+
+
+def describe_replicas(
+    replicas: ReplicaManager, wanted: Iterable[tuple[TopicId, Iterable[int]]], *, now_ms: int
+) -> list[ReplicaInfo]:
+    """The replicas that `wanted` names (no partitions: all of the topic); no topics: every replica
+    here.
+    """
+    choice: dict[bytes, frozenset[int]] = {
+        topic_id: frozenset(partitions) for topic_id, partitions in wanted
+    }
+
+    def is_wanted(topic_id: bytes, partition: int) -> bool:
+        if not choice:
+            return True
+        partitions = choice.get(topic_id)
+        return partitions is not None and (not partitions or partition in partitions)
+
+    infos = [
+        _describe(partition, now_ms)
+        for key, partition in replicas.partitions.items()
+        if is_wanted(*key)
+    ]
+    for (topic_id, index), why in replicas.refused.items():
+        if is_wanted(topic_id, index):
+            name = _name_of(replicas, topic_id)
+            error = KafkaStorageError(why)
+            infos.append(ReplicaInfo(name, topic_id, index, "offline", error=error))
+    return sorted(infos, key=lambda info: (info.topic, info.partition))
+
+
+def _name_of(replicas: ReplicaManager, topic_id: bytes) -> str:
+    topic = replicas.context.metadata.view.topic(TopicId(topic_id))
+    return "" if topic is None else topic.name
+
+
+def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
+    log, leader = partition.log, partition.leader
+    error = None
+    if partition.out_of_service is not None:
+        role, error = "offline", KafkaStorageError(partition.out_of_service)
+    elif leader is not None:
+        role = "leader"
+    else:
+        role = "follower"
+    followers: tuple[FollowerInfo, ...] = ()
+    maximal: tuple[int, ...] = ()
+    if leader is not None:
+        maximal = tuple(sorted(m.broker_id for m in leader.maximal_isr))
+        followers = tuple(
+            FollowerInfo(
+                broker_id=broker_id,
+                broker_epoch=f.broker_epoch,
+                log_end_offset=-1 if f.log_end_offset is None else f.log_end_offset,
+                last_caught_up_ms=-1 if f.caught_up_ms is None else now_ms - f.caught_up_ms,
+                in_maximal_isr=broker_id in maximal,
+            )
+            for broker_id, f in sorted(leader.followers.items())
+        )
+    return ReplicaInfo(
+        topic=log.topic,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        role=role,
+        leader_epoch=partition.leader_epoch,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=partition.high_watermark,
+        durable_offset=log.durable_offset,
+        size_bytes=log.size_bytes,
+        maximal_isr=maximal,
+        followers=followers,
+        error=error,
+    )

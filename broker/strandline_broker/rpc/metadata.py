@@ -1,0 +1,104 @@
+"""Metadata: topics, their leaders and the brokers' addresses, as this broker knows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from strandline_proto.errors import (
+    NONE,
+    InvalidRequest,
+    LeaderNotAvailable,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from strandline_proto.ids import NO_LEADER, TopicId
+from strandline_proto.v1 import common_pb2, metadata_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.core.metadata_cache import CachedTopic, MetadataCache, MetadataView
+
+INTERNAL_PREFIX = "__"
+
+
+class MetadataRpc:
+    """On one listener: brokers are named by their addresses on the listener of that name."""
+
+    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+        self._metadata = metadata
+        self._listener = listener
+
+    async def Metadata(
+        self, request: metadata_pb2.MetadataRequest, context: Any
+    ) -> metadata_pb2.MetadataResponse:
+        if not self._metadata.has_snapshot:
+            # An empty answer would read as "there are no topics".
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "this broker has not heard from the controller yet; try again, or ask another "
+                "broker",
+            )
+        view = self._metadata.view  # read once: the answer is of one moment
+        response = metadata_pb2.MetadataResponse(
+            cluster_id=self._metadata.cluster_id,
+            controller_id=view.controller_id,
+            brokers=self._brokers(view),
+            metadata_offset=view.metadata_offset,
+        )
+        if request.only_named:
+            response.topics.extend(_named(view, topic) for topic in request.topics)
+        else:
+            by_name = sorted(view.topics_by_id.values(), key=lambda topic: topic.name)
+            response.topics.extend(_described(topic) for topic in by_name)
+        return response
+
+    def _brokers(self, view: MetadataView) -> Iterable[common_pb2.NodeEndpoint]:
+        """Live brokers: a client is not sent to a fenced one."""
+        for broker in view.brokers.values():
+            endpoint = broker.endpoint(self._listener)
+            if endpoint is not None and not broker.fenced:
+                yield common_pb2.NodeEndpoint(
+                    node_id=broker.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
+                )
+
+
+def _named(view: MetadataView, wanted: metadata_pb2.TopicRef) -> metadata_pb2.TopicMetadata:
+    if wanted.topic_id:
+        topic = view.topic(TopicId(wanted.topic_id))
+        code = UnknownTopicId.code if len(wanted.topic_id) == 16 else InvalidRequest.code
+    else:
+        topic = view.topic_named(wanted.name)
+        code = UnknownTopicOrPartition.code
+    if topic is None:
+        return metadata_pb2.TopicMetadata(
+            error_code=code, name=wanted.name, topic_id=wanted.topic_id
+        )
+    return _described(topic)
+
+
+def _described(topic: CachedTopic) -> metadata_pb2.TopicMetadata:
+    return metadata_pb2.TopicMetadata(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name.startswith(INTERNAL_PREFIX),
+        partitions=[
+            metadata_pb2.PartitionMetadata(
+                error_code=LeaderNotAvailable.code if p.leader == NO_LEADER else NONE,
+                index=p.partition,
+                leader=p.leader,
+                leader_epoch=p.leader_epoch,
+                partition_epoch=p.partition_epoch,
+                replicas=p.replicas,
+                isr=p.isr,
+                offline_replicas=p.offline_replicas,
+                elr=p.elr,
+            )
+            for p in topic.partitions.values()
+        ],
+    )

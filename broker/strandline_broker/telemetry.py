@@ -1,0 +1,108 @@
+"""What a server process says about itself: log lines on standard error, and metrics.
+
+A log line is one event with its fields, as key=value for people or as JSON for machines. Metrics
+live in the Runtime's registry, so that a whole simulated cluster keeps them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from prometheus_client import CollectorRegistry
+
+    from strandline_runtime.runtime import Clock
+
+LOOP_CHECK_S: Final = 0.1
+LOOP_WINDOW_S: Final = 60.0
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def configure_logging(*, log_format: str, level: str, server: str) -> None:
+    """Once, at the start of a server process; `server` names it in each line, for instance
+    broker-1.
+    """
+    import structlog
+
+    def add_server(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["server"] = server
+        return event
+
+    render = structlog.processors.JSONRenderer() if log_format == "json" else _console
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            add_server,
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _console(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
+    fields = dict(event)
+    exception = fields.pop("exception", None)
+    head = (
+        f"{fields.pop('timestamp', '')} {fields.pop('level', ''):<7} {fields.pop('server', '')} "
+        f"{fields.pop('event', '')}"
+    )
+    line = head + "".join(f" {key}={_quoted(value)}" for key, value in fields.items())
+    return line if exception is None else f"{line}\n{exception}"
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return repr(text) if text == "" or any(c.isspace() for c in text) else text
+
+
+class ServerMetrics:
+    """The metrics that both servers have."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        from prometheus_client import Counter, Gauge
+
+        self.requests = Counter(
+            "strandline_requests", "Calls begun, streams included.", ["method"], registry=registry
+        )
+        self.failures = Counter(
+            "strandline_request_failures",
+            "Calls that ended in an error which the server did not foresee.",
+            ["method"],
+            registry=registry,
+        )
+        self.loop_lag = Gauge(
+            "strandline_event_loop_lag_seconds",
+            "How late the event loop was at the last check.",
+            registry=registry,
+        )
+        self.loop_block_max = Gauge(
+            "strandline_event_loop_block_seconds_max",
+            "The longest time the event loop was blocked in the last minute.",
+            registry=registry,
+        )
+
+
+async def watch_event_loop(clock: Clock, metrics: ServerMetrics) -> None:
+    """Measures how late a timer fires, until cancelled: nothing may block the loop long (P-62)."""
+    recent: list[tuple[float, float]] = []
+    while True:
+        before = clock.monotonic()
+        await asyncio.sleep(LOOP_CHECK_S)
+        now = clock.monotonic()
+        lag = max(0.0, now - before - LOOP_CHECK_S)
+        metrics.loop_lag.set(lag)
+        # A later, longer block makes every earlier one irrelevant: the list stays short.
+        while recent and recent[-1][1] <= lag:
+            recent.pop()
+        recent.append((now, lag))
+        while recent[0][0] < now - LOOP_WINDOW_S:
+            recent.pop(0)
+        metrics.loop_block_max.set(recent[0][1])
