@@ -1,0 +1,1 @@
+from strandline_spark.source import StrandlineDataSource as DefaultSource  # noqa: F401

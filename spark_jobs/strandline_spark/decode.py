@@ -1,0 +1,303 @@
+"""Raw batch bytes of one partition, as FetchRange delivers them, to Arrow record batches. No Python
+loop over rows.
+
+Python looks at each batch's header and checks its CRC; a compiled kernel finds where each record's
+key and value lie; Arrow's `take` copies them out of the raw buffer. Bodies of compressed and of
+plain batches are laid into one buffer in the order of their offsets, so rows never come out mixed.
+
+Nothing protects a batch's base offset and leader epoch but their order (I-5), so the order is
+checked: offsets rise, epochs do not fall, and a batch that claims to be dense yields every offset
+it covers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from strandline_proto.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, iter_headers
+from strandline_proto.errors import CorruptMessage, UnsupportedVersion
+from strandline_spark.codecs import decompress
+from strandline_spark.kernel import SOUND, walk_headers, walk_records
+from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE, arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Decompressed bodies are emitted once they reach this size: it bounds memory, and larger Arrow
+# batches gain nothing.
+GROUP_BYTES: Final = 8 << 20
+# Arrow's binary columns have 32-bit positions.
+BUFFER_BYTES_MAX: Final = (1 << 31) - 1
+# The seven one-byte fields that even an empty record has.
+RECORD_BYTES_MIN: Final = 7
+# The range of milliseconds whose microseconds fit 64 bits; what lies outside is set to the nearest
+# end.
+TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
+
+
+@dataclass(slots=True)
+class _Body:
+    header: BatchHeader
+    records: memoryview
+    at: int
+
+
+class RangeDecoder:
+    """Decodes the messages of one range [start, stop), in order, and keeps account of every offset
+    in it.
+
+    `position` is the next offset to come. `rows` were yielded; `skipped` offsets of the range hold
+    no record: control batches, and holes that compaction left. `rows + skipped == position - start`
+    always.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, start: int, stop: int, *, include_headers: bool
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.stop = stop
+        self.position = start
+        self.rows = 0
+        self.skipped = 0
+        self.leader_epoch = -1
+        self._schema = arrow_schema(include_headers=include_headers)
+        self._include_headers = include_headers
+
+    def decode(self, records: bytes) -> Iterator[Any]:
+        """The Arrow batches of one message. Raises CorruptMessage before anything of a broken batch
+        is yielded.
+        """
+        group: list[_Body] = []
+        size = 0
+        for body in self._bodies(records):
+            group.append(body)
+            size += len(body.records) if body.at < 0 else 0
+            if size >= GROUP_BYTES:
+                yield from self._emit(group, records)
+                group, size = [], 0
+        yield from self._emit(group, records)
+
+    def finish(self, next_offset: int) -> None:
+        """The broker has served everything below `next_offset`: what has not come by then does not
+        exist.
+        """
+        end = min(max(next_offset, self.position), self.stop)
+        self.skipped += end - self.position
+        self.position = end
+
+    def _where(self, offset: int) -> str:
+        return f"{self.topic}/{self.partition} at offset {offset}"
+
+    def _bodies(self, records: bytes) -> Iterator[_Body]:
+        view = memoryview(records)
+        # A message may be decoded again after a failure, so what is learnt from it counts only once
+        # it was emitted.
+        at, previous_end, epoch = 0, -1, self.leader_epoch
+        for at, header in iter_headers(view):
+            if header.magic != MAGIC:
+                raise UnsupportedVersion(
+                    f"{self._where(header.base_offset)}: message format {header.magic}, expected 2"
+                )
+            if not crc_matches(view, at, header):
+                raise CorruptMessage(f"{self._where(header.base_offset)}: CRC-32C does not match")
+            if header.base_offset < previous_end or header.last_offset_delta < 0:
+                raise CorruptMessage(f"{self._where(header.base_offset)}: offsets go back")
+            if header.leader_epoch < epoch:
+                raise CorruptMessage(f"{self._where(header.base_offset)}: leader epochs go back")
+            previous_end = header.next_offset
+            epoch = header.leader_epoch
+            if header.is_control or header.next_offset <= self.position:
+                continue
+            if header.base_offset >= self.stop:
+                return
+            body = view[at + HEADER_SIZE : at + header.size]
+            if header.compression == 0:
+                yield _Body(header, body, at + HEADER_SIZE)
+            else:
+                yield _Body(header, decompress(body, header.compression), -1)
+        self._check_whole(view, at)
+
+    def _check_whole(self, view: memoryview, last_at: int) -> None:
+        consumed = last_at
+        for at, header in iter_headers(view, last_at):
+            consumed = at + header.size
+        if consumed != len(view):
+            raise CorruptMessage(f"{self._where(self.position)}: a batch is cut off")
+
+    def _emit(self, group: list[_Body], records: bytes) -> Iterator[Any]:
+        if not group:
+            return
+        buffer = records if all(body.at >= 0 for body in group) else _joined(group)
+        if len(buffer) > BUFFER_BYTES_MAX:
+            raise CorruptMessage(
+                f"{self._where(group[0].header.base_offset)}: {len(buffer)} bytes decompressed, "
+                "more than 2 GiB"
+            )
+        columns = self._columns(buffer, group)
+        if columns is not None:
+            yield columns
+
+    def _columns(self, buffer: bytes, group: list[_Body]) -> Any:
+        batches = self._batch_table(group)
+        rows_max = int(batches[:, 2].sum())
+        marks = np.empty(4 * rows_max + 1, np.int32)
+        nulls = np.empty((2, rows_max), np.bool_)
+        offsets = np.empty(rows_max, np.int64)
+        timestamps = np.empty(rows_max, np.int64)
+        batch_of = np.empty(rows_max, np.int32)
+        headers = np.empty((3, rows_max), np.int32)
+        kept = np.zeros(len(group), np.int64)
+        raw = np.frombuffer(buffer, np.uint8)
+        rows, broken = walk_records(
+            raw,
+            batches,
+            self.position,
+            self.stop,
+            marks,
+            nulls,
+            offsets,
+            timestamps,
+            batch_of,
+            headers,
+            kept,
+        )
+        if broken != SOUND:
+            offset = group[broken].header.base_offset
+            raise CorruptMessage(f"{self._where(offset)}: the records of the batch do not parse")
+        self._account(batches, group, kept)
+        if rows == 0:
+            return None
+        marks, headers = marks[: 4 * rows + 1], headers[:, :rows]
+        np.clip(timestamps[:rows], -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX, out=timestamps[:rows])
+        data = pa.py_buffer(buffer)
+        spans = _spans(marks, data)
+        batch_of = batch_of[:rows]
+        epochs = np.array([body.header.leader_epoch for body in group], np.int32)
+        kinds = np.array([body.header.is_log_append_time for body in group], np.int32)
+        columns = [
+            _taken(spans, 0, rows, nulls[0, :rows]),
+            _taken(spans, 2, rows, nulls[1, :rows]),
+            pa.repeat(pa.scalar(self.topic, pa.string()), rows),
+            pa.repeat(pa.scalar(self.partition, pa.int32()), rows),
+            pa.array(offsets[:rows]),
+            pa.array(timestamps[:rows] * 1000).view(TIMESTAMP_TYPE),
+            pa.array(kinds[batch_of]),
+            pa.array(epochs[batch_of]),
+        ]
+        if self._include_headers:
+            columns.append(self._headers(raw, data, headers))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _batch_table(self, group: list[_Body]) -> Any:
+        """One row for each batch, as the kernel wants it. Counts are bounded before anything is
+        allocated by them.
+        """
+        table = np.empty((len(group), 7), np.int64)
+        laid = 0
+        in_place = all(body.at >= 0 for body in group)
+        for i, body in enumerate(group):
+            header, size = body.header, len(body.records)
+            if (
+                not 0
+                <= header.record_count
+                <= min(size // RECORD_BYTES_MIN, header.last_offset_delta + 1)
+            ):
+                raise CorruptMessage(
+                    f"{self._where(header.base_offset)}: {header.record_count} records cannot be "
+                    f"in {size} bytes"
+                    f" and {header.last_offset_delta + 1} offsets"
+                )
+            at = body.at if in_place else laid
+            append_time = header.max_timestamp if header.is_log_append_time else -1
+            table[i] = (
+                at,
+                at + size,
+                header.record_count,
+                header.base_offset,
+                header.last_offset,
+                header.base_timestamp,
+                append_time,
+            )
+            laid += size
+        return table
+
+    def _account(self, batches: Any, group: list[_Body], kept: Any) -> None:
+        """Every offset up to the end of the group is a row, or a hole that the batches themselves
+        show.
+        """
+        first = np.maximum(batches[:, 3], self.position)
+        last = np.minimum(batches[:, 4] + 1, self.stop)
+        dense = batches[:, 2] == batches[:, 4] - batches[:, 3] + 1
+        wrong = np.flatnonzero(dense & (kept != last - first))
+        if len(wrong) > 0:
+            offset = group[int(wrong[0])].header.base_offset
+            raise CorruptMessage(
+                f"{self._where(offset)}: a batch lacks records that its header counts"
+            )
+        rows = int(kept.sum())
+        end = int(last[-1])
+        self.rows += rows
+        self.skipped += end - self.position - rows
+        self.position = end
+        self.leader_epoch = group[-1].header.leader_epoch
+
+    def _headers(self, raw: Any, data: Any, headers: Any) -> Any:
+        counts = headers[2]
+        total = int(counts.sum())
+        marks = np.empty(4 * total + 1, np.int32)
+        nulls = np.zeros(total, np.bool_)
+        with_headers = np.ascontiguousarray(headers[:, counts > 0])
+        broken = walk_headers(raw, with_headers, marks, nulls)
+        if broken != SOUND:
+            raise CorruptMessage(f"{self._where(self.position)}: a record's headers do not parse")
+        spans = _spans(marks, data)
+        keys = _text(_taken(spans, 0, total, np.zeros(total, np.bool_)))
+        pairs = pa.StructArray.from_arrays(
+            [keys, _taken(spans, 2, total, nulls)], fields=list(HEADER_TYPE)
+        )
+        ends = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=ends[1:])
+        # As in Spark's Kafka source, a record without headers has a null list, not an empty one.
+        return pa.ListArray.from_arrays(
+            pa.array(ends),
+            pairs,
+            type=self._schema.field("headers").type,
+            mask=pa.array(counts == 0),
+        )
+
+
+def _joined(group: list[_Body]) -> bytes:
+    return b"".join(body.records for body in group)
+
+
+def _spans(marks: Any, data: Any) -> Any:
+    """The buffer cut at every mark: key, gap, value, gap, key, … as one binary array that copies
+    nothing.
+    """
+    return pa.Array.from_buffers(
+        pa.binary(), len(marks) - 1, [None, pa.py_buffer(np.ascontiguousarray(marks)), data]
+    )
+
+
+def _taken(spans: Any, first: int, rows: int, null: Any) -> Any:
+    """Every fourth span from `first`; null where the record says so."""
+    indices = np.arange(first, 4 * rows + first, 4, dtype=np.int32)
+    if null.any():
+        return spans.take(pa.array(indices, mask=null))
+    return spans.take(pa.array(indices))
+
+
+def _text(keys: Any) -> Any:
+    """Header keys as strings. A key that is not UTF-8 is repaired as Java does it, so that no
+    record stops a table.
+    """
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())

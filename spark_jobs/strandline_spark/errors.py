@@ -1,0 +1,63 @@
+"""What can go wrong on Spark's side, one class for each kind, with the remedy in the message.
+
+They cross from Spark's Python workers to the driver as text, so each message stands alone: what
+happened, where, and what to do. `remedy_line` finds that message again in what Spark makes of it.
+"""
+
+import re
+from typing import Final
+
+
+class StrandlineSparkError(Exception):
+    """Base of everything this package reports."""
+
+
+class OptionError(StrandlineSparkError):
+    """An option is unknown, missing, or has a value that is not accepted."""
+
+
+class ClusterUnreachable(StrandlineSparkError):
+    """No broker gave a usable answer within the deadline."""
+
+
+class UnknownTopic(StrandlineSparkError):
+    """A topic that was asked for does not exist."""
+
+
+class DataLoss(StrandlineSparkError):
+    """Records that the query relies on are no longer what they were: truncated, aged out, or of
+    another topic.
+    """
+
+
+class RangeStalled(StrandlineSparkError):
+    """A planned offset range could not be read to its end within the deadline."""
+
+
+class FenceError(StrandlineSparkError):
+    """A micro-batch does not start where the table ends, so committing it would lose or double
+    records.
+    """
+
+
+class TableError(StrandlineSparkError):
+    """The Delta table is missing, of another shape, or was written by somebody else meanwhile."""
+
+
+class EnvironmentProblem(StrandlineSparkError):
+    """Java, Python or Spark is not set up as the job needs it."""
+
+
+_NAMED: Final = re.compile(
+    r"^(?:\w+\.)*(OptionError|ClusterUnreachable|UnknownTopic|DataLoss|RangeStalled|FenceError|TableError"
+    r"|EnvironmentProblem|CorruptMessage): (.+)$",
+    re.MULTILINE,
+)
+
+
+def remedy_line(text: str) -> str | None:
+    """The message of the last of our errors in `text`, a Java or Python traceback; None if there is
+    none.
+    """
+    found = _NAMED.findall(text)
+    return found[-1][1].strip() if found else None
