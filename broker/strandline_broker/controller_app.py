@@ -1,0 +1,179 @@
+"""A controller process put together (3.9).
+
+Start: lock the data directory, replay the log, bind the listeners, begin a new controller epoch
+durably, and only then answer. The data plane goes on meanwhile, so all that matters is that it is
+quick. Stop: nothing has to be said to anybody; what was decided is durable already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.topics import TopicDefaults
+from strandline_broker.hosts.controller.controller import (
+    Controller,
+    ControllerSettings,
+    Identity,
+)
+from strandline_broker.hosts.controller.pipeline import replay_log
+from strandline_broker.hosts.lifecycle import CannotStart
+from strandline_broker.rpc.controller.brokers import BrokersRpc
+from strandline_broker.rpc.controller.push import PushTranslator
+from strandline_broker.rpc.controller.service import (
+    CONTROLLER_SERVICE,
+    Service,
+    add_controller_service,
+)
+from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
+from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.storage.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_broker.telemetry import ServerMetrics, watch_event_loop
+from strandline_proto.ids import BrokerId, topic_id_text
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from strandline_broker.config import ControllerConfig, Listener
+    from strandline_runtime.runtime import Runtime
+
+STOP_GRACE_S: Final = 0.1
+"""For calls that are about to answer. Heartbeat streams never end by themselves."""
+
+
+class ControllerProcess:
+    """One controller. Its parts are plain attributes, so that an oracle can look at them."""
+
+    def __init__(self, runtime: Runtime, config: ControllerConfig, version: str) -> None:
+        """Lock the data directory and replay the log; raises CannotStart."""
+        self._runtime = runtime
+        self._config = config
+        self._version = version
+        self.directory = _open_directory(runtime, config)
+        self.log = _open_log(runtime, self.directory)
+        self.state = ControllerState()
+        try:
+            replay_log(self.state, self.log)
+        except ValueError as error:
+            raise CannotStart(f"the log in {config.log_dir} cannot be read: {error}") from error
+        assert self.directory.cluster_id is not None
+        identity = Identity(
+            node_id=BrokerId(config.node_id),
+            cluster_id=self.directory.cluster_id,
+            # The random id of the directory is the store's: both are of one copy of the log (P-76).
+            store_id=self.directory.directory_id,
+        )
+        settings = ControllerSettings(
+            session_ms=config.broker_session_timeout_ms,
+            min_insync_replicas=config.min_insync_replicas,
+            topic_defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+        )
+        translate = PushTranslator(identity)
+        self.controller = Controller(runtime, identity, settings, self.state, self.log, translate)
+        self.metrics = ServerMetrics(runtime.metrics)
+        self.server = runtime.network.server()
+        self.ports: dict[str, int] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set. Raises CannotStart."""
+        for listener in self._config.listeners:
+            self.ports[listener.name] = _bind(self.server, listener)
+        first = self._config.listeners[0]
+        host, port = first.host, self.ports[first.name]
+        service = Service(
+            self._runtime,
+            self.metrics,
+            BrokersRpc(self.controller),
+            TopicsRpc(self.controller),
+            ClusterRpc(
+                self.controller,
+                pid=self._runtime.pid,
+                host=host,
+                port=port,
+                version=self._version,
+            ),
+        )
+        add_controller_service(self.server, service)
+        add_standard_services(self.server, (CONTROLLER_SERVICE,), lambda: True)
+        try:
+            await self.controller.start()
+            await self._serve_until(stop, f"{host}:{port}")
+        except BaseExceptionGroup as group:
+            self._runtime.log.error("a background task failed", exc_info=group)
+            self._runtime.exit(f"a background task failed: {group.exceptions[0]!r}")
+        finally:
+            self.controller.close()
+            self.log.close()
+            self.directory.close()
+        self._runtime.log.info("stopped")
+
+    async def _serve_until(self, stop: asyncio.Event, address: str) -> None:
+        identity, state = self.controller.identity, self.state
+        async with asyncio.TaskGroup() as tasks:
+            work = [
+                tasks.create_task(self.controller.run()),
+                tasks.create_task(watch_event_loop(self._runtime.clock, self.metrics)),
+            ]
+            await self.server.start()
+            self._runtime.log.info(
+                "serving",
+                address=address,
+                cluster_id=identity.cluster_id,
+                controller_epoch=state.controller_epoch,
+                brokers=len(state.brokers),
+                topics=len(state.topics),
+                pid=self._runtime.pid,
+            )
+            await stop.wait()
+            for task in work:
+                task.cancel()
+            await self.server.stop(STOP_GRACE_S)
+
+
+async def run_controller(
+    runtime: Runtime, config: ControllerConfig, stop: asyncio.Event, *, version: str = ""
+) -> None:
+    """A controller from start to end. Raises CannotStart with a one-line reason."""
+    await ControllerProcess(runtime, config, version).run(stop)
+
+
+def _open_directory(runtime: Runtime, config: ControllerConfig) -> DataDirectory:
+    try:
+        directory = DataDirectory.open(
+            runtime.fs,
+            config.log_dir,
+            node_id=config.node_id,
+            cluster_id=config.cluster_id or None,
+            new_id=runtime.random_id,
+        )
+        if not directory.cluster_id:
+            directory.set_cluster_id(config.cluster_id or topic_id_text(runtime.random_id()))
+    except DirectoryError as error:
+        raise CannotStart(str(error)) from error
+    except OSError as error:
+        raise CannotStart(f"cannot open the data directory {config.log_dir}: {error}") from error
+    return directory
+
+
+def _open_log(runtime: Runtime, directory: DataDirectory) -> MetadataLog:
+    def report(message: str) -> None:
+        runtime.log.warning("controller log", report=message)
+
+    try:
+        return MetadataLog.open(runtime.fs, directory, report)
+    except OSError as error:
+        raise CannotStart(f"the controller's log cannot be opened: {error}") from error
+
+
+def _bind(server: grpc.aio.Server, listener: Listener) -> int:
+    try:
+        port = server.add_insecure_port(listener.target)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise CannotStart(
+            f"cannot listen on {listener}: the port is in use, or the address is not this machine's"
+        )
+    return port

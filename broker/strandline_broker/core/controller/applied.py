@@ -1,0 +1,67 @@
+"""How far each broker has applied the controller's log, as far as it has said so.
+
+Soft state, from heartbeats and from the answers of the push stream. It decides when a controlled
+shutdown may end (I-84) and which leader does not know that it leads, although its heartbeats arrive
+(I-94).
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
+
+
+class Applied:
+    def __init__(self) -> None:
+        self._offsets: dict[BrokerId, MetadataOffset] = {}
+        self._epochs: dict[BrokerId, BrokerEpoch] = {}
+        self._elections: dict[BrokerId, deque[tuple[MetadataOffset, int]]] = {}
+
+    @property
+    def offsets(self) -> Mapping[BrokerId, MetadataOffset]:
+        return self._offsets
+
+    def on_registered(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        """A new incarnation has applied nothing yet."""
+        self._epochs[broker_id] = epoch
+        self._offsets[broker_id] = MetadataOffset(-1)
+        self._elections.pop(broker_id, None)
+
+    def on_applied(self, broker_id: BrokerId, epoch: BrokerEpoch, offset: MetadataOffset) -> bool:
+        """True if this is news."""
+        if self._epochs.get(broker_id) != epoch or offset <= self._offsets[broker_id]:
+            return False
+        self._offsets[broker_id] = offset
+        waiting = self._elections.get(broker_id)
+        while waiting and waiting[0][0] <= offset:
+            waiting.popleft()
+        return True
+
+    def on_elected(self, broker_id: BrokerId, offset: MetadataOffset, now_ms: int) -> None:
+        """The batch that ends at `offset` made the broker a leader."""
+        waiting = self._elections.setdefault(broker_id, deque())
+        if not waiting or waiting[-1][0] < offset:
+            waiting.append((offset, now_ms))
+
+    def on_fenced(self, broker_id: BrokerId) -> None:
+        """It leads nothing any more."""
+        self._elections.pop(broker_id, None)
+
+    def overdue(self, now_ms: int, limit_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:
+        """The leader that has left an election unapplied for longest, if that is longer than
+        `limit_ms` (I-94).
+        """
+        late = [
+            (waiting[0][1], broker_id)
+            for broker_id, waiting in self._elections.items()
+            if waiting and now_ms - waiting[0][1] > limit_ms
+        ]
+        if not late:
+            return None
+        _, broker_id = min(late)
+        return broker_id, self._epochs[broker_id]
+
+    def on_own_stall(self, stalled_ms: int) -> None:
+        """The controller did not read answers for that long; it counts for nobody (P-62)."""
+        for broker_id, waiting in self._elections.items():
+            self._elections[broker_id] = deque((o, at + stalled_ms) for o, at in waiting)

@@ -1,0 +1,51 @@
+"""Fencing one broker: out of its ISRs, elections and the mark in one atomic batch (I-82, P-63).
+
+Fencing is always safe: the new leader epochs fence whatever the broker still believes (I-35).
+"""
+
+from dataclasses import replace
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.election import leave_all_isrs, leave_isr
+from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
+from strandline_broker.core.controller.state import ControllerState
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
+
+
+def decide_fence(
+    state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
+) -> Decision[bool]:
+    """Fence this incarnation. The answer says whether it was still there to be fenced."""
+    broker = state.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch or broker.fenced:
+        return Decision((), answer=False)
+    brokers = {**state.brokers, broker_id: replace(broker, fenced=True)}
+    changes = leave_all_isrs(state, broker_id, brokers, bump=False)
+    mark = BrokerRegistrationChangeRecord(
+        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True
+    )
+    return Decision((*changes, mark), answer=True)
+
+
+def decide_replica_failed(
+    state: ControllerState,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    *,
+    topic_id: TopicId,
+    partition: int,
+    as_of: MetadataOffset,
+) -> Decision[bool]:
+    """A broker could not apply what it was told of one partition: elect around it (P-79).
+
+    `as_of` is the offset it was told about; if the partition has changed since, the news is old and
+    nothing is done.
+    """
+    broker = state.brokers.get(broker_id)
+    told = state.partition(topic_id, partition)
+    if broker is None or broker.epoch != broker_epoch or told is None or told.changed_at > as_of:
+        return Decision((), answer=False)
+    if broker_id not in told.isr or (len(told.isr) == 1 and told.leader == NO_LEADER):
+        return Decision((), answer=False)
+    brokers = {**state.brokers, broker_id: replace(broker, fenced=True)}
+    return Decision((leave_isr(told, broker_id, brokers, bump=False),), answer=True)

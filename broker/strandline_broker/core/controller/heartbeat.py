@@ -1,0 +1,68 @@
+"""What a heartbeat asks for: fencing, unfencing or a controlled shutdown (3.2, 3.8).
+
+Its arrival has touched the session long before it is decided here (P-62). Most heartbeats ask for
+nothing that is not so already, and are answered from the committed state without going through the
+pipeline.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.fencing import decide_fence
+from strandline_broker.core.controller.registration import check_broker_epoch
+from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
+from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.unfencing import decide_unfence, may_unfence
+from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    current_metadata_offset: MetadataOffset
+    want_fence: bool
+    want_shut_down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+def asks_for_change(state: ControllerState, heartbeat: Heartbeat) -> bool:
+    """Raises if the sender is no current incarnation."""
+    broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
+    if heartbeat.want_shut_down:
+        return broker.eligible
+    if heartbeat.want_fence:
+        return not broker.fenced
+    return may_unfence(broker, heartbeat.current_metadata_offset)
+
+
+def decide_heartbeat(state: ControllerState, heartbeat: Heartbeat) -> Decision[bool]:
+    if not asks_for_change(state, heartbeat):
+        return Decision((), answer=False)
+    broker_id, epoch = heartbeat.broker_id, heartbeat.broker_epoch
+    if heartbeat.want_shut_down:
+        return decide_shutdown(state, broker_id, epoch)
+    if heartbeat.want_fence:
+        return decide_fence(state, broker_id, epoch)
+    return decide_unfence(state, broker_id, epoch, heartbeat.current_metadata_offset)
+
+
+def answer_heartbeat(
+    state: ControllerState, heartbeat: Heartbeat, applied: Mapping[BrokerId, MetadataOffset]
+) -> HeartbeatAnswer:
+    """What the committed state says to it. Raises if the sender is no current incarnation."""
+    broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
+    return HeartbeatAnswer(
+        is_caught_up=heartbeat.current_metadata_offset >= broker.epoch,
+        is_fenced=broker.fenced,
+        should_shut_down=(
+            heartbeat.want_shut_down and may_shut_down(state, heartbeat.broker_id, applied)
+        ),
+    )

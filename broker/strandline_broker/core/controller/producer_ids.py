@@ -1,0 +1,25 @@
+"""Blocks of producer ids: each id is given once in the life of the cluster (I-59)."""
+
+from typing import Final
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.records import ProducerIdsRecord
+from strandline_broker.core.controller.registration import check_broker_epoch
+from strandline_broker.core.controller.state import ControllerState
+from strandline_proto.ids import BrokerEpoch, BrokerId, ProducerId
+
+BLOCK_LEN: Final = 1000
+
+
+def decide_producer_ids(
+    state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
+) -> Decision[ProducerId]:
+    """The first of BLOCK_LEN ids. A block whose answer is lost is never given again."""
+    check_broker_epoch(state, broker_id, broker_epoch)
+    start = state.next_producer_id
+    record = ProducerIdsRecord(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        next_producer_id=ProducerId(start + BLOCK_LEN),
+    )
+    return Decision((record,), answer=start)

@@ -1,0 +1,176 @@
+"""What the brokers are told of each atomic batch: one envelope, the same for all (3.1, P-79).
+
+`begin` looks at a batch before it is replayed (a removed topic is still there to be described),
+`delta` describes it after. Every batch makes an envelope, even one with nothing in it, because an
+envelope's offsets follow each other without a gap.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from strandline_broker.core.controller.records import (
+    AnyRecord,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    UnregisterBrokerRecord,
+)
+from strandline_broker.core.controller.state import Broker, ControllerState, Partition, Topic
+from strandline_proto.ids import BrokerEpoch, BrokerId, ControllerEpoch, MetadataOffset, TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class PushedPartition:
+    partition: Partition
+    isr_with_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
+    effective_min_isr: int
+    offline_replicas: tuple[BrokerId, ...]
+    is_new: bool
+    moved: bool
+    """Whether replicas hear of it; otherwise only what clients are told of it has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushedTopic:
+    name: str
+    topic_id: TopicId
+    configs: tuple[tuple[str, str], ...]
+    partitions: tuple[PushedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedTopic:
+    topic_id: TopicId
+    replicas: tuple[tuple[int, tuple[BrokerId, ...]], ...]
+    """Of each partition, the brokers that are to delete it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    controller_epoch: ControllerEpoch
+    metadata_offset: MetadataOffset
+    prev_metadata_offset: MetadataOffset
+    full: bool
+    topics: tuple[PushedTopic, ...] = ()
+    removed_topics: tuple[RemovedTopic, ...] = ()
+    brokers: tuple[Broker, ...] = ()
+    removed_brokers: tuple[BrokerId, ...] = ()
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one batch touches. Dicts stand in for sets: their order is the batch's, in every
+    process.
+    """
+
+    prev_metadata_offset: MetadataOffset
+    partitions: dict[tuple[TopicId, int], bool] = field(default_factory=dict)
+    """Value: whether it is new."""
+    configs: dict[TopicId, None] = field(default_factory=dict)
+    brokers: dict[BrokerId, None] = field(default_factory=dict)
+    removed_topics: list[RemovedTopic] = field(default_factory=list)
+    removed_brokers: list[BrokerId] = field(default_factory=list)
+
+
+def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
+    """Call before the batch is replayed."""
+    changes = Changes(state.last_offset)
+    for record in records:
+        match record:
+            case PartitionRecord():
+                changes.partitions[(record.topic_id, record.partition)] = True
+            case PartitionChangeRecord():
+                changes.partitions.setdefault((record.topic_id, record.partition), False)
+            case ConfigRecord(topic_id=topic_id) if topic_id is not None:
+                changes.configs[topic_id] = None
+            case RegisterBrokerRecord() | BrokerRegistrationChangeRecord():
+                changes.brokers[record.broker_id] = None
+            case UnregisterBrokerRecord():
+                changes.removed_brokers.append(record.broker_id)
+            case RemoveTopicRecord():
+                topic = state.topics[record.topic_id]
+                replicas = tuple((p.index, p.replicas) for p in topic.partitions.values())
+                changes.removed_topics.append(RemovedTopic(record.topic_id, replicas))
+            case _:
+                pass  # epochs travel in the header; producer ids concern nobody else
+    return changes
+
+
+def delta(state: ControllerState, changes: Changes) -> Envelope:
+    """Call after the batch was replayed."""
+    topics = []
+    for topic in state.topics.values():
+        pushed = tuple(_changed_partitions(state, topic, changes))
+        if pushed or topic.topic_id in changes.configs:
+            topics.append(_topic(topic, pushed))
+    return Envelope(
+        controller_epoch=state.controller_epoch,
+        metadata_offset=state.last_offset,
+        prev_metadata_offset=changes.prev_metadata_offset,
+        full=False,
+        topics=tuple(topics),
+        removed_topics=tuple(changes.removed_topics),
+        brokers=tuple(state.brokers[b] for b in changes.brokers if b in state.brokers),
+        removed_brokers=tuple(changes.removed_brokers),
+    )
+
+
+def snapshot(state: ControllerState) -> Envelope:
+    """Everything. What it does not name does not exist."""
+    return Envelope(
+        controller_epoch=state.controller_epoch,
+        metadata_offset=state.last_offset,
+        prev_metadata_offset=state.last_offset,
+        full=True,
+        topics=tuple(
+            _topic(
+                topic,
+                [
+                    _pushed(state, topic, p, is_new=False, moved=True)
+                    for p in topic.partitions.values()
+                ],
+            )
+            for topic in state.topics.values()
+        ),
+        brokers=tuple(state.brokers.values()),
+    )
+
+
+def _changed_partitions(
+    state: ControllerState, topic: Topic, changes: Changes
+) -> Iterable[PushedPartition]:
+    touched = {*changes.brokers, *changes.removed_brokers}
+    for partition in topic.partitions.values():
+        is_new = changes.partitions.get((topic.topic_id, partition.index))
+        if is_new is not None:
+            yield _pushed(state, topic, partition, is_new=is_new, moved=True)
+        elif touched and not touched.isdisjoint(partition.replicas):
+            # A replica went offline or came back: what clients are told has changed.
+            yield _pushed(state, topic, partition, is_new=False, moved=False)
+
+
+def _topic(topic: Topic, partitions: Sequence[PushedPartition]) -> PushedTopic:
+    return PushedTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        configs=tuple(topic.configs.items()),
+        partitions=tuple(partitions),
+    )
+
+
+def _pushed(
+    state: ControllerState, topic: Topic, partition: Partition, *, is_new: bool, moved: bool
+) -> PushedPartition:
+    return PushedPartition(
+        partition=partition,
+        isr_with_epochs=state.isr_with_epochs(partition),
+        effective_min_isr=state.effective_min_isr(topic, partition),
+        offline_replicas=tuple(
+            b for b in partition.replicas if b not in state.brokers or state.brokers[b].fenced
+        ),
+        is_new=is_new,
+        moved=moved,
+    )

@@ -1,0 +1,182 @@
+"""The records of the controller's log: what the controller has decided, in the words of
+REPLICATION.md 3.0.
+
+One record is one JSON object whose `type` names it, so that a dump of the log can be read. A record
+is only ever added to: a new field has a default. A field that this build does not know is an error,
+because a controller that skips half of a decision would decide the next one on a wrong state.
+
+A topic id is 16 bytes, in JSON their base64. A broker epoch and an offset are nowhere in a record
+that makes them: both are the record's own place in the log (I-30, I-32).
+"""
+
+from typing import Final
+
+import msgspec
+
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+)
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+class Record(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag=lambda name: name.removesuffix("Record"),
+):
+    """Base of every record; its tag is the class name without `Record`."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where one listener of a broker is reached."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class ControllerEpochRecord(Record, frozen=True, kw_only=True):
+    """A start of the controller; everything after it is decided in this epoch (I-31)."""
+
+    epoch: ControllerEpoch
+
+
+class TopicRecord(Record, frozen=True, kw_only=True):
+    name: str
+    topic_id: TopicId
+
+
+class RemoveTopicRecord(Record, frozen=True, kw_only=True):
+    topic_id: TopicId
+
+
+class PartitionRecord(Record, frozen=True, kw_only=True):
+    """A new partition. `directories` runs parallel to `replicas`: the disk each replica was last in
+    sync on.
+    """
+
+    topic_id: TopicId
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    directories: tuple[str, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    leader_recovery_state: int = RECOVERED
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+
+
+class PartitionChangeRecord(Record, frozen=True, kw_only=True):
+    """A change of a partition; None leaves a field as it is.
+
+    Replay raises the partition epoch by one, and the leader epoch by one if `leader` is given, be
+    it the same id.
+    """
+
+    topic_id: TopicId
+    partition: int
+    isr: tuple[BrokerId, ...] | None = None
+    leader: BrokerId | None = None
+    replicas: tuple[BrokerId, ...] | None = None
+    directories: tuple[str, ...] | None = None
+    adding: tuple[BrokerId, ...] | None = None
+    removing: tuple[BrokerId, ...] | None = None
+    leader_recovery_state: int | None = None
+    elr: tuple[BrokerId, ...] | None = None
+    last_known_elr: tuple[BrokerId, ...] | None = None
+
+
+class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
+    """A new incarnation of a broker; its epoch is this record's offset. It starts fenced."""
+
+    broker_id: BrokerId
+    incarnation_id: str
+    directory_id: str
+    flush_policy: str
+    pid: int
+    version: str
+    listeners: tuple[Endpoint, ...]
+    inter_broker_listener: str
+    rack: str = ""
+    features: tuple[str, ...] = ()
+    log_dirs: tuple[str, ...] = ()
+
+
+class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
+    """Fences, unfences, or starts the controlled shutdown of one incarnation; None leaves a mark as
+    it is.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+class UnregisterBrokerRecord(Record, frozen=True, kw_only=True):
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+class ConfigRecord(Record, frozen=True, kw_only=True):
+    """A configuration entry of a topic or, without a topic id, a default of the whole cluster."""
+
+    topic_id: TopicId | None = None
+    key: str
+    value: str
+
+
+class ProducerIdsRecord(Record, frozen=True, kw_only=True):
+    """Every producer id below `next_producer_id` belongs to somebody (I-59)."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    next_producer_id: ProducerId
+
+
+AnyRecord = (
+    ControllerEpochRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RegisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | UnregisterBrokerRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+)
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(AnyRecord)
+
+
+def encode(record: AnyRecord) -> bytes:
+    return _ENCODER.encode(record)
+
+
+def decode(value: bytes) -> AnyRecord:
+    """The record that `encode` wrote. Raises ValueError if it is none that this build knows."""
+    try:
+        record: AnyRecord = _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise ValueError(
+            f"not a controller record of this version: {error}: {value[:200]!r}"
+        ) from None
+    return record

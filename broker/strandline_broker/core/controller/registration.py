@@ -1,0 +1,204 @@
+"""Registration of a broker's incarnations (3.2).
+
+A new incarnation gets a larger epoch, and leaves every ISR in the batch that registers it (decision
+4, I-51). Unless its clean-shutdown marker, or a disk that is always flushed, proves that it lost
+nothing, the leader epochs of its partitions rise with it, so that a leader without this news cannot
+count it again (P-73). The last member of an ISR stays listed (I-22), and may lead again once it is
+unfenced on the same disk.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.election import leave_all_isrs
+from strandline_broker.core.controller.records import Endpoint, RegisterBrokerRecord
+from strandline_broker.core.controller.sessions import Sessions
+from strandline_broker.core.controller.state import Broker, ControllerState
+from strandline_proto.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRequest,
+    StaleBrokerEpoch,
+)
+from strandline_proto.ids import BrokerEpoch, BrokerId, ControllerEpoch, MetadataOffset
+
+FLUSH_POLICIES: Final = ("replicated", "always")
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a broker says of itself when it starts."""
+
+    broker_id: BrokerId
+    cluster_id: str
+    incarnation_id: str
+    directory_id: str
+    flush_policy: str
+    pid: int
+    version: str
+    store_id: str
+    controller_epoch: ControllerEpoch
+    metadata_offset: MetadataOffset
+    listeners: tuple[Endpoint, ...]
+    inter_broker_listener: str
+    rack: str
+    features: tuple[str, ...]
+    log_dirs: tuple[str, ...]
+    previous_broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMismatch:
+    """A broker remembers a controller record that our log lacks (P-76): this controller must not
+    run.
+    """
+
+    why: str
+
+
+def check_memory(
+    state: ControllerState,
+    *,
+    ours: str,
+    broker_id: BrokerId,
+    store_id: str,
+    controller_epoch: ControllerEpoch,
+    metadata_offset: MetadataOffset,
+) -> StoreMismatch | None:
+    """Whether the record that a broker applied last is in this log, written in the epoch it was
+    seen in (I-92).
+
+    A log restored from an old copy, or made anew, would give out epochs, offsets and producer ids a
+    second time.
+    """
+    if store_id == "" or metadata_offset < 0:
+        return None
+    if store_id != ours:
+        return StoreMismatch(
+            f"broker {broker_id} has applied records of the controller store {store_id}, and "
+            f"this is {ours}: "
+            "the controller's data directory was replaced; start it with the original one"
+        )
+    found = state.epoch_at(metadata_offset)
+    if found == controller_epoch:
+        return None
+    here = (
+        f"this log ends at {state.last_offset}" if found is None else f"here it is of epoch {found}"
+    )
+    return StoreMismatch(
+        f"broker {broker_id} has applied record {metadata_offset} of controller epoch "
+        f"{controller_epoch}, and {here}: "
+        "the controller's data directory is an older copy; start it with the newest one"
+    )
+
+
+def check_broker_epoch(
+    state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
+) -> Broker:
+    """The broker, if the request comes from its registered incarnation (I-32)."""
+    broker = state.brokers.get(broker_id)
+    if broker is None:
+        raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
+    if broker.epoch != broker_epoch:
+        raise StaleBrokerEpoch(
+            f"broker {broker_id} speaks for epoch {broker_epoch}, registered is {broker.epoch}"
+        )
+    return broker
+
+
+def is_unclean(old: Broker, new: Registration) -> bool:
+    """Whether the end of the old incarnation may have lost what it held (I-51)."""
+    if new.directory_id != old.directory_id:
+        return True
+    always = old.flush_policy == new.flush_policy == "always"
+    return new.previous_broker_epoch != old.epoch and not always
+
+
+def decide_registration(
+    state: ControllerState,
+    sessions: Sessions,
+    request: Registration,
+    *,
+    cluster_id: str,
+    store_id: str,
+    now_ms: int,
+) -> Decision[BrokerEpoch | StoreMismatch]:
+    _check_request(request, cluster_id)
+    mismatch = check_memory(
+        state,
+        ours=store_id,
+        broker_id=request.broker_id,
+        store_id=request.store_id,
+        controller_epoch=request.controller_epoch,
+        metadata_offset=request.metadata_offset,
+    )
+    if mismatch is not None:
+        return Decision((), answer=mismatch)
+    old = state.brokers.get(request.broker_id)
+    if old is not None and old.incarnation_id == request.incarnation_id:
+        return Decision((), answer=old.epoch)
+    changes = []
+    if old is not None:
+        _check_duplicate(sessions, old, request, now_ms=now_ms)
+        # Nobody is elected who is not in the committed registry, so the new incarnation cannot lead
+        # in this batch.
+        others = {b: broker for b, broker in state.brokers.items() if b != request.broker_id}
+        changes = leave_all_isrs(state, request.broker_id, others, bump=is_unclean(old, request))
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        directory_id=request.directory_id,
+        flush_policy=request.flush_policy,
+        pid=request.pid,
+        version=request.version,
+        listeners=request.listeners,
+        inter_broker_listener=request.inter_broker_listener,
+        rack=request.rack,
+        features=request.features,
+        log_dirs=request.log_dirs,
+    )
+    epoch = BrokerEpoch(state.next_offset + len(changes))
+    return Decision((*changes, record), answer=epoch)
+
+
+def _check_request(request: Registration, cluster_id: str) -> None:
+    if request.cluster_id not in ("", cluster_id):
+        raise InconsistentClusterId(
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this "
+            f"controller to {cluster_id}: "
+            "give the broker the controller or the data directory of its own cluster"
+        )
+    if request.broker_id < 0:
+        raise InvalidRequest(f"broker id {request.broker_id} is negative")
+    if request.incarnation_id == "" or request.directory_id == "":
+        raise InvalidRequest(f"broker {request.broker_id} names no incarnation or no directory")
+    if request.flush_policy not in FLUSH_POLICIES:
+        raise InvalidRequest(
+            f"broker {request.broker_id} has flush.policy {request.flush_policy!r}, known are "
+            "replicated and always"
+        )
+    names = [endpoint.listener for endpoint in request.listeners]
+    if request.inter_broker_listener not in names or len(set(names)) != len(names):
+        raise InvalidRequest(
+            f"broker {request.broker_id} names {request.inter_broker_listener!r} as the listener "
+            "between brokers, "
+            f"its listeners are {names}"
+        )
+
+
+def _check_duplicate(
+    sessions: Sessions, old: Broker, request: Registration, *, now_ms: int
+) -> None:
+    """Refuse a second process under a living broker's id (P-71), but never a proven successor
+    (P-81).
+    """
+    if old.in_controlled_shutdown or old.directory_id == request.directory_id:
+        return  # stopping, or its data directory's lock proves it dead
+    if sessions.is_alive(request.broker_id, now_ms):
+        raise DuplicateBrokerRegistration(
+            f"broker id {request.broker_id} is in use by a live process (pid {old.pid}, epoch "
+            f"{old.epoch}) "
+            "with another data directory: give this broker its own node.id, or stop the other one"
+        )

@@ -1,0 +1,94 @@
+"""Which brokers are alive, by when they were last heard (P-61, P-62, P-63).
+
+Soft state: it is not in the log, and a controller that starts gives every registered broker a fresh
+session (P-61). All times are milliseconds of a monotonic clock.
+
+Silence counts only while the controller was listening. If its own loop stalled, the heartbeats of
+that time lie unread in its sockets, so a sweep after a stall expires nobody and gives back the time
+(P-62).
+"""
+
+from dataclasses import dataclass
+
+from strandline_proto.ids import BrokerEpoch, BrokerId
+
+
+@dataclass(slots=True)
+class _Session:
+    epoch: BrokerEpoch
+    expires_ms: int
+    heard_ms: int | None
+    """None: inherited from before this controller started, and never heard from since."""
+
+
+class Sessions:
+    def __init__(self, session_ms: int) -> None:
+        assert session_ms > 0, session_ms
+        self.session_ms = session_ms
+        self._sessions: dict[BrokerId, _Session] = {}
+        self._swept_ms: int | None = None
+
+    def inherit(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
+        """A broker that was registered before this controller started (P-61)."""
+        self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, None)
+
+    def on_registered(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
+        """A new incarnation, heard from by its very request."""
+        self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
+
+    def on_heard(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
+        """A heartbeat of the registered incarnation `epoch` arrived."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.epoch > epoch:
+            return
+        self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
+
+    def shorten(self, broker_id: BrokerId, epoch: BrokerEpoch, *, to_ms: int, now_ms: int) -> None:
+        """A hint that the broker may be gone: it has `to_ms` left to be heard. Never lengthens
+        (P-81).
+        """
+        session = self._sessions.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            session.expires_ms = min(session.expires_ms, now_ms + to_ms)
+
+    def forget(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        """This incarnation is dead."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            del self._sessions[broker_id]
+
+    def is_alive(self, broker_id: BrokerId, now_ms: int) -> bool:
+        """Whether this controller has heard the broker itself, within its session (P-81)."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.heard_ms is not None and session.expires_ms > now_ms
+
+    def is_expired(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and session.epoch == epoch and session.expires_ms <= now_ms
+
+    def heard_ms(self, broker_id: BrokerId) -> int | None:
+        session = self._sessions.get(broker_id)
+        return None if session is None else session.heard_ms
+
+    def on_sweep(self, now_ms: int) -> bool:
+        """Begin a sweep. False: the controller itself stalled since the last one, so nobody may be
+        expired now.
+        """
+        swept, self._swept_ms = self._swept_ms, now_ms
+        if swept is None or now_ms - swept <= self.session_ms // 2:
+            return True
+        for session in self._sessions.values():
+            session.expires_ms += now_ms - swept
+        return False
+
+    def oldest_expired(self, now_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:
+        """The broker whose session ended first, to be fenced in a batch of its own (P-63)."""
+        expired = [
+            (s.expires_ms, broker_id, s.epoch)
+            for broker_id, s in self._sessions.items()
+            if s.expires_ms <= now_ms
+        ]
+        if not expired:
+            return None
+        _, broker_id, epoch = min(expired)
+        return broker_id, epoch

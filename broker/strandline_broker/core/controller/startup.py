@@ -1,0 +1,33 @@
+"""The first decision of a controller that starts (3.9, I-31): its epoch, durable before anything is
+said in it.
+
+The cluster's default of min.insync.replicas is a record, not only a line of a file: where a start
+finds another default, the partitions that it changes get a new partition epoch in the same batch,
+so that leaders learn of it (I-91).
+"""
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.records import (
+    AnyRecord,
+    ConfigRecord,
+    ControllerEpochRecord,
+    PartitionChangeRecord,
+)
+from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, ControllerState
+from strandline_proto.ids import ControllerEpoch
+
+
+def decide_start(state: ControllerState, *, min_insync_replicas: int) -> Decision[ControllerEpoch]:
+    epoch = ControllerEpoch(max(state.controller_epoch, 0) + 1)
+    records: list[AnyRecord] = [ControllerEpochRecord(epoch=epoch)]
+    old = state.defaults.get(MIN_INSYNC_REPLICAS)
+    if old != str(min_insync_replicas):
+        records.append(ConfigRecord(key=MIN_INSYNC_REPLICAS, value=str(min_insync_replicas)))
+        for topic in state.topics.values():
+            if MIN_INSYNC_REPLICAS in topic.configs:
+                continue
+            records += [
+                PartitionChangeRecord(topic_id=topic.topic_id, partition=index)
+                for index in topic.partitions
+            ]
+    return Decision(records, answer=epoch)

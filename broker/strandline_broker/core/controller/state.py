@@ -1,0 +1,322 @@
+"""What the controller knows: the fold of its log.
+
+`replay` is the only mutation, so recovery, failover and tests are one code path (STYLE.md, rule 3).
+A decision reads this state and returns records; it never changes anything. What is kept after every
+atomic batch:
+
+  I-22  leader in isr; isr a non-empty part of replicas, no doubles; the last member stays,
+        leaderless
+  I-23  a fenced or stopping broker is in an ISR only as its last member, without a leader
+  I-30  controller, leader, partition and broker epochs never decrease; a leader epoch never rises
+        alone
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from strandline_broker.core.controller.records import (
+    RECOVERED,
+    AnyRecord,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    ControllerEpochRecord,
+    Endpoint,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from strandline_proto.ids import (
+    NO_BROKER_EPOCH,
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+)
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
+NOTHING_WRITTEN: Final = MetadataOffset(-1)
+FIRST_PRODUCER_ID: Final = ProducerId(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One registered incarnation of a broker."""
+
+    broker_id: BrokerId
+    epoch: BrokerEpoch
+    incarnation_id: str
+    directory_id: str
+    flush_policy: str
+    pid: int
+    version: str
+    listeners: tuple[Endpoint, ...]
+    inter_broker_listener: str
+    rack: str
+    features: tuple[str, ...]
+    log_dirs: tuple[str, ...]
+    fencing_offset: MetadataOffset
+    """Of the record that fenced it last; it must have applied that before it serves again (I-83).
+    """
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    shutdown_offset: MetadataOffset | None = None
+    """Of the record that began its controlled shutdown; set once (P-65)."""
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it may be in an ISR (I-23) and hold new partitions."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def inter_broker_endpoint(self) -> Endpoint:
+        for endpoint in self.listeners:
+            if endpoint.listener == self.inter_broker_listener:
+                return endpoint
+        raise AssertionError(f"broker {self.broker_id} has no {self.inter_broker_listener}")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    topic_id: TopicId
+    index: int
+    replicas: tuple[BrokerId, ...]
+    directories: tuple[str, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    leader_recovery_state: int
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+    elr: tuple[BrokerId, ...]
+    last_known_elr: tuple[BrokerId, ...]
+    changed_at: MetadataOffset
+    """Offset of the last record about it."""
+
+    def directory_of(self, broker_id: BrokerId) -> str:
+        return self.directories[self.replicas.index(broker_id)]
+
+
+def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOffset) -> Partition:
+    """The partition after `change`: the leader epoch rises iff a leader is named, the partition
+    epoch always.
+    """
+    bump = 0 if change.leader is None else 1
+    new = replace(
+        partition,
+        isr=partition.isr if change.isr is None else change.isr,
+        leader=partition.leader if change.leader is None else change.leader,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + bump),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+        replicas=partition.replicas if change.replicas is None else change.replicas,
+        directories=partition.directories if change.directories is None else change.directories,
+        adding=partition.adding if change.adding is None else change.adding,
+        removing=partition.removing if change.removing is None else change.removing,
+        leader_recovery_state=(
+            partition.leader_recovery_state
+            if change.leader_recovery_state is None
+            else change.leader_recovery_state
+        ),
+        elr=partition.elr if change.elr is None else change.elr,
+        last_known_elr=(
+            partition.last_known_elr if change.last_known_elr is None else change.last_known_elr
+        ),
+        changed_at=at,
+    )
+    _check(new)
+    return new
+
+
+def _check(p: Partition) -> None:
+    assert p.isr, (p, "I-22: without ELR the last member stays")
+    assert set(p.isr) <= set(p.replicas), (p, "I-22")
+    assert len(set(p.isr)) == len(p.isr), (p, "I-22")
+    assert len(set(p.replicas)) == len(p.replicas) == len(p.directories), p
+    assert p.leader == NO_LEADER or p.leader in p.isr, (p, "I-22")
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    topic_id: TopicId
+    configs: dict[str, str] = field(default_factory=dict)
+    partitions: dict[int, Partition] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ControllerState:
+    controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
+    brokers: dict[BrokerId, Broker] = field(default_factory=dict)
+    topics: dict[TopicId, Topic] = field(default_factory=dict)
+    topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    """Cluster-wide defaults that decide what is safe; in the log, so that a restart cannot change
+    them unseen (I-91).
+    """
+    next_producer_id: ProducerId = FIRST_PRODUCER_ID
+    last_offset: MetadataOffset = NOTHING_WRITTEN
+    epoch_starts: list[tuple[MetadataOffset, ControllerEpoch]] = field(default_factory=list)
+
+    # -- queries
+
+    @property
+    def next_offset(self) -> MetadataOffset:
+        return MetadataOffset(self.last_offset + 1)
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def partition(self, topic_id: TopicId, index: int) -> Partition | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    def effective_min_isr(self, topic: Topic, partition: Partition) -> int:
+        """min.insync.replicas, never above the number of replicas (I-91)."""
+        text = topic.configs.get(MIN_INSYNC_REPLICAS, self.defaults.get(MIN_INSYNC_REPLICAS, "1"))
+        return min(int(text), len(partition.replicas))
+
+    def isr_with_epochs(self, partition: Partition) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
+        """The ISR with the incarnation of each member that may be counted (P-73).
+
+        A member that came back with another disk is listed without an incarnation: nothing it
+        fetches may count.
+        """
+        return tuple((b, self._counted_epoch(partition, b)) for b in partition.isr)
+
+    def _counted_epoch(self, partition: Partition, broker_id: BrokerId) -> BrokerEpoch:
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.directory_id != partition.directory_of(broker_id):
+            return NO_BROKER_EPOCH
+        return broker.epoch
+
+    def epoch_at(self, offset: MetadataOffset) -> ControllerEpoch | None:
+        """The controller epoch in which the record at `offset` was written; None if there is no
+        such record.
+        """
+        if not 0 <= offset <= self.last_offset:
+            return None
+        at = bisect_right(self.epoch_starts, offset, key=lambda start: start[0])
+        return self.epoch_starts[at - 1][1] if at > 0 else None
+
+    # -- the fold
+
+    def replay(self, record: AnyRecord, offset: MetadataOffset) -> None:
+        assert offset > self.last_offset, (offset, self.last_offset)
+        match record:
+            case ControllerEpochRecord():
+                assert record.epoch > self.controller_epoch, (record, self.controller_epoch)
+                self.controller_epoch = record.epoch
+                self.epoch_starts.append((offset, record.epoch))
+            case TopicRecord():
+                assert record.name not in self.topic_ids, record
+                self.topics[record.topic_id] = Topic(record.name, record.topic_id)
+                self.topic_ids[record.name] = record.topic_id
+            case RemoveTopicRecord():
+                topic = self.topics.pop(record.topic_id)
+                del self.topic_ids[topic.name]
+            case PartitionRecord():
+                self._replay_partition(record, offset)
+            case PartitionChangeRecord():
+                partitions = self.topics[record.topic_id].partitions
+                old = partitions[record.partition]
+                partitions[record.partition] = changed(old, record, offset)
+            case ConfigRecord():
+                self._replay_config(record)
+            case ProducerIdsRecord():
+                assert record.next_producer_id > self.next_producer_id, (record, "I-59")
+                self.next_producer_id = record.next_producer_id
+            case _:
+                self._replay_broker(record, offset)
+        self.last_offset = offset
+
+    def _replay_partition(self, record: PartitionRecord, offset: MetadataOffset) -> None:
+        assert record.leader_recovery_state == RECOVERED, record
+        partition = Partition(
+            topic_id=record.topic_id,
+            index=record.partition,
+            replicas=record.replicas,
+            directories=record.directories,
+            isr=record.isr,
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            leader_recovery_state=record.leader_recovery_state,
+            adding=record.adding,
+            removing=record.removing,
+            elr=record.elr,
+            last_known_elr=record.last_known_elr,
+            changed_at=offset,
+        )
+        _check(partition)
+        topic = self.topics[record.topic_id]
+        assert record.partition not in topic.partitions, record
+        topic.partitions[record.partition] = partition
+
+    def _replay_config(self, record: ConfigRecord) -> None:
+        if record.topic_id is None:
+            self.defaults[record.key] = record.value
+        else:
+            self.topics[record.topic_id].configs[record.key] = record.value
+
+    def _replay_broker(
+        self,
+        record: RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord,
+        offset: MetadataOffset,
+    ) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self._replay_registration(record, offset)
+            case BrokerRegistrationChangeRecord():
+                self._replay_broker_change(record, offset)
+            case UnregisterBrokerRecord():
+                assert self.brokers[record.broker_id].epoch == record.broker_epoch, record
+                del self.brokers[record.broker_id]
+
+    def _replay_registration(self, record: RegisterBrokerRecord, offset: MetadataOffset) -> None:
+        self.brokers[record.broker_id] = Broker(
+            broker_id=record.broker_id,
+            epoch=BrokerEpoch(offset),
+            incarnation_id=record.incarnation_id,
+            directory_id=record.directory_id,
+            flush_policy=record.flush_policy,
+            pid=record.pid,
+            version=record.version,
+            listeners=record.listeners,
+            inter_broker_listener=record.inter_broker_listener,
+            rack=record.rack,
+            features=record.features,
+            log_dirs=record.log_dirs,
+            fencing_offset=offset,
+        )
+
+    def _replay_broker_change(
+        self, record: BrokerRegistrationChangeRecord, offset: MetadataOffset
+    ) -> None:
+        broker = self.brokers[record.broker_id]
+        assert broker.epoch == record.broker_epoch, (broker, record)
+        if record.fenced is not None:
+            broker = replace(
+                broker,
+                fenced=record.fenced,
+                fencing_offset=offset if record.fenced else broker.fencing_offset,
+            )
+        if record.in_controlled_shutdown is not None:
+            broker = replace(
+                broker,
+                in_controlled_shutdown=record.in_controlled_shutdown,
+                shutdown_offset=offset if record.in_controlled_shutdown else None,
+            )
+        self.brokers[record.broker_id] = broker

@@ -1,0 +1,370 @@
+"""The controller: its state, who is alive, and the questions that the wire may put to it.
+
+Each request is one decision in the pipeline; what a commit means for sessions, push streams and
+waiting shutdowns happens in `_on_commit`, in one synchronous step after the batch is durable and
+replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from strandline_broker.core.controller import push
+from strandline_broker.core.controller.alter_partition import decide_alter_partition
+from strandline_broker.core.controller.applied import Applied
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
+from strandline_broker.core.controller.heartbeat import (
+    answer_heartbeat,
+    asks_for_change,
+    decide_heartbeat,
+)
+from strandline_broker.core.controller.producer_ids import decide_producer_ids
+from strandline_broker.core.controller.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from strandline_broker.core.controller.registration import (
+    StoreMismatch,
+    check_memory,
+    decide_registration,
+)
+from strandline_broker.core.controller.sessions import Sessions
+from strandline_broker.core.controller.shutdown import may_shut_down
+from strandline_broker.core.controller.startup import decide_start
+from strandline_broker.core.controller.topics import (
+    TopicDefaults,
+    decide_create_topic,
+    decide_delete_topic,
+)
+from strandline_broker.hosts.controller.failure_detector import FailureDetector
+from strandline_broker.hosts.controller.pipeline import Pipeline
+from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
+from strandline_proto.errors import KafkaStorageError, ThrottlingQuotaExceeded, UnknownServerError
+from strandline_proto.ids import (
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    MetadataOffset,
+    ProducerId,
+    TopicId,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from strandline_broker.core.controller.alter_partition import Proposal, Verdict
+    from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
+    from strandline_broker.core.controller.records import AnyRecord
+    from strandline_broker.core.controller.registration import Registration
+    from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
+    from strandline_broker.hosts.controller.pipeline import DecisionLog
+    from strandline_broker.hosts.controller.pusher import Translate
+    from strandline_proto.v1 import push_pb2
+    from strandline_runtime.runtime import Runtime
+
+APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.code})
+"""Errors of one partition that say: this broker cannot carry it (P-79)."""
+
+
+SHUTDOWN_WAIT_S: Final = 0.25
+"""Well below the time that a broker gives an answer to its heartbeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    node_id: BrokerId
+    cluster_id: str
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    session_ms: int
+    min_insync_replicas: int
+    topic_defaults: TopicDefaults
+
+
+class Controller:
+    def __init__(
+        self,
+        runtime: Runtime,
+        identity: Identity,
+        settings: ControllerSettings,
+        state: ControllerState,
+        log: DecisionLog,
+        translate: Translate,
+    ) -> None:
+        self.identity = identity
+        self.state = state
+        self.sessions = Sessions(settings.session_ms)
+        self.applied = Applied()
+        self._settings = settings
+        self._runtime = runtime
+        self._progress = asyncio.Event()
+        self._pipeline = Pipeline(runtime, state, log, self._on_commit)
+        self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
+        self._pusher = Pusher(
+            PushPlan(
+                runtime=runtime,
+                snapshot=lambda: push.snapshot(self.state),
+                translate=translate,
+                on_answer=self._on_push_answer,
+                answer_timeout_s=settings.session_ms / 1000,
+            )
+        )
+        self._tasks: asyncio.TaskGroup | None = None
+
+    # -- life
+
+    async def start(self) -> None:
+        """Begin a new controller epoch durably (I-31), with a fresh session for all (P-61)."""
+        start = decide_start(self.state, min_insync_replicas=self._settings.min_insync_replicas)
+        await self._pipeline.commit(start.records)
+        now_ms = self.now_ms()
+        for broker in self.state.brokers.values():
+            self.sessions.inherit(broker.broker_id, broker.epoch, now_ms)
+            self.applied.on_registered(broker.broker_id, broker.epoch)
+        for partition in self.state.partitions():
+            if partition.leader != NO_LEADER:
+                self.applied.on_elected(partition.leader, self.state.last_offset, now_ms)
+
+    async def run(self) -> None:
+        """Decide, push and watch until cancelled; `start` came before."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self._pipeline.run())
+            tasks.create_task(self._pusher.run())
+            tasks.create_task(self._detector.run())
+            tasks.create_task(self._sweep())
+
+    def close(self) -> None:
+        self._pipeline.close()
+
+    def now_ms(self) -> int:
+        return int(self._runtime.clock.monotonic() * 1000)
+
+    # -- requests
+
+    async def register(self, request: Registration) -> BrokerEpoch:
+        def decide() -> Decision[BrokerEpoch | StoreMismatch]:
+            return decide_registration(
+                self.state,
+                self.sessions,
+                request,
+                cluster_id=self.identity.cluster_id,
+                store_id=self.identity.store_id,
+                now_ms=self.now_ms(),
+            )
+
+        answer = await self._pipeline.submit(decide)
+        if isinstance(answer, StoreMismatch):
+            return self._refuse_to_run(answer)
+        return answer
+
+    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """It arrived: touch the session at once, before any queue (P-62)."""
+        broker = self.state.brokers.get(heartbeat.broker_id)
+        if broker is not None and broker.epoch == heartbeat.broker_epoch:
+            self.sessions.on_heard(broker.broker_id, broker.epoch, self.now_ms())
+            self._on_applied(broker, heartbeat.current_metadata_offset)
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        if asks_for_change(self.state, heartbeat):
+            await self._pipeline.submit(partial(decide_heartbeat, self.state, heartbeat))
+        if heartbeat.want_shut_down:
+            await self._until_shutdown_granted(heartbeat)
+        return answer_heartbeat(self.state, heartbeat, self.applied.offsets)
+
+    async def _until_shutdown_granted(self, heartbeat: Heartbeat) -> None:
+        """Hold the answer for a moment: the others have to hear of the shutdown first."""
+        try:
+            async with asyncio.timeout(SHUTDOWN_WAIT_S):
+                while not may_shut_down(self.state, heartbeat.broker_id, self.applied.offsets):
+                    await self._progress.wait()
+        except TimeoutError:
+            pass
+
+    async def alter_partition(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: Sequence[Proposal]
+    ) -> list[Verdict]:
+        return await self._pipeline.submit(
+            partial(decide_alter_partition, self.state, broker_id, broker_epoch, proposals)
+        )
+
+    async def allocate_producer_ids(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    ) -> ProducerId:
+        return await self._pipeline.submit(
+            partial(decide_producer_ids, self.state, broker_id, broker_epoch)
+        )
+
+    async def create_topic(self, wish: NewTopic, *, validate_only: bool) -> CreatedTopic:
+        return await self._pipeline.submit(
+            partial(
+                decide_create_topic,
+                self.state,
+                wish,
+                defaults=self._settings.topic_defaults,
+                topic_id=TopicId(self._runtime.random_id()),
+                validate_only=validate_only,
+            )
+        )
+
+    async def delete_topic(self, *, name: str, topic_id: bytes) -> DeletedTopic:
+        return await self._pipeline.submit(
+            partial(decide_delete_topic, self.state, name=name, topic_id=topic_id)
+        )
+
+    # -- who is alive
+
+    def on_heartbeat_stream(self, heartbeat: Heartbeat) -> Callable[[], None]:
+        """A heartbeat stream has said whose it is. Returns what to call when it ends."""
+        generation = self._detector.on_stream_opened(heartbeat.broker_id)
+
+        def ended() -> None:
+            broker = self.state.brokers.get(heartbeat.broker_id)
+            if broker is not None and broker.epoch == heartbeat.broker_epoch:
+                self._detector.on_stream_ended(broker, generation)
+
+        return ended
+
+    def shorten_session(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        half = self._settings.session_ms // 2
+        self.sessions.shorten(broker_id, epoch, to_ms=half, now_ms=self.now_ms())
+
+    async def fence_dead(
+        self, broker_id: BrokerId, epoch: BrokerEpoch, still_broken: Callable[[], bool]
+    ) -> None:
+        def decide() -> Decision[bool]:
+            if not still_broken():
+                return Decision((), answer=False)
+            self.sessions.forget(broker_id, epoch)
+            return decide_fence(self.state, broker_id, epoch)
+
+        await self._fence(decide, broker_id, epoch, "its process is gone")
+
+    async def _sweep(self) -> None:
+        """Fence whose session has ended, one atomic batch each, and leaders that do not know that
+        they lead (I-94).
+        """
+        interval_s = min(0.5, self._settings.session_ms / 10_000)
+        swept_ms = self.now_ms()
+        while True:
+            await asyncio.sleep(interval_s)
+            now_ms = self.now_ms()
+            if not self.sessions.on_sweep(now_ms):
+                self.applied.on_own_stall(now_ms - swept_ms)
+                self._runtime.log.warning("the controller stalled", ms=now_ms - swept_ms)
+            else:
+                await self._sweep_once(now_ms)
+            swept_ms = now_ms
+
+    async def _sweep_once(self, now_ms: int) -> None:
+        while (expired := self.sessions.oldest_expired(now_ms)) is not None:
+            await self._fence(partial(self._expire, *expired), *expired, "its session ended")
+        overdue = self.applied.overdue(now_ms, self._settings.session_ms)
+        if overdue is not None:
+            why = "it has not applied its election for a session"
+            self.applied.on_fenced(overdue[0])
+            await self._fence(partial(decide_fence, self.state, *overdue), *overdue, why)
+
+    def _expire(self, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[bool]:
+        if not self.sessions.is_expired(broker_id, epoch, self.now_ms()):
+            return Decision((), answer=False)  # heard from while this waited in the queue
+        self.sessions.forget(broker_id, epoch)
+        return decide_fence(self.state, broker_id, epoch)
+
+    async def _fence(
+        self,
+        decide: Callable[[], Decision[bool]],
+        broker_id: BrokerId,
+        epoch: BrokerEpoch,
+        why: str,
+    ) -> None:
+        try:
+            fenced = await self._pipeline.submit(decide)
+        except ThrottlingQuotaExceeded:
+            return  # the session is still over at the next sweep
+        if fenced:
+            self._runtime.log.info("broker fenced", broker=broker_id, epoch=epoch, why=why)
+
+    # -- what a commit and an answer mean
+
+    def _on_commit(self, records: Sequence[AnyRecord], envelope: push.Envelope) -> None:
+        now_ms = self.now_ms()
+        for record in records:
+            match record:
+                case PartitionRecord(leader=leader) | PartitionChangeRecord(leader=leader):
+                    if leader is not None and leader != NO_LEADER:
+                        self.applied.on_elected(leader, envelope.metadata_offset, now_ms)
+                case RegisterBrokerRecord():
+                    broker = self.state.brokers[record.broker_id]
+                    self.sessions.on_registered(broker.broker_id, broker.epoch, now_ms)
+                    self.applied.on_registered(broker.broker_id, broker.epoch)
+                    self._pusher.on_registered(broker)
+                case BrokerRegistrationChangeRecord(fenced=True):
+                    self.applied.on_fenced(record.broker_id)
+                case UnregisterBrokerRecord():
+                    self._pusher.on_unregistered(record.broker_id)
+                case _:
+                    pass
+        self._pusher.publish(envelope)
+        self._on_progress()
+
+    def _on_push_answer(self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse) -> None:
+        mismatch = check_memory(
+            self.state,
+            ours=self.identity.store_id,
+            broker_id=receiver.broker_id,
+            store_id=answer.store_id,
+            controller_epoch=ControllerEpoch(answer.controller_epoch),
+            metadata_offset=MetadataOffset(answer.applied_metadata_offset),
+        )
+        if mismatch is not None:
+            self._refuse_to_run(mismatch)
+        self._on_applied(receiver, MetadataOffset(answer.applied_metadata_offset))
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                self._runtime.log.warning(
+                    "a broker could not apply a partition",
+                    broker=receiver.broker_id,
+                    topic_id=topic.topic_id.hex(),
+                    partition=partition.partition_index,
+                    error_code=partition.error_code,
+                    why=partition.error_message,
+                )
+                if partition.error_code in APPLY_FAILURES and self._tasks is not None:
+                    decide = partial(
+                        decide_replica_failed,
+                        self.state,
+                        receiver.broker_id,
+                        receiver.epoch,
+                        topic_id=TopicId(topic.topic_id),
+                        partition=partition.partition_index,
+                        as_of=MetadataOffset(answer.metadata_offset),
+                    )
+                    why = "it cannot apply a partition"
+                    self._tasks.create_task(
+                        self._fence(decide, receiver.broker_id, receiver.epoch, why)
+                    )
+
+    def _on_applied(self, broker: Broker, offset: MetadataOffset) -> None:
+        if self.applied.on_applied(broker.broker_id, broker.epoch, offset):
+            self._on_progress()
+
+    def _on_progress(self) -> None:
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
+
+    def _refuse_to_run(self, mismatch: StoreMismatch) -> NoReturn:
+        self._runtime.log.error("this controller must not run", why=mismatch.why)
+        self._runtime.exit(mismatch.why)

@@ -1,0 +1,118 @@
+"""The fast path of failure detection (P-81; DESIGN.md, "Failure detection").
+
+A broken heartbeat stream is a hint. The broker's inter-broker listener is asked at once who is
+there: a refused connection, or another process under its address, proves it dead and it is fenced;
+anything else only shortens its session, and silence is left to the session's end. A verdict counts
+only for the very stream that broke: if the broker is back on a newer one, or has registered anew,
+it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+import grpc
+
+from strandline_proto.v1 import push_pb2
+from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
+from strandline_runtime.runtime import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.controller.state import Broker
+    from strandline_proto.ids import BrokerEpoch, BrokerId
+    from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
+    from strandline_runtime.runtime import Runtime
+
+PROBE_TIMEOUT_S: Final = 1.0
+PAUSES_S: Final = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5)
+"""Before each attempt. A dying process may still accept for a moment after its streams broke."""
+
+
+class Verdict(enum.Enum):
+    DEAD = "dead"
+    ALIVE = "alive"
+    UNKNOWN = "unknown"
+
+
+class Judged(Protocol):
+    """What the detector tells the controller."""
+
+    def shorten_session(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None: ...
+
+    async def fence_dead(
+        self, broker_id: BrokerId, epoch: BrokerEpoch, still_broken: Callable[[], bool]
+    ) -> None: ...
+
+
+class FailureDetector:
+    def __init__(self, runtime: Runtime, judged: Judged, *, cluster_id: str) -> None:
+        self._runtime = runtime
+        self._judged = judged
+        self._cluster_id = cluster_id
+        self._generations: dict[BrokerId, int] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Hold the investigations until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self._tasks = None
+
+    def on_stream_opened(self, broker_id: BrokerId) -> int:
+        """A heartbeat stream spoke for the first time; its generation ends those before it."""
+        generation = self._generations.get(broker_id, 0) + 1
+        self._generations[broker_id] = generation
+        return generation
+
+    def on_stream_ended(self, broker: Broker, generation: int) -> None:
+        if self._tasks is not None and self._generations.get(broker.broker_id) == generation:
+            self._tasks.create_task(self._investigate(broker, generation))
+
+    async def _investigate(self, broker: Broker, generation: int) -> None:
+        broker_id, epoch = broker.broker_id, broker.epoch
+
+        def still_broken() -> bool:
+            return self._generations.get(broker_id) == generation
+
+        self._judged.shorten_session(broker_id, epoch)
+        for pause_s in PAUSES_S:
+            await asyncio.sleep(pause_s)
+            if not still_broken():
+                return
+            verdict = await self._ask(broker)
+            if verdict is Verdict.ALIVE:
+                return
+            if verdict is Verdict.DEAD:
+                await self._judged.fence_dead(broker_id, epoch, still_broken)
+                return
+
+    async def _ask(self, broker: Broker) -> Verdict:
+        endpoint = broker.inter_broker_endpoint
+        network = self._runtime.network
+        probe = await network.probe(endpoint.host, endpoint.port, PROBE_TIMEOUT_S)
+        if probe is Probe.REFUSED:
+            return Verdict.DEAD
+        if probe is Probe.SILENT:
+            return Verdict.UNKNOWN
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        channel = network.channel(f"{host}:{endpoint.port}")
+        stub: ReplicaServiceAsyncStub = ReplicaServiceStub(channel)
+        try:
+            found = await stub.Identify(push_pb2.IdentifyRequest(), timeout=PROBE_TIMEOUT_S)
+        except grpc.RpcError:
+            return Verdict.UNKNOWN
+        finally:
+            await channel.close()
+        same = (
+            found.cluster_id == self._cluster_id
+            and found.broker_id == broker.broker_id
+            and found.incarnation_id == broker.incarnation_id
+        )
+        return Verdict.ALIVE if same else Verdict.DEAD

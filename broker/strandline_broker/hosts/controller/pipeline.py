@@ -1,0 +1,137 @@
+"""The one pipeline of decisions (I-82, P-78).
+
+One task takes one decision at a time: decide on the committed state, make the records durable,
+replay them, tell the push streams, answer. Nothing else changes the state, so a decision never
+stands on anything that is not committed, and nobody hears of anything that is not durable (P-29). A
+write that fails ends the process: whether it happened is unknown, and only a replay of the log can
+tell (P-24).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from strandline_broker.core.controller import push
+from strandline_broker.core.controller.records import decode, encode
+from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
+from strandline_proto.ids import MetadataOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from strandline_broker.core.controller.decision import Decision
+    from strandline_broker.core.controller.records import AnyRecord
+    from strandline_broker.core.controller.state import ControllerState
+    from strandline_runtime.runtime import Runtime
+
+Answer = TypeVar("Answer")
+
+QUEUE_MAX: Final = 1024
+
+
+class DecisionLog(Protocol):
+    """What the pipeline needs of the metadata log."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    def batches(self) -> Iterator[tuple[int, int, list[bytes]]]: ...
+
+    def append(
+        self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
+    ) -> tuple[int, int]: ...
+
+
+class OnCommit(Protocol):
+    def __call__(self, records: Sequence[AnyRecord], envelope: push.Envelope) -> None:
+        """A batch is durable and replayed. Must not wait or fail."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    decide: Callable[[], Decision[Any]]
+    answer: asyncio.Future[Any]
+
+
+def replay_log(state: ControllerState, log: DecisionLog) -> None:
+    """Fold the whole log into `state`, as the pipeline did when it was written."""
+    for base, last, values in log.batches():
+        assert last - base + 1 == len(values), (base, last, len(values))
+        for index, value in enumerate(values):
+            state.replay(decode(value), MetadataOffset(base + index))
+    assert log.end_offset == state.next_offset, (log.end_offset, state.next_offset)
+
+
+class Pipeline:
+    def __init__(
+        self, runtime: Runtime, state: ControllerState, log: DecisionLog, on_commit: OnCommit
+    ) -> None:
+        self._runtime = runtime
+        self._state = state
+        self._log = log
+        self._on_commit = on_commit
+        self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE_MAX)
+        self._executor = runtime.serial_executor("metadata-log")
+
+    async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:
+        """Have `decide` called on the committed state in its turn; its answer, once its records are
+        durable.
+
+        Raises the WireError that `decide` raises. An asker that goes away before its turn is not
+        decided for; one that goes away later changes nothing.
+        """
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        try:
+            self._queue.put_nowait(_Job(decide, answer))
+        except asyncio.QueueFull:
+            raise ThrottlingQuotaExceeded(
+                f"{QUEUE_MAX} decisions wait for the controller's disk; try again later"
+            ) from None
+        return await answer
+
+    async def run(self) -> None:
+        """Take decisions until cancelled."""
+        while True:
+            job = await self._queue.get()
+            if not job.answer.done():
+                await self._take(job)
+
+    async def _take(self, job: _Job) -> None:
+        try:
+            decision = job.decide()
+        except WireError as refused:
+            job.answer.set_exception(refused)
+            return
+        if decision.records:
+            await self.commit(decision.records)
+        if not job.answer.done():
+            job.answer.set_result(decision.answer)
+
+    async def commit(self, records: Sequence[AnyRecord]) -> None:
+        """Make one atomic batch durable, then true, then known, in this order."""
+        state = self._state
+        epoch = max(state.controller_epoch, 0)
+        append = partial(
+            self._log.append,
+            [encode(record) for record in records],
+            controller_epoch=epoch,
+            now_ms=int(self._runtime.clock.time() * 1000),
+        )
+        try:
+            base, last = await asyncio.get_running_loop().run_in_executor(self._executor, append)
+        except OSError as error:
+            self._runtime.exit(f"the controller's log could not be written: {error}")
+        assert base == state.next_offset, (base, state.next_offset)
+        assert last == base + len(records) - 1, (base, last, len(records))
+        changes = push.begin(state, records)
+        for index, record in enumerate(records):
+            state.replay(record, MetadataOffset(base + index))
+        self._on_commit(records, push.delta(state, changes))
+
+    def close(self) -> None:
+        """Wait for the write under way, if any; the log may be closed after it."""
+        self._executor.shutdown(wait=True)

@@ -1,0 +1,212 @@
+"""The push streams: one for each registered broker, dialled by the controller (3.1, P-79).
+
+A stream begins with a full snapshot, and goes on with every envelope in order, so a broker's view
+is a prefix of the controller's log (I-81). Whatever goes wrong (a full queue, a gap that the broker
+sees, a broken connection, an answer that does not come) is mended by the next snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from strandline_proto.errors import NONE, StaleBrokerEpoch
+from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.state import Broker
+    from strandline_proto.ids import BrokerId
+    from strandline_proto.v1 import push_pb2
+    from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
+    from strandline_runtime.runtime import Runtime
+
+    Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
+
+QUEUE_MAX: Final = 256
+BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Translate(Protocol):
+    def __call__(self, envelope: Envelope, receiver: Broker) -> push_pb2.LeaderAndIsrRequest: ...
+
+
+class OnAnswer(Protocol):
+    def __call__(self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse) -> None:
+        """The broker has answered. Must not wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """What every stream of a controller shares."""
+
+    runtime: Runtime
+    snapshot: Callable[[], Envelope]
+    translate: Translate
+    on_answer: OnAnswer
+    answer_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    at_s: float
+    full: bool
+
+
+class _Over(Exception):
+    """The stream is of no more use; the next one begins with a snapshot."""
+
+
+class PushStream:
+    """The stream to one incarnation of a broker."""
+
+    def __init__(self, plan: PushPlan, broker: Broker) -> None:
+        self._plan = plan
+        self._broker = broker
+        self._queue: deque[Envelope] = deque()
+        self._unanswered: deque[_Sent] = deque()
+        self._want_full = True
+        self._work = asyncio.Event()
+        self._answered = False
+
+    def publish(self, envelope: Envelope) -> None:
+        """Queue an envelope, or let the snapshot that is due anyway stand for it."""
+        if not self._want_full:
+            if len(self._queue) < QUEUE_MAX:
+                self._queue.append(envelope)
+            else:
+                self._queue.clear()
+                self._want_full = True
+        self._work.set()
+
+    async def run(self) -> None:
+        """Push until cancelled, over as many connections as it takes."""
+        endpoint = self._broker.inter_broker_endpoint
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        channel = self._plan.runtime.network.channel(f"{host}:{endpoint.port}")
+        stub: ReplicaServiceAsyncStub = ReplicaServiceStub(channel)
+        failures = 0
+        try:
+            while True:
+                self._answered = False
+                await self._converse(stub)
+                failures = 0 if self._answered else failures + 1
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+        finally:
+            await channel.close()
+
+    async def _converse(self, stub: ReplicaServiceAsyncStub) -> None:
+        self._queue.clear()
+        self._unanswered.clear()
+        self._want_full = True
+        call = stub.LeaderAndIsr()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send(call))
+                tasks.create_task(self._read(call))
+                tasks.create_task(self._watch())
+        except* (grpc.RpcError, asyncio.InvalidStateError, _Over) as broken:
+            why = broken.exceptions[0]
+            self._plan.runtime.log.debug(
+                "push stream broke", broker=self._broker.broker_id, why=_first_line(why)
+            )
+        finally:
+            call.cancel()
+
+    async def _send(self, call: Call) -> None:
+        while True:
+            self._work.clear()
+            while (envelope := self._next()) is not None:
+                request = self._plan.translate(envelope, self._broker)
+                now_s = self._plan.runtime.clock.monotonic()
+                self._unanswered.append(_Sent(now_s, envelope.full))
+                await call.write(request)
+            await self._work.wait()
+
+    def _next(self) -> Envelope | None:
+        if len(self._unanswered) >= QUEUE_MAX:
+            return None
+        if self._want_full:
+            # From here to the queue's first envelope there is no await, so no batch falls between.
+            self._want_full = False
+            self._queue.clear()
+            return self._plan.snapshot()
+        return self._queue.popleft() if self._queue else None
+
+    async def _read(self, call: Call) -> None:
+        async for answer in call:
+            if not self._unanswered:
+                raise _Over("an answer to nothing")
+            sent = self._unanswered.popleft()
+            self._answered = self._answered or answer.error_code == NONE
+            self._plan.on_answer(self._broker, answer)
+            if answer.error_code == StaleBrokerEpoch.code:
+                raise _Over("another incarnation answers")
+            if answer.want_full:
+                if sent.full:
+                    raise _Over(f"the snapshot was refused: {answer.error_message}")
+                if not any(later.full for later in self._unanswered):
+                    self._want_full = True
+            self._work.set()
+        raise _Over("the broker ended the stream")
+
+    async def _watch(self) -> None:
+        limit_s = self._plan.answer_timeout_s
+        while True:
+            await asyncio.sleep(limit_s / 4)
+            now_s = self._plan.runtime.clock.monotonic()
+            if self._unanswered and now_s - self._unanswered[0].at_s > limit_s:
+                raise _Over(f"no answer for {limit_s} s")
+
+
+class Pusher:
+    """All push streams: every registered broker, fenced or not, gets every envelope."""
+
+    def __init__(self, plan: PushPlan) -> None:
+        self._plan = plan
+        self._streams: dict[BrokerId, tuple[PushStream, asyncio.Task[None]]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Hold the streams' tasks until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for broker in self._plan.snapshot().brokers:
+                self._start(broker)
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self._tasks = None
+
+    def on_registered(self, broker: Broker) -> None:
+        """A new incarnation: its stream takes the place of the old one's."""
+        self.on_unregistered(broker.broker_id)
+        self._start(broker)
+
+    def on_unregistered(self, broker_id: BrokerId) -> None:
+        old = self._streams.pop(broker_id, None)
+        if old is not None:
+            old[1].cancel()
+
+    def publish(self, envelope: Envelope) -> None:
+        for stream, _ in self._streams.values():
+            stream.publish(envelope)
+
+    def _start(self, broker: Broker) -> None:
+        if self._tasks is None:
+            return  # `run` begins with everyone who is registered by then
+        stream = PushStream(self._plan, broker)
+        self._streams[broker.broker_id] = (stream, self._tasks.create_task(stream.run()))
+
+
+def _first_line(error: BaseException) -> str:
+    text = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+    return (text or type(error).__name__).splitlines()[0]

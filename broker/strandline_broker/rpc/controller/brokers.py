@@ -1,0 +1,195 @@
+"""What brokers tell and ask the controller, on the wire: registration, heartbeats, ISRs, producer
+ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.core.controller.alter_partition import Proposal, Verdict
+from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.producer_ids import BLOCK_LEN
+from strandline_broker.core.controller.records import Endpoint
+from strandline_broker.core.controller.registration import Registration
+from strandline_proto.errors import NONE, WireError
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    PartitionEpoch,
+    TopicId,
+)
+from strandline_proto.v1 import common_pb2, controller_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from strandline_broker.hosts.controller.controller import Controller
+
+
+class BrokersRpc:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def BrokerRegistration(
+        self, request: controller_pb2.BrokerRegistrationRequest, context: Any
+    ) -> controller_pb2.BrokerRegistrationResponse:
+        identity = self._controller.identity
+        response = controller_pb2.BrokerRegistrationResponse(
+            broker_epoch=-1, cluster_id=identity.cluster_id, store_id=identity.store_id
+        )
+        try:
+            response.broker_epoch = await self._controller.register(_registration(request))
+        except WireError as error:
+            response.error_code, response.error_message = error.code, str(error)
+        return response
+
+    async def BrokerHeartbeat(
+        self, requests: AsyncIterator[controller_pb2.BrokerHeartbeatRequest], context: Any
+    ) -> None:
+        """A coroutine that writes, not a generator: when the stream breaks, its `finally` runs at
+        once.
+        """
+        ended: Callable[[], None] | None = None
+        try:
+            async for request in requests:
+                heartbeat = _heartbeat(request)
+                self._controller.on_heartbeat(heartbeat)
+                if ended is None:
+                    ended = self._controller.on_heartbeat_stream(heartbeat)
+                await context.write(await self._answer(heartbeat))
+        finally:
+            if ended is not None:
+                ended()
+
+    async def _answer(self, heartbeat: Heartbeat) -> controller_pb2.BrokerHeartbeatResponse:
+        state = self._controller.state
+        try:
+            answer = await self._controller.heartbeat(heartbeat)
+        except WireError as error:
+            return controller_pb2.BrokerHeartbeatResponse(
+                error_code=error.code,
+                error_message=str(error),
+                is_fenced=True,
+                controller_epoch=state.controller_epoch,
+                metadata_end_offset=state.next_offset,
+            )
+        return controller_pb2.BrokerHeartbeatResponse(
+            is_caught_up=answer.is_caught_up,
+            is_fenced=answer.is_fenced,
+            should_shut_down=answer.should_shut_down,
+            controller_epoch=state.controller_epoch,
+            metadata_end_offset=state.next_offset,
+        )
+
+    async def AlterPartition(
+        self, request: controller_pb2.AlterPartitionRequest, context: Any
+    ) -> controller_pb2.AlterPartitionResponse:
+        try:
+            verdicts = await self._controller.alter_partition(
+                BrokerId(request.broker_id),
+                BrokerEpoch(request.broker_epoch),
+                list(_proposals(request)),
+            )
+        except WireError as error:
+            return controller_pb2.AlterPartitionResponse(
+                error_code=error.code, error_message=str(error)
+            )
+        response = controller_pb2.AlterPartitionResponse()
+        for verdict in verdicts:
+            topic_id = verdict.proposal.topic_id
+            if not response.topics or response.topics[-1].topic_id != topic_id:
+                response.topics.add(topic_id=topic_id)
+            response.topics[-1].partitions.append(_verdict(verdict))
+        return response
+
+    async def AllocateProducerIds(
+        self, request: controller_pb2.AllocateProducerIdsRequest, context: Any
+    ) -> controller_pb2.AllocateProducerIdsResponse:
+        try:
+            start = await self._controller.allocate_producer_ids(
+                BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+            )
+        except WireError as error:
+            return controller_pb2.AllocateProducerIdsResponse(
+                error_code=error.code, error_message=str(error)
+            )
+        return controller_pb2.AllocateProducerIdsResponse(
+            producer_id_start=start, producer_id_len=BLOCK_LEN
+        )
+
+
+def _registration(request: controller_pb2.BrokerRegistrationRequest) -> Registration:
+    listeners = tuple(Endpoint(e.listener, e.host, e.port) for e in request.listeners)
+    between_brokers = request.inter_broker_listener
+    if between_brokers == "" and listeners:
+        between_brokers = listeners[0].listener
+    return Registration(
+        broker_id=BrokerId(request.broker_id),
+        cluster_id=request.cluster_id,
+        incarnation_id=request.incarnation_id,
+        directory_id=request.directory_id,
+        flush_policy=request.flush_policy,
+        pid=request.pid,
+        version=request.version,
+        store_id=request.store_id,
+        controller_epoch=ControllerEpoch(request.controller_epoch),
+        metadata_offset=MetadataOffset(request.metadata_offset),
+        listeners=listeners,
+        inter_broker_listener=between_brokers,
+        rack=request.rack,
+        features=tuple(request.features),
+        log_dirs=tuple(request.log_dirs),
+        previous_broker_epoch=BrokerEpoch(request.previous_broker_epoch),
+    )
+
+
+def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
+    return Heartbeat(
+        broker_id=BrokerId(request.broker_id),
+        broker_epoch=BrokerEpoch(request.broker_epoch),
+        current_metadata_offset=MetadataOffset(request.current_metadata_offset),
+        want_fence=request.want_fence,
+        want_shut_down=request.want_shut_down,
+    )
+
+
+def _proposals(request: controller_pb2.AlterPartitionRequest) -> Iterable[Proposal]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield Proposal(
+                topic_id=TopicId(topic.topic_id),
+                partition=partition.partition_index,
+                leader_epoch=LeaderEpoch(partition.leader_epoch),
+                partition_epoch=PartitionEpoch(partition.partition_epoch),
+                isr=tuple(
+                    (BrokerId(m.broker_id), BrokerEpoch(m.broker_epoch))
+                    for m in partition.new_isr_with_epochs
+                ),
+                leader_recovery_state=partition.leader_recovery_state,
+            )
+
+
+def _verdict(verdict: Verdict) -> controller_pb2.AlterPartitionPartitionResult:
+    committed, error = verdict.committed, verdict.error
+    result = controller_pb2.AlterPartitionPartitionResult(
+        partition_index=verdict.proposal.partition,
+        error_code=NONE if error is None else error.code,
+    )
+    if committed is None:
+        result.leader_id = result.leader_epoch = result.partition_epoch = -1
+        return result
+    partition = committed.partition
+    result.leader_id = partition.leader
+    result.leader_epoch = partition.leader_epoch
+    result.isr_with_epochs.extend(
+        common_pb2.BrokerAndEpoch(broker_id=broker_id, broker_epoch=epoch)
+        for broker_id, epoch in committed.isr_with_epochs
+    )
+    result.leader_recovery_state = partition.leader_recovery_state
+    result.partition_epoch = partition.partition_epoch
+    result.elr.extend(partition.elr)
+    result.eff_min_insync_replicas = committed.effective_min_isr
+    return result

@@ -1,0 +1,137 @@
+"""Envelope to LeaderAndIsrRequest: what one broker is told of one atomic batch (3.1, 3.13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.v1 import common_pb2, push_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.core.controller.push import (
+        Envelope,
+        PushedPartition,
+        PushedTopic,
+        RemovedTopic,
+    )
+    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.hosts.controller.controller import Identity
+    from strandline_proto.ids import BrokerId
+
+TOPIC_DELETED: Final = -2
+"""Leader epoch of a StopReplica that deletes the topic: no later epoch can exist (P-18)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushTranslator:
+    identity: Identity
+
+    def __call__(self, envelope: Envelope, receiver: Broker) -> push_pb2.LeaderAndIsrRequest:
+        me = receiver.broker_id
+        return push_pb2.LeaderAndIsrRequest(
+            controller_id=self.identity.node_id,
+            cluster_id=self.identity.cluster_id,
+            store_id=self.identity.store_id,
+            controller_epoch=envelope.controller_epoch,
+            broker_epoch=receiver.epoch,
+            metadata_offset=envelope.metadata_offset,
+            prev_metadata_offset=envelope.prev_metadata_offset,
+            full=envelope.full,
+            stop_replica=_stopped(envelope.removed_topics, me),
+            leader_and_isr=_hosted(envelope.topics, me),
+            update_metadata=push_pb2.UpdateMetadata(
+                topics=[_topic_metadata(topic) for topic in envelope.topics],
+                live_brokers=[_live_broker(broker) for broker in envelope.brokers],
+                deleted_topic_ids=[topic.topic_id for topic in envelope.removed_topics],
+                removed_brokers=envelope.removed_brokers,
+            ),
+        )
+
+
+def _stopped(removed: Iterable[RemovedTopic], me: BrokerId) -> Iterable[push_pb2.StopReplicaTopic]:
+    for topic in removed:
+        mine = [index for index, replicas in topic.replicas if me in replicas]
+        if mine:
+            yield push_pb2.StopReplicaTopic(
+                topic_id=topic.topic_id,
+                partitions=[
+                    push_pb2.StopReplicaPartition(
+                        partition_index=index, leader_epoch=TOPIC_DELETED, delete_partition=True
+                    )
+                    for index in mine
+                ],
+            )
+
+
+def _hosted(topics: Iterable[PushedTopic], me: BrokerId) -> Iterable[push_pb2.LeaderAndIsrTopic]:
+    for topic in topics:
+        mine = [p for p in topic.partitions if p.moved and me in p.partition.replicas]
+        if mine:
+            yield push_pb2.LeaderAndIsrTopic(
+                topic_name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_leader_and_isr(pushed) for pushed in mine],
+                configs=_configs(topic),
+            )
+
+
+def _leader_and_isr(pushed: PushedPartition) -> push_pb2.LeaderAndIsrPartition:
+    partition = pushed.partition
+    return push_pb2.LeaderAndIsrPartition(
+        partition_index=partition.index,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr_with_epochs=[
+            common_pb2.BrokerAndEpoch(broker_id=broker_id, broker_epoch=epoch)
+            for broker_id, epoch in pushed.isr_with_epochs
+        ],
+        partition_epoch=partition.partition_epoch,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
+        is_new=pushed.is_new,
+        leader_recovery_state=partition.leader_recovery_state,
+        elr=partition.elr,
+        eff_min_insync_replicas=pushed.effective_min_isr,
+    )
+
+
+def _topic_metadata(topic: PushedTopic) -> push_pb2.UpdateMetadataTopic:
+    return push_pb2.UpdateMetadataTopic(
+        topic_name=topic.name,
+        topic_id=topic.topic_id,
+        configs=_configs(topic),
+        partitions=[
+            push_pb2.UpdateMetadataPartition(
+                index=pushed.partition.index,
+                leader=pushed.partition.leader,
+                leader_epoch=pushed.partition.leader_epoch,
+                isr=pushed.partition.isr,
+                partition_epoch=pushed.partition.partition_epoch,
+                replicas=pushed.partition.replicas,
+                offline_replicas=pushed.offline_replicas,
+                elr=pushed.partition.elr,
+            )
+            for pushed in topic.partitions
+        ],
+    )
+
+
+def _configs(topic: PushedTopic) -> list[common_pb2.ConfigEntry]:
+    return [common_pb2.ConfigEntry(name=key, value=value) for key, value in topic.configs]
+
+
+def _live_broker(broker: Broker) -> push_pb2.LiveBroker:
+    return push_pb2.LiveBroker(
+        broker_id=broker.broker_id,
+        endpoints=[
+            common_pb2.Endpoint(listener=e.listener, host=e.host, port=e.port)
+            for e in broker.listeners
+        ],
+        rack=broker.rack,
+        broker_epoch=broker.epoch,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+    )

@@ -1,0 +1,137 @@
+"""Topics and the description of the cluster, on the wire; brokers forward these calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.core.controller.topics import NewTopic
+from strandline_proto.errors import RequestTimedOut, WireError
+from strandline_proto.ids import BrokerId
+from strandline_proto.v1 import common_pb2, metadata_pb2
+
+if TYPE_CHECKING:
+    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.hosts.controller.controller import Controller
+
+
+class TopicsRpc:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def CreateTopics(
+        self, request: metadata_pb2.CreateTopicsRequest, context: Any
+    ) -> metadata_pb2.CreateTopicsResponse:
+        response = metadata_pb2.CreateTopicsResponse()
+        for topic in request.topics:
+            result = response.topics.add(name=topic.name)
+            try:
+                async with asyncio.timeout(_limit_s(request.timeout_ms)):
+                    created = await self._controller.create_topic(
+                        _new_topic(topic), validate_only=request.validate_only
+                    )
+                result.partitions = created.partitions
+                result.replication_factor = created.replication_factor
+                if not request.validate_only:
+                    result.topic_id = created.topic_id
+            except (WireError, TimeoutError) as error:
+                _refuse(result, error)
+        return response
+
+    async def DeleteTopics(
+        self, request: metadata_pb2.DeleteTopicsRequest, context: Any
+    ) -> metadata_pb2.DeleteTopicsResponse:
+        response = metadata_pb2.DeleteTopicsResponse()
+        for topic in request.topics:
+            result = response.topics.add(name=topic.name, topic_id=topic.topic_id)
+            try:
+                async with asyncio.timeout(_limit_s(request.timeout_ms)):
+                    deleted = await self._controller.delete_topic(
+                        name=topic.name, topic_id=topic.topic_id
+                    )
+                result.name, result.topic_id = deleted.name, deleted.topic_id
+            except (WireError, TimeoutError) as error:
+                _refuse(result, error)
+        return response
+
+
+def _limit_s(timeout_ms: int) -> float | None:
+    """A request that names no limit has that of its call alone."""
+    return timeout_ms / 1000 if timeout_ms > 0 else None
+
+
+def _refuse(result: metadata_pb2.TopicResult, error: WireError | TimeoutError) -> None:
+    if isinstance(error, TimeoutError):
+        error = RequestTimedOut(
+            f"topic {result.name}: the controller's disk was too slow; the outcome is unknown, "
+            "look before a retry"
+        )
+    result.error_code, result.error_message = error.code, str(error)
+
+
+def _new_topic(topic: metadata_pb2.NewTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            (a.partition, tuple(BrokerId(b) for b in a.broker_ids)) for a in topic.assignments
+        ),
+        configs=tuple((entry.name, entry.value) for entry in topic.configs),
+    )
+
+
+class ClusterRpc:
+    def __init__(
+        self, controller: Controller, *, pid: int, host: str, port: int, version: str
+    ) -> None:
+        self._controller = controller
+        self._pid = pid
+        self._host = host
+        self._port = port
+        self._version = version
+
+    async def DescribeCluster(
+        self, request: metadata_pb2.DescribeClusterRequest, context: Any
+    ) -> metadata_pb2.DescribeClusterResponse:
+        controller = self._controller
+        identity, state = controller.identity, controller.state
+        brokers = sorted(state.brokers.values(), key=lambda broker: broker.broker_id)
+        return metadata_pb2.DescribeClusterResponse(
+            cluster_id=identity.cluster_id,
+            controller=metadata_pb2.ControllerDescription(
+                id=identity.node_id,
+                pid=self._pid,
+                host=self._host,
+                port=self._port,
+                state="ACTIVE",
+                controller_epoch=state.controller_epoch,
+                metadata_offset=state.last_offset,
+                store_id=identity.store_id,
+                version=self._version,
+            ),
+            brokers=[self._broker(broker) for broker in brokers],
+        )
+
+    def _broker(self, broker: Broker) -> metadata_pb2.BrokerDescription:
+        heard_ms = self._controller.sessions.heard_ms(broker.broker_id)
+        return metadata_pb2.BrokerDescription(
+            id=broker.broker_id,
+            incarnation_id=broker.incarnation_id,
+            broker_epoch=broker.epoch,
+            state=_state(broker),
+            pid=broker.pid,
+            listeners=[
+                common_pb2.Endpoint(listener=e.listener, host=e.host, port=e.port)
+                for e in broker.listeners
+            ],
+            rack=broker.rack,
+            version=broker.version,
+            last_heard_ms=-1 if heard_ms is None else self._controller.now_ms() - heard_ms,
+        )
+
+
+def _state(broker: Broker) -> str:
+    if broker.fenced:
+        return "FENCED"
+    return "CONTROLLED_SHUTDOWN" if broker.in_controlled_shutdown else "UNFENCED"
