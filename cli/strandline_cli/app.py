@@ -2,14 +2,17 @@
 
 import typer
 
+from strandline_cli.commands.consume import consume
 from strandline_cli.commands.down import down
 from strandline_cli.commands.health import health
 from strandline_cli.commands.kill import kill
 from strandline_cli.commands.offsets import offsets
+from strandline_cli.commands.produce import produce
 from strandline_cli.commands.restart import restart
 from strandline_cli.commands.start import start
 from strandline_cli.commands.status import status
 from strandline_cli.commands.stop import stop
+from strandline_cli.commands.topic import topic_app
 from strandline_cli.commands.up import up
 from strandline_cli.main import version
 
@@ -25,8 +28,21 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (up, down, start, stop, restart, kill, status, health, offsets):
+    for command in (
+        up,
+        down,
+        start,
+        stop,
+        restart,
+        kill,
+        status,
+        health,
+        produce,
+        consume,
+        offsets,
+    ):
         app.command(command.__name__)(command)
+    app.add_typer(topic_app(), name="topic")
     return app
 
 

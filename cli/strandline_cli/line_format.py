@@ -7,6 +7,8 @@ read.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from strandline_cli.errors import UsageMistake
+
 DIRECTIVES: Final = {
     "t": "topic",
     "p": "partition",
@@ -30,7 +32,7 @@ _ESCAPES: Final = {
 }
 
 
-class FormatError(ValueError):
+class FormatError(UsageMistake):
     """The format cannot be compiled; the message says which part and what is accepted."""
 
 
@@ -106,6 +108,18 @@ def compile_format(text: str) -> Piece:
         return pieces[0]
     fixed = tuple(pieces)
     return lambda record: b"".join([piece(record) for piece in fixed])
+
+
+def unescape(text: str) -> bytes:
+    """Text with escapes and without directives, as a separator. Raises FormatError."""
+    return b"".join(
+        _ESCAPES[letter] if kind == "escape" else _byte_or_text(kind, letter)
+        for kind, letter in _tokens(text.replace("%", "%%"))
+    )
+
+
+def _byte_or_text(kind: str, letter: str) -> bytes:
+    return bytes([int(letter, 16)]) if kind == "byte" else letter.encode()
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:

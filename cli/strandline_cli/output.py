@@ -52,7 +52,7 @@ def _emit_framed(columns: Sequence[str], cells: list[list[str]], title: str | No
 
 
 def emit_done(output: Format, document: Any, line: str) -> None:
-    """The outcome of a command that changes something: a document for scripts, a line for people."""
+    """What a command has changed: a document for scripts, a line for people."""
     if output is Format.JSON:
         emit_json(document)
     else:

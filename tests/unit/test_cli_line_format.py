@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_cli.line_format import DIRECTIVES, FormatError, compile_format
+from strandline_cli.line_format import DIRECTIVES, FormatError, compile_format, unescape
 
 
 @dataclass(frozen=True)
@@ -79,3 +79,7 @@ def test_text_without_signs_prints_as_itself(text: str) -> None:
 def test_a_format_is_the_concatenation_of_its_directives(letters: list[str]) -> None:
     whole = compile_format("".join(f"%{letter}" for letter in letters))(_Record())
     assert whole == b"".join(compile_format(f"%{letter}")(_Record()) for letter in letters)
+
+
+def test_a_separator_may_have_escapes_and_percent_signs() -> None:
+    assert unescape(r"\t%\x00%%:") == b"\t%\x00%%:"

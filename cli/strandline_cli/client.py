@@ -1,0 +1,65 @@
+"""How commands use the client library: one event loop, one deadline, errors as one line."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from strandline_cli.errors import CliError
+
+T = TypeVar("T")
+
+_REMEDIES = {
+    "NoBrokerReachable": "check the addresses, or start the cluster with `strandline up`",
+    "UnknownTopicOrPartition": "`strandline topic list` shows the topics there are",
+    "TopicAlreadyExists": "choose another name, or delete it with `strandline topic delete`",
+    "NotController": "start the controller (`strandline start controller`) and try again",
+    "InvalidReplicationFactor": "`strandline status` shows the live brokers",
+}
+
+
+def run_client(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that uses the client library; what it raises becomes a CliError."""
+    from strandline.errors import StrandlineError
+    from strandline_proto.errors import WireError
+
+    try:
+        return _run(work)
+    except BaseExceptionGroup as failures:
+        known = _first_known(failures)
+        if known is None:
+            raise
+        raise _as_cli_error(known) from failures
+    except (StrandlineError, WireError) as why:
+        raise _as_cli_error(why) from why
+
+
+def _first_known(failures: BaseExceptionGroup[BaseException]) -> Exception | None:
+    """The first failure of a group of tasks that says by itself what is wrong."""
+    from strandline.errors import StrandlineError
+    from strandline_proto.errors import WireError
+
+    for failure in failures.exceptions:
+        if isinstance(failure, BaseExceptionGroup):
+            inner = _first_known(failure)
+            if inner is not None:
+                return inner
+        elif isinstance(failure, CliError | StrandlineError | WireError):
+            return failure
+    return None
+
+
+def _as_cli_error(why: Exception) -> CliError:
+    from strandline.errors import describe
+
+    if isinstance(why, CliError):
+        return why
+    text, remedy = describe(why), _REMEDIES.get(type(why).__name__)
+    return CliError(text if remedy is None else f"{text} ({remedy})")
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)

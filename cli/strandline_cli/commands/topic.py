@@ -1,0 +1,21 @@
+"""`strandline topic ...`: the group of commands about topics."""
+
+import typer
+
+from strandline_cli.commands.topic_create import create
+from strandline_cli.commands.topic_delete import delete
+from strandline_cli.commands.topic_describe import describe
+from strandline_cli.commands.topic_list import list_topics
+
+
+def topic_app() -> typer.Typer:
+    app = typer.Typer(
+        help="Create, list, describe and delete topics.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.command("create")(create)
+    app.command("list")(list_topics)
+    app.command("describe")(describe)
+    app.command("delete")(delete)
+    return app

@@ -1,0 +1,64 @@
+"""`strandline topic describe`."""
+
+from typing import Any
+
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    TopicArgument,
+)
+from strandline_cli.output import emit_json, emit_table, listed
+from strandline_cli.target import find_target
+
+
+def describe(
+    topic: TopicArgument,
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    timeout: TimeoutOption = 15.0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Show leader, leader epoch, replicas and ISR of each partition."""
+    from strandline import Admin
+    from strandline_cli.client import run_client
+    from strandline_proto.ids import topic_id_text
+
+    target = find_target(bootstrap=bootstrap, directory=directory)
+
+    async def work() -> dict[str, Any]:
+        async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
+            (found,) = await admin.describe_topics([topic])
+        return {
+            "name": found.name,
+            "topic_id": topic_id_text(found.topic_id),
+            "partitions": [
+                {
+                    "partition": p.partition,
+                    "leader": p.leader,
+                    "leader_epoch": p.leader_epoch,
+                    "replicas": list(p.replicas),
+                    "isr": list(p.isr),
+                }
+                for p in found.partitions
+            ],
+        }
+
+    document = run_client(work())
+    if output is Format.JSON:
+        emit_json(document)
+        return 0
+    rows = [
+        (
+            p["partition"],
+            "none" if p["leader"] == -1 else p["leader"],
+            p["leader_epoch"],
+            listed(p["replicas"]),
+            listed(p["isr"]),
+        )
+        for p in document["partitions"]
+    ]
+    emit_table(("partition", "leader", "leader_epoch", "replicas", "isr"), rows, title=topic)
+    return 0

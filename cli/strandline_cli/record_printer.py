@@ -1,0 +1,98 @@
+"""One run of `strandline consume`: from where, to where, and onto standard output."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_cli.errors import CliError, ReaderLeft
+
+if TYPE_CHECKING:
+    from strandline import Consumer, ConsumerRecord, TopicPartition
+
+_POLL_MS: Final = 1000
+_RECORDS_MAX: Final = 5000
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordPrinter:
+    """Prints the records of one topic."""
+
+    bootstrap: str
+    topic: str
+    to_bytes: "Callable[[ConsumerRecord], bytes]"
+    from_beginning: bool = False
+    offset: int | None = None
+    partitions: Sequence[int] | None = None
+    exit_at_end: bool = False
+    count: int | None = None
+    descriptor: int = 1
+
+    async def run(self) -> None:
+        from strandline import Consumer
+
+        async with Consumer(self.bootstrap) as consumer:
+            assigned = await self._assign(consumer)
+            ends = await self._start(consumer, assigned)
+            left = self.count
+            while not self._at_end(consumer, ends) and left != 0:
+                most = _RECORDS_MAX if left is None else min(left, _RECORDS_MAX)
+                found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
+                for partition, records in found.items():
+                    if self.exit_at_end:
+                        records = [r for r in records if r.offset < ends[partition]]
+                    self._write(records)
+                    left = None if left is None else left - len(records)
+
+    async def _assign(self, consumer: "Consumer") -> "list[TopicPartition]":
+        from strandline import TopicPartition
+
+        there = sorted(await consumer.partitions_for_topic(self.topic))
+        wanted = there if self.partitions is None else sorted(set(self.partitions))
+        if missing := sorted(set(wanted) - set(there)):
+            raise CliError(
+                f"topic {self.topic!r} has partitions 0 to {len(there) - 1}, not {missing[0]}"
+            )
+        assigned = [TopicPartition(self.topic, partition) for partition in wanted]
+        consumer.assign(assigned)
+        return assigned
+
+    async def _start(
+        self, consumer: "Consumer", assigned: "list[TopicPartition]"
+    ) -> "dict[TopicPartition, int]":
+        """Seek to where printing starts. Returns where it ends, if it does."""
+        ends = await consumer.end_offsets(assigned)
+        begins = await consumer.beginning_offsets(assigned)
+        for partition in assigned:
+            first, end = begins[partition], ends[partition]
+            if self.from_beginning:
+                start = first
+            elif self.offset is None:
+                start = end
+            elif self.offset < 0:
+                start = max(first, end + self.offset)
+            else:
+                start = self.offset
+            if start > end:
+                raise CliError(
+                    f"offset {start} is past the end of {self.topic}/{partition.partition}, which"
+                    f" is {end}: start at {end} or before"
+                )
+            if start < first:
+                raise CliError(
+                    f"offset {start} is no longer in {self.topic}/{partition.partition}, which"
+                    f" starts at {first}: start there, or use --from-beginning"
+                )
+            consumer.seek(partition, start)
+        return ends
+
+    def _at_end(self, consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
+        return self.exit_at_end and all(consumer.position(p) >= end for p, end in ends.items())
+
+    def _write(self, records: "Sequence[ConsumerRecord]") -> None:
+        rest = memoryview(b"".join(map(self.to_bytes, records)))
+        try:
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+        except BrokenPipeError:
+            raise ReaderLeft from None
