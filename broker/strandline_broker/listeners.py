@@ -48,7 +48,7 @@ def host_ports(value: str) -> tuple[HostPort, ...]:
     """`HOST:PORT` entries separated by commas; ValueError says what is wrong."""
     form = "expected HOST:PORT, for instance 127.0.0.1:9090"
     found = []
-    for item in _items(value):
+    for item in _items(value, form):
         host_port = _host_port(item, form)
         if not host_port.host or host_port.port == 0:
             raise ValueError(form)
@@ -60,7 +60,7 @@ def listeners(value: str) -> tuple[Listener, ...]:
     """`NAME://HOST:PORT` entries separated by commas; ValueError says what is wrong."""
     form = "expected NAME://HOST:PORT, for instance PLAINTEXT://127.0.0.1:9092"
     found = []
-    for item in _items(value):
+    for item in _items(value, form):
         match = _LISTENER.match(item)
         if match is None:
             raise ValueError(form)
@@ -73,8 +73,11 @@ def listeners(value: str) -> tuple[Listener, ...]:
     return tuple(found)
 
 
-def _items(value: str) -> list[str]:
-    return [item.strip() for item in value.split(",") if item.strip()]
+def _items(value: str, form: str) -> list[str]:
+    items = [item.strip() for item in value.split(",") if item.strip()]
+    if value and not items:
+        raise ValueError(form)
+    return items
 
 
 def _host_port(value: str, form: str) -> HostPort:

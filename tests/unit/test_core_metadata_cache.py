@@ -1,0 +1,236 @@
+"""A broker's view of the cluster: which envelopes it takes, and what they make of the view."""
+
+import pytest
+
+from strandline_broker.core.metadata_cache import NOTHING_APPLIED, MetadataCache
+from strandline_broker.core.push_envelope import Envelope
+from strandline_proto.errors import (
+    InconsistentClusterId,
+    InvalidUpdateVersion,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    WireError,
+)
+from strandline_proto.ids import BrokerId, ControllerEpoch, MetadataOffset
+from support.envelopes import (
+    MY_EPOCH,
+    envelope,
+    live_broker,
+    partition,
+    topic,
+    topic_id,
+)
+
+
+def cache_at(offset: int, **content: object) -> MetadataCache:
+    cache = MetadataCache(cluster_id="cluster")
+    cache.apply(envelope(offset, full=True, **content))  # type: ignore[arg-type]
+    return cache
+
+
+def verdict(cache: MetadataCache, pushed: Envelope) -> type[WireError] | None:
+    error = cache.check(pushed, broker_epoch=MY_EPOCH)
+    return None if error is None else type(error)
+
+
+def test_nothing_but_a_snapshot_is_taken_first() -> None:
+    cache = MetadataCache(cluster_id="cluster")
+    assert not cache.has_snapshot
+    assert verdict(cache, envelope(5, prev=4)) is InvalidUpdateVersion
+    # An envelope that claims to follow "nothing" is no snapshot either.
+    assert verdict(cache, envelope(0, prev=-1)) is InvalidUpdateVersion
+    assert verdict(cache, envelope(5, full=True)) is None
+
+
+def test_an_envelope_is_taken_only_if_it_follows_what_was_applied() -> None:
+    cache = cache_at(5)
+    assert verdict(cache, envelope(6, prev=5)) is None
+    assert verdict(cache, envelope(9, prev=5)) is None
+    assert verdict(cache, envelope(7, prev=6)) is InvalidUpdateVersion
+    assert verdict(cache, envelope(6, prev=4)) is InvalidUpdateVersion
+    assert verdict(cache, envelope(5, prev=5)) is InvalidUpdateVersion
+
+
+def test_a_snapshot_is_taken_again_at_the_applied_offset_but_not_below_it() -> None:
+    """P-79: a requested snapshot may be of the very offset that is applied."""
+    cache = cache_at(5)
+    assert verdict(cache, envelope(5, full=True)) is None
+    assert verdict(cache, envelope(8, full=True)) is None
+    assert verdict(cache, envelope(4, full=True)) is InvalidUpdateVersion
+
+
+def test_a_push_of_an_ended_controller_epoch_is_refused() -> None:
+    cache = cache_at(5, controller_epoch=3)
+    assert verdict(cache, envelope(6, controller_epoch=2)) is StaleControllerEpoch
+    assert verdict(cache, envelope(6, full=True, controller_epoch=2)) is StaleControllerEpoch
+    assert verdict(cache, envelope(6, controller_epoch=3)) is None
+    assert verdict(cache, envelope(6, controller_epoch=4)) is None
+
+
+def test_a_push_to_another_incarnation_of_this_broker_is_refused() -> None:
+    cache = cache_at(5)
+    assert verdict(cache, envelope(6, broker_epoch=MY_EPOCH - 1)) is StaleBrokerEpoch
+    assert verdict(cache, envelope(6, broker_epoch=MY_EPOCH + 1)) is StaleBrokerEpoch
+
+
+def test_a_push_from_another_cluster_or_another_store_is_refused() -> None:
+    cache = cache_at(5)
+    assert verdict(cache, envelope(6, cluster_id="other")) is InconsistentClusterId
+    assert verdict(cache, envelope(6, store_id="other")) is InconsistentClusterId
+
+
+def test_what_the_data_directory_remembers_unmasks_a_restored_controller() -> None:
+    """P-76: the directory has applied more of the log than the controller has."""
+    cache = MetadataCache(
+        cluster_id="cluster",
+        store_id="store",
+        known_controller_epoch=ControllerEpoch(4),
+        known_offset=MetadataOffset(50),
+    )
+    assert (cache.highest_offset, cache.applied_offset) == (50, NOTHING_APPLIED)
+    assert verdict(cache, envelope(49, full=True, controller_epoch=5)) is StaleControllerEpoch
+    assert verdict(cache, envelope(60, full=True, controller_epoch=3)) is StaleControllerEpoch
+    assert (
+        verdict(cache, envelope(60, full=True, controller_epoch=5, store_id="new"))
+        is InconsistentClusterId
+    )
+    assert verdict(cache, envelope(50, full=True, controller_epoch=5)) is None
+
+
+def test_a_refused_envelope_leaves_the_view_as_it_was() -> None:
+    cache = cache_at(5, live_brokers=(live_broker(1),))
+    before = cache.view
+    cache.check(envelope(9, prev=8, live_brokers=(live_broker(2),)), broker_epoch=MY_EPOCH)
+    assert cache.view is before
+
+
+def test_a_prepared_view_is_not_seen_before_it_is_published() -> None:
+    cache = cache_at(5)
+    pushed = envelope(6, topics=(topic("orders", 1, partition(0)),))
+    view = cache.prepare(pushed)
+    assert not cache.knows_topic(topic_id(1))
+    cache.publish(view, store_id="store")
+    assert cache.knows_topic(topic_id(1))
+    assert cache.knows_partition(topic_id(1), 0)
+    assert not cache.knows_partition(topic_id(1), 1)
+    assert cache.applied_offset == 6
+
+
+def test_a_published_view_never_changes() -> None:
+    cache = cache_at(5, topics=(topic("orders", 1, partition(0)),))
+    held = cache.view
+    cache.apply(envelope(6, topics=(topic("orders", 1, partition(0, leader_epoch=1)),)))
+    known = held.partition(topic_id(1), 0)
+    assert known is not None
+    assert known.leader_epoch == 0
+    with pytest.raises(TypeError):
+        held.topics_by_id[topic_id(2)] = held.topics_by_id[topic_id(1)]  # type: ignore[index]
+
+
+def test_an_increment_changes_only_what_it_names() -> None:
+    cache = cache_at(
+        5,
+        topics=(topic("a", 1, partition(0), partition(1)), topic("b", 2, partition(0))),
+        live_brokers=(live_broker(1), live_broker(2)),
+    )
+    cache.apply(
+        envelope(
+            6,
+            topics=(topic("a", 1, partition(1, leader=2, leader_epoch=1)),),
+            live_brokers=(live_broker(2, fenced=True),),
+        )
+    )
+    leaders = [p.leader for p in cache.view.topics_by_id[topic_id(1)].partitions.values()]
+    assert leaders == [1, 2]
+    assert cache.view.topic_named("b") is not None
+    assert list(cache.view.brokers) == [1, 2]
+
+
+def test_what_a_snapshot_does_not_name_does_not_exist() -> None:
+    cache = cache_at(
+        5,
+        topics=(topic("a", 1, partition(0), partition(1)), topic("b", 2, partition(0))),
+        live_brokers=(live_broker(1), live_broker(2)),
+    )
+    cache.apply(
+        envelope(
+            6, full=True, topics=(topic("a", 1, partition(0)),), live_brokers=(live_broker(2),)
+        )
+    )
+    assert list(cache.view.topics_by_id) == [topic_id(1)]
+    assert list(cache.view.topics_by_id[topic_id(1)].partitions) == [0]
+    assert cache.view.topic_named("b") is None
+    assert list(cache.view.brokers) == [2]
+
+
+def test_a_deleted_topic_and_a_removed_broker_are_gone() -> None:
+    cache = cache_at(
+        5, topics=(topic("a", 1, partition(0)),), live_brokers=(live_broker(1), live_broker(2))
+    )
+    cache.apply(envelope(6, deleted_topic_ids=(topic_id(1),), removed_brokers=(2,)))
+    assert cache.view.topic(topic_id(1)) is None
+    assert cache.view.topic_named("a") is None
+    assert list(cache.view.brokers) == [1]
+
+
+def test_a_topic_created_anew_takes_the_name_and_shares_nothing() -> None:
+    """I-36, whether the deletion of the old one is named or not."""
+    cache = cache_at(5, topics=(topic("a", 1, partition(0), configs={"segment.bytes": "99"}),))
+    cache.apply(envelope(6, topics=(topic("a", 2, partition(0)),)))
+    found = cache.view.topic_named("a")
+    assert found is not None
+    assert (found.topic_id, dict(found.configs)) == (topic_id(2), {})
+    assert cache.view.topic(topic_id(1)) is None
+
+
+def test_a_partition_does_not_go_back_to_an_older_epoch() -> None:
+    """I-30, P-72: clients that saw the newer leader are not sent back to the older one."""
+    newer = partition(0, leader=2, leader_epoch=4, partition_epoch=9)
+    cache = cache_at(5, topics=(topic("a", 1, newer),))
+    cache.apply(
+        envelope(6, topics=(topic("a", 1, partition(0, leader_epoch=3, partition_epoch=8)),))
+    )
+    assert cache.view.partition(topic_id(1), 0) == newer
+    cache.apply(
+        envelope(7, topics=(topic("a", 1, partition(0, leader_epoch=4, partition_epoch=10)),))
+    )
+    known = cache.view.partition(topic_id(1), 0)
+    assert known is not None
+    assert known.partition_epoch == 10
+
+
+def test_a_fenced_or_leaving_broker_may_not_be_in_an_isr() -> None:
+    """I-24, and the epoch that may join is the one of the same view."""
+    brokers = (live_broker(1), live_broker(2, fenced=True), live_broker(3, shutting_down=True))
+    cache = cache_at(5, live_brokers=brokers)
+    assert dict(cache.eligible()) == {1: 7}
+    restarted = envelope(6, live_brokers=(live_broker(1, fenced=True), live_broker(2, 12)))
+    assert dict(cache.eligible_after(restarted)) == {2: 12}
+    assert dict(cache.eligible()) == {1: 7}
+    cache.apply(restarted)
+    assert dict(cache.eligible()) == {2: 12}
+
+
+def test_a_fenced_broker_still_has_an_address() -> None:
+    cache = cache_at(5, live_brokers=(live_broker(2, fenced=True),))
+    endpoint = cache.view.endpoint(BrokerId(2), "INTERNAL")
+    assert endpoint is not None
+    assert endpoint.port == 9102
+    assert cache.view.endpoint(BrokerId(2), "OTHER") is None
+    assert cache.view.endpoint(BrokerId(9), "INTERNAL") is None
+
+
+def test_configurations_of_a_topic_are_replaced_as_a_whole() -> None:
+    cache = cache_at(5, topics=(topic("a", 1, partition(0), configs={"segment.bytes": "99"}),))
+    cache.apply(envelope(6, topics=(topic("a", 1, configs={"max.message.bytes": "7"}),)))
+    found = cache.view.topic(topic_id(1))
+    assert found is not None
+    assert dict(found.configs) == {"max.message.bytes": "7"}
+    assert list(found.partitions) == [0]
+
+
+def test_the_view_never_goes_back_even_if_the_host_errs() -> None:
+    cache = cache_at(5)
+    old = cache.prepare(envelope(4, full=True))
+    with pytest.raises(AssertionError):
+        cache.publish(old, store_id="store")
