@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strandline_broker.storage.directory import DataDirectory
-
 from strandline_broker.config import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.partition_state import IsrMember, PartitionState
@@ -22,10 +20,13 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.rpc.broker_service import Service, add_broker_service
 from strandline_broker.rpc.fetch import FetchRpc
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
+from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,
@@ -35,7 +36,6 @@ from strandline_proto.ids import (
     PartitionEpoch,
     TopicId,
 )
-from strandline_proto.v1 import services_pb2_grpc
 from strandline_runtime.real import real_runtime
 
 if TYPE_CHECKING:
@@ -44,22 +44,11 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.hosts.partition import Partition
+    from strandline_runtime.runtime import Runtime
 
 TOPIC_ID = TopicId(b"t" * 16)
 TOPIC = "orders"
 WAIT_S = 10.0
-
-
-class _Service(services_pb2_grpc.BrokerServiceServicer):
-    """The data plane of one broker, without the rest."""
-
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self.Produce = ProduceRpc(replicas, "PLAINTEXT").Produce  # type: ignore[method-assign]
-        self.Fetch = FetchRpc(replicas).Fetch  # type: ignore[method-assign]
-        self.FetchRange = FetchRangeRpc(replicas).FetchRange  # type: ignore[method-assign]
-        offsets = OffsetsRpc(replicas)
-        self.ListOffsets = offsets.ListOffsets  # type: ignore[method-assign]
-        self.OffsetsForLeaderEpoch = offsets.OffsetsForLeaderEpoch  # type: ignore[method-assign]
 
 
 @dataclass
@@ -113,7 +102,7 @@ async def run_node(path: Path, broker_id: int, **settings: str) -> AsyncIterator
         propose_isr=lambda partition, proposal: proposals.append(proposal),
     )
     await replicas.load()
-    services_pb2_grpc.add_BrokerServiceServicer_to_server(_Service(replicas), server)
+    add_broker_service(server, _data_plane(runtime, replicas))
     await server.start()
     node = Node(BrokerId(broker_id), replicas, metadata, directory, port, proposals)
     runner = asyncio.get_running_loop().create_task(replicas.run())
@@ -125,6 +114,28 @@ async def run_node(path: Path, broker_id: int, **settings: str) -> AsyncIterator
         await server.stop(0)
         await replicas.close()
         directory.close()
+
+
+class _NotServed:
+    """The calls that these tests do not make."""
+
+    async def _refuse(self, request: object, context: object) -> None:
+        raise AssertionError(f"not served here: {request}")
+
+    Metadata = InitProducerId = CreateTopics = DeleteTopics = _refuse
+    DescribeCluster = DescribeReplicas = DescribeConfigs = _refuse
+
+
+def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:
+    return Service(
+        runtime,
+        ServerMetrics(runtime.metrics),
+        ProduceRpc(replicas, "PLAINTEXT"),
+        FetchRpc(replicas),
+        FetchRangeRpc(replicas),
+        OffsetsRpc(replicas),
+        _NotServed(),
+    )
 
 
 def state(
@@ -189,14 +200,14 @@ async def decide(decided: PartitionState, *nodes: Node, known: tuple[Node, ...] 
         view = node.metadata.prepare(envelope)
         errors = await node.replicas.apply_envelope(envelope)
         assert errors == [], errors
-        node.metadata.publish(view)
+        node.metadata.publish(view, store_id="s")
 
 
 async def eventually(condition: object, what: str) -> None:
     """Wait until the callable holds; real sockets and disks give no other sign."""
     assert callable(condition)
     async with asyncio.timeout(WAIT_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - replicas give no event for what is asked
             await asyncio.sleep(0.005)
     assert condition(), what
 

@@ -35,7 +35,7 @@ from strandline_proto.v1 import common_pb2, fetch_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_broker.storage.log import LogRead
+    from strandline_broker.storage.log_reader import LogRead
 
 SESSION_PARTITIONS_MAX: Final = 100_000
 WAIT_MS_MAX: Final = 30_000

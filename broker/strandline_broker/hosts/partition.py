@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import Effect
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.replica_context import ReplicaContext
-    from strandline_broker.storage.log import Log, LogRead
+    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log_reader import LogRead
 
 ACKS_ALL = -1
 

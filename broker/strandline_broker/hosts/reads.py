@@ -15,7 +15,7 @@ from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log import LogRead
+    from strandline_broker.storage.log_reader import LogRead
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,6 @@ class ReplicaManager:
     async def load(self) -> None:
         """Open every log of the data directory; one that is damaged is refused, not cut (I-7)."""
         directory = self._directory
-        watermarks = directory.read_high_watermarks()
         for found in directory.partitions():
             key = (found.topic_id, found.partition)
             try:
@@ -141,7 +140,7 @@ class ReplicaManager:
                 self.refused[key] = f"{found.topic}-{found.partition} is out of service: {error}"
                 self._runtime.log.error("replica refused", reason=self.refused[key])
                 continue
-            partition = self._adopt(log, watermarks.get((found.topic, found.partition), 0))
+            partition = self._adopt(log, directory.high_watermark_of(log))
             async with partition.gate:
                 await partition.rebuild_producers()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_broker.storage.log import LogRead
+    from strandline_broker.storage.log_reader import LogRead
 
 MESSAGE_BYTES_DEFAULT: Final = 2 << 20
 MESSAGE_BYTES_MAX: Final = 16 << 20
