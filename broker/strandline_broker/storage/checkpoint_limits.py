@@ -1,0 +1,99 @@
+"""`checkpoint-limit-<n>`: above which offset the checkpoints of one partition must not be believed.
+
+The recovery point, high watermark and log start of all partitions stand in shared files that the
+disk pool writes now and then. When a log is cut below its recovery point, or created where an older
+topic of the same name stood, those files still say more than the log can keep; taken at their word,
+a later crash would pass a torn tail for flushed data, or call a cut log damaged. So the cut first
+writes, durably, a small file of its own into the partition's directory. It is removed when each
+shared file has been written again since. Names are never reused while the log is open, so the pool
+can remove one while the event loop writes the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    natural,
+    read_checkpoint,
+    write_checkpoint,
+)
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+NAME: Final = re.compile(r"checkpoint-limit-(\d+)")
+SHARED: Final = frozenset({RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS})
+
+
+@dataclass(slots=True)
+class Limit:
+    name: str
+    offset: int
+    awaits: set[str] = field(default_factory=lambda: set(SHARED))
+    """Shared checkpoint files that have not been written since."""
+
+
+class CheckpointLimits:
+    __slots__ = ("_fs", "_limits", "_next", "directory")
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self.directory = directory
+        self._limits: tuple[Limit, ...] = ()
+        self._next = 0
+
+    @classmethod
+    def load(cls, fs: FileSystem, directory: str, report: Report) -> CheckpointLimits:
+        limits = cls(fs, directory)
+        found = []
+        for name in fs.listdir(directory):
+            match = NAME.fullmatch(name)
+            if match is None:
+                continue
+            limits._next = max(limits._next, int(match[1]) + 1)
+            entries = read_checkpoint(fs, f"{directory}/{name}", report) or []
+            try:
+                offset = min(natural(words[0]) for words in entries)
+            except ValueError:
+                offset = 0  # nothing is believed: the whole log is scanned
+            found.append(Limit(name, offset))
+        limits._limits = tuple(found)
+        return limits
+
+    def lowest(self) -> int | None:
+        return min((limit.offset for limit in self._limits), default=None)
+
+    def add(self, offset: int) -> None:
+        """From now on no checkpoint of this partition counts above `offset`; durable on return."""
+        name = f"checkpoint-limit-{self._next}"
+        self._next += 1
+        write_checkpoint(self._fs, f"{self.directory}/{name}", [str(offset)])
+        self._limits = (*self._limits, Limit(name, offset))
+
+    def current(self) -> tuple[Limit, ...]:
+        return self._limits
+
+    def written(self, limits: tuple[Limit, ...], shared: str) -> None:
+        """The shared file `shared` was durably written with values taken after `limits` had been
+        read.
+        """
+        for limit in limits:
+            limit.awaits.discard(shared)
+            if not limit.awaits:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.unlink(f"{self.directory}/{limit.name}")
+
+    def forget_spent(self) -> None:
+        """Drop what `written` has removed; called where `add` is called, so that neither overtakes
+        the other.
+        """
+        if self._limits and not all(limit.awaits for limit in self._limits):
+            self._limits = tuple(limit for limit in self._limits if limit.awaits)

@@ -1,0 +1,448 @@
+"""A broker's (or controller's) data directory: its identity, its lock, its checkpoints and its
+partitions' directories.
+
+Opening it locks it, checks that it belongs to this node and cluster, and takes the clean-shutdown
+marker away durably before anything else happens (I-52). The shared checkpoint files may be written
+in the disk pool, each by one caller at a time, while logs are cut, created and removed on the event
+loop: values are clamped to what the logs hold now, and `checkpoint_limits` covers what the files
+said before. `update_state`, and what uses it, runs in one place at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_broker.storage.atomic_file import TEMPORARY
+from strandline_broker.storage.checkpoint_limits import CheckpointLimits
+from strandline_broker.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Offsets,
+    read_offsets,
+    write_offsets,
+)
+from strandline_broker.storage.clean_shutdown import FILE_NAME as MARKER_NAME
+from strandline_broker.storage.clean_shutdown import (
+    NO_EPOCH,
+    take_clean_shutdown,
+    write_clean_shutdown,
+)
+from strandline_broker.storage.log import Log, LogConfig
+from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
+from strandline_broker.storage.meta_properties import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from strandline_broker.storage.partition_metadata import (
+    read_partition_metadata,
+    write_partition_metadata,
+)
+from strandline_broker.storage.recovery import Expectations
+from strandline_broker.storage.segment import SEGMENT_NAME
+from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, read_state, write_state
+from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
+from strandline_proto.errors import KafkaStorageError
+from strandline_proto.ids import topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from strandline_broker.storage.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+LOCK_NAME: Final = ".lock"
+PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
+GIVEN_UP_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
+NAME_MAX: Final = 255
+OWN_NAMES: Final = frozenset(
+    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME, RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS}
+    | {"cleaner-offset-checkpoint"}
+)
+
+
+class DirectoryError(Exception):
+    """The data directory cannot be used by this process; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDir:
+    path: str
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+class DataDirectory:
+    def __init__(self, fs: FileSystem, path: str, lock: int, new_id: Callable[[], bytes]) -> None:
+        """`open` makes one."""
+        self.path = path
+        self.findings: list[str] = []
+        """What was odd when it was opened, in whole sentences, for the host to log."""
+        self.previous_broker_epoch = NO_EPOCH
+        self.clean = False
+        self.state = BrokerState()
+        self._fs = fs
+        self._lock = lock
+        self._new_id = new_id
+        self._meta = MetaProperties(-1, "")
+        self._logs: dict[tuple[str, int], Log] = {}
+        self._offsets: dict[str, Offsets] = {}
+        self._checkpointed: set[tuple[str, int]] = set()
+        """Partitions that a shared checkpoint file may name."""
+        self._were_always = False
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        path: str,
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        new_id: Callable[[], bytes],
+    ) -> DataDirectory:
+        """Lock the directory, creating it if need be, and read what it says of itself.
+        DirectoryError if it is not ours.
+        """
+        try:
+            fs.makedirs(path)
+            lock = fs.lock(f"{path}/{LOCK_NAME}")
+        except BlockingIOError as error:
+            raise DirectoryError(
+                f"{path} is locked by another running process; stop that one, or give this one its "
+                f"own log.dirs"
+            ) from error
+        except OSError as error:
+            raise DirectoryError(
+                f"{path} cannot be used as a data directory ({error.strerror}); check log.dirs and "
+                f"its permissions"
+            ) from error
+        directory = cls(fs, path, lock, new_id)
+        try:
+            known = directory._identify(node_id, cluster_id)
+            directory._read(known)
+        except BaseException:
+            fs.close(lock)
+            raise
+        return directory
+
+    def _identify(self, node_id: int, cluster_id: str | None) -> bool:
+        """Whether the directory knew who it is; a new one learns it."""
+        try:
+            meta = read_meta_properties(self._fs, self.path)
+        except ValueError as error:
+            raise DirectoryError(
+                f"{self.path}/{META_NAME} does not read ({error}); put it back from a copy, or "
+                f"move the data directory away to start with an empty one"
+            ) from error
+        if meta is None:
+            self._meta = MetaProperties(node_id, self._new_directory_id(), cluster_id)
+            write_meta_properties(self._fs, self.path, self._meta)
+            return False
+        if meta.node_id != node_id:
+            raise DirectoryError(
+                f"{self.path} belongs to node {meta.node_id}, this is node {node_id}; correct "
+                f"node.id or log.dirs"
+            )
+        if cluster_id is not None and meta.cluster_id not in (None, cluster_id):
+            raise DirectoryError(self._other_cluster(meta.cluster_id, cluster_id))
+        self._meta = meta
+        if cluster_id is not None:
+            self.set_cluster_id(cluster_id)
+        return True
+
+    def _new_directory_id(self) -> str:
+        while True:
+            text = topic_id_text(self._new_id())
+            if not text.startswith("-"):
+                return text
+
+    def _other_cluster(self, ours: str | None, theirs: str) -> str:
+        return (
+            f"{self.path} belongs to cluster {ours}, not to {theirs}; correct log.dirs or "
+            f"controller.quorum.bootstrap.servers"
+        )
+
+    def _read(self, known: bool) -> None:
+        epoch = take_clean_shutdown(self._fs, self.path, self.findings.append)
+        try:
+            state = read_state(self._fs, self.path)
+        except ValueError as error:
+            state = None
+            known = False
+            self.findings.append(
+                f"{self.path}/{STATE_NAME} does not read ({error}) and is treated as absent; the "
+                f"last shutdown counts as unclean."
+            )
+        self.state = state if state is not None else BrokerState()
+        self._were_always = self.state.flush_policy == ALWAYS
+        # Without the old identity or state nothing proves that this is the directory that was
+        # closed (P-21).
+        if known and epoch is not None:
+            self.clean = True
+            self.previous_broker_epoch = epoch
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+            offsets = read_offsets(self._fs, f"{self.path}/{name}", self.findings.append)
+            self._offsets[name] = offsets or {}
+            self._checkpointed.update(self._offsets[name])
+        here = {(p.topic_id, p.partition) for p in self.partitions()}
+        if not here <= self.state.hosted:
+            self.update_state(hosted=self.state.hosted | here)
+
+    @property
+    def node_id(self) -> int:
+        return self._meta.node_id
+
+    @property
+    def directory_id(self) -> str:
+        return self._meta.directory_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._meta.cluster_id
+
+    @property
+    def store_id(self) -> str | None:
+        """Identity of the controller's store that is kept here; None in a broker's directory."""
+        return self._meta.store_id
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Bind the directory to a cluster, durably. DirectoryError if it is another one's."""
+        if self._meta.cluster_id == cluster_id:
+            return
+        if self._meta.cluster_id is not None:
+            raise DirectoryError(self._other_cluster(self._meta.cluster_id, cluster_id))
+        self._keep_meta(replace(self._meta, cluster_id=cluster_id))
+
+    def ensure_store_id(self) -> str:
+        """The store id, drawn and kept durably the first time."""
+        if self._meta.store_id is None:
+            self._keep_meta(replace(self._meta, store_id=self._new_directory_id()))
+        assert self._meta.store_id is not None
+        return self._meta.store_id
+
+    def _keep_meta(self, meta: MetaProperties) -> None:
+        write_meta_properties(self._fs, self.path, meta)
+        self._meta = meta
+
+    def update_state(self, **changes: Any) -> None:
+        """Replace fields of `state`, durably."""
+        state = replace(self.state, **changes)
+        if state != self.state:
+            write_state(self._fs, self.path, state)
+            self.state = state
+
+    def partitions(self) -> list[PartitionDir]:
+        """The partitions' directories that are in use, by name; what else lies here goes to
+        `findings`.
+        """
+        found = []
+        for name in sorted(self._fs.listdir(self.path)):
+            path = f"{self.path}/{name}"
+            if name in OWN_NAMES or name.endswith(TEMPORARY) or GIVEN_UP_NAME.fullmatch(name):
+                continue
+            match = PARTITION_NAME.fullmatch(name)
+            topic_id = None
+            why = "is not a file of a data directory"
+            if match is not None and self._fs.isdir(path):
+                why = "has no partition.metadata"
+                try:
+                    topic_id = read_partition_metadata(self._fs, path)
+                except ValueError as error:
+                    why = f"has a partition.metadata that does not read ({error})"
+            if match is None or topic_id is None:
+                self._find(f"{path} {why} and is ignored.")
+                continue
+            found.append(PartitionDir(path, match[1], topic_id, int(match[2])))
+        return found
+
+    def _find(self, finding: str) -> None:
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    def create_log(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
+        """A new, empty log. KafkaStorageError if this replica was here before and its directory is
+        gone (P-20).
+        """
+        path = f"{self.path}/{topic}-{partition}"
+        if self._fs.exists(path):
+            self._make_way(path, topic_id)
+        elif (topic_id, partition) in self.state.hosted:
+            raise KafkaStorageError(
+                f"{path} is gone, but this broker has held {topic}-{partition} before: its records "
+                f"may exist nowhere else, so it does not start over empty. Put the directory back, "
+                f"or move the whole data directory away to rejoin as an empty broker"
+            )
+        self._fs.makedirs(path)
+        write_partition_metadata(self._fs, path, topic_id)
+        limits = CheckpointLimits(self._fs, path)
+        if (topic, partition) in self._checkpointed:
+            limits.add(0)
+        log = Log(
+            self._fs,
+            path,
+            topic=topic,
+            topic_id=topic_id,
+            partition=partition,
+            config=config,
+            expected=Expectations(),
+            limits=limits,
+            report=self.findings.append,
+        )
+        self._fs.fsync_dir(self.path)
+        self.update_state(hosted=self.state.hosted | {(topic_id, partition)})
+        self._logs[topic, partition] = log
+        return log
+
+    def _make_way(self, path: str, topic_id: bytes) -> None:
+        """A directory without metadata is what a crash left of a creation; with segments in it, it
+        is a stray.
+        """
+        try:
+            found = read_partition_metadata(self._fs, path)
+        except ValueError:
+            found = b""
+        if found is None and not any(map(SEGMENT_NAME.fullmatch, self._fs.listdir(path))):
+            return
+        if found in (None, b""):
+            self._rename(path, "stray")
+            return
+        whose = "this topic" if found == topic_id else f"topic id {topic_id_text(found or b'')}"
+        raise KafkaStorageError(
+            f"{path} exists and belongs to {whose}; it is loaded, or removed, before one is created"
+        )
+
+    def load_log(
+        self,
+        pdir: PartitionDir,
+        config: LogConfig,
+        report: Report,
+        *,
+        one_batch_at_a_time: bool = False,
+    ) -> Log:
+        """Open a partition's directory, recover its log (I-7). DamagedLog if it must be refused."""
+        limits = CheckpointLimits.load(self._fs, pdir.path, report)
+        lowest = limits.lowest()
+
+        def checkpointed(name: str) -> int:
+            offset = self._offsets[name].get((pdir.topic, pdir.partition), 0)
+            return offset if lowest is None else min(offset, lowest)
+
+        log = Log(
+            self._fs,
+            pdir.path,
+            topic=pdir.topic,
+            topic_id=pdir.topic_id,
+            partition=pdir.partition,
+            config=config,
+            expected=Expectations(
+                recovery_point=checkpointed(RECOVERY_POINTS),
+                high_watermark=checkpointed(HIGH_WATERMARKS),
+                log_start=checkpointed(LOG_STARTS),
+                clean=self.clean,
+                always=self._were_always,
+                one_batch_at_a_time=one_batch_at_a_time,
+            ),
+            limits=limits,
+            report=report,
+        )
+        self._logs[pdir.topic, pdir.partition] = log
+        return log
+
+    def high_watermark_of(self, log: Log) -> int:
+        """The checkpointed high watermark of a log, within what the log holds (P-16)."""
+        offset = self._offsets[HIGH_WATERMARKS].get((log.topic, log.partition), 0)
+        lowest = log.limits.lowest()
+        if lowest is not None:
+            offset = min(offset, lowest)
+        return max(log.log_start_offset, min(offset, log.log_end_offset))
+
+    def delete_log(self, log: Log | PartitionDir) -> None:
+        """Rename the directory so that its name is free at once; `purge_deleted` removes the files
+        (P-51).
+        """
+        self._give_up(log, "delete")
+
+    def mark_stray(self, log: Log | PartitionDir) -> None:
+        """Set a log aside that no topic claims; only the operator removes it (I-87)."""
+        self._give_up(log, "stray")
+
+    def _give_up(self, log: Log | PartitionDir, suffix: str) -> None:
+        # Hosted no more before the directory goes: a crash in between leaves a directory, which is
+        # hosted again at start.
+        self.update_state(hosted=self.state.hosted - {(log.topic_id, log.partition)})
+        path = self._rename(log.path, suffix)
+        self._logs.pop((log.topic, log.partition), None)
+        for offsets in self._offsets.values():
+            offsets.pop((log.topic, log.partition), None)
+        if isinstance(log, Log):
+            log.moved_to(path)
+
+    def _rename(self, path: str, suffix: str) -> str:
+        ending = f".{self._new_id().hex()}-{suffix}"
+        name = path.rpartition("/")[2][: NAME_MAX - len(ending)] + ending
+        self._fs.replace(path, f"{self.path}/{name}")
+        self._fs.fsync_dir(self.path)
+        return f"{self.path}/{name}"
+
+    def forget_hosted(self, topic_id: bytes, partition: int) -> None:
+        """Let `create_log` make this replica anew although it was here before: the caller knows it
+        is in no ISR.
+        """
+        self.update_state(hosted=self.state.hosted - {(topic_id, partition)})
+
+    def purge_deleted(self) -> None:
+        """Remove the files of deleted logs; blocking, for the disk pool."""
+        for name in self._fs.listdir(self.path):
+            match = GIVEN_UP_NAME.fullmatch(name)
+            if match is None or match[1] != "delete":
+                continue
+            for child in self._fs.listdir(f"{self.path}/{name}"):
+                self._fs.unlink(f"{self.path}/{name}/{child}")
+            self._fs.rmdir(f"{self.path}/{name}")
+
+    def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Up to where each log is durable. Partitions that are not named keep what the file says of
+        them (P-16).
+        """
+        self._write(RECOVERY_POINTS, offsets, lambda log: log.durable_offset)
+
+    def write_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        self._write(HIGH_WATERMARKS, offsets, lambda log: log.log_end_offset)
+
+    def write_log_starts(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        self._write(LOG_STARTS, offsets, lambda log: log.log_start_offset)
+
+    def _write(
+        self, name: str, offsets: Mapping[tuple[str, int], int], most: Callable[[Log], int]
+    ) -> None:
+        merged = dict(self._offsets[name])
+        limits = []
+        for key, offset in offsets.items():
+            log = self._logs.get(key)
+            if log is None:
+                continue
+            # The limits before the value: one that a cut adds in between stays.
+            limits.append((log.limits, log.limits.current()))
+            merged[key] = min(offset, most(log))
+        self._checkpointed.update(merged)
+        write_offsets(self._fs, f"{self.path}/{name}", merged)
+        self._offsets[name] = merged
+        for of_log, current in limits:
+            of_log.written(current, name)
+
+    def write_clean_shutdown(self, broker_epoch: int) -> None:
+        """The last thing a broker writes, once every log was flushed and closed without an error
+        (I-52).
+        """
+        write_clean_shutdown(self._fs, self.path, broker_epoch)
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock >= 0:
+            self._fs.close(self._lock)
+            self._lock = -1

@@ -1,0 +1,139 @@
+"""Which leader epoch begins at which offset, in memory and in `leader-epoch-checkpoint` (I-5, I-37,
+I-46, I-47).
+
+Entries rise strictly in epoch and in start offset; the last may begin at the log's end, when a
+leader took its epoch and has appended nothing yet. Every change is durable before the method
+returns, so no batch stands in the log whose epoch is not here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.checkpoints import natural, read_checkpoint, write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.storage.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+UNDEFINED: Final = (-1, -1)
+
+
+class LeaderEpochs:
+    __slots__ = ("_epochs", "_fs", "_starts", "directory")
+
+    def __init__(
+        self, fs: FileSystem, directory: str, entries: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        self._fs = fs
+        self.directory = directory
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries:
+            self._epochs.append(epoch)
+            self._starts.append(start)
+
+    @classmethod
+    def load(cls, fs: FileSystem, directory: str, report: Report) -> LeaderEpochs | None:
+        """None if the checkpoint is absent or does not read: then the log itself must tell."""
+        path = f"{directory}/{FILE_NAME}"
+        lines = read_checkpoint(fs, path, report)
+        if lines is None:
+            return None
+        try:
+            entries = [(natural(epoch), natural(start)) for epoch, start in lines]
+            if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
+                raise ValueError("its entries do not rise")
+        except ValueError as error:
+            report(f"{path} does not read as a checkpoint ({error}) and is treated as absent.")
+            return None
+        return cls(fs, directory, entries)
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, start offset) of each epoch, oldest first."""
+        return tuple(zip(self._epochs, self._starts, strict=True))
+
+    def latest(self) -> int:
+        return self._epochs[-1] if self._epochs else -1
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the batch that holds `offset`; -1 if no entry begins at or before it."""
+        i = bisect_right(self._starts, offset)
+        return self._epochs[i - 1] if i > 0 else -1
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the epoch found, its end offset) for a follower that knows `epoch` (I-37); (-1, -1) if
+        undefined.
+        """
+        epochs = self._epochs
+        if epoch < 0 or not epochs or epoch > epochs[-1]:
+            return UNDEFINED
+        if epoch == epochs[-1]:
+            return epoch, log_end_offset
+        if epoch < epochs[0]:
+            return epoch, self._starts[0]
+        i = bisect_right(epochs, epoch)
+        return epochs[i - 1], self._starts[i]
+
+    def assign(self, epoch: int, start: int) -> None:
+        """Note that `epoch` begins at `start`; one that is the latest already keeps its start."""
+        self.assign_all([(epoch, start)])
+
+    def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
+        """As `assign` for each, with one write. An older epoch in which nothing was appended gives
+        way.
+        """
+        epochs, starts = list(self._epochs), list(self._starts)
+        for epoch, start in entries:
+            if epochs and epoch == epochs[-1]:
+                continue
+            assert not epochs or epoch > epochs[-1], (self.directory, epoch, epochs)
+            while starts and starts[-1] >= start:
+                starts.pop()
+                epochs.pop()
+            epochs.append(epoch)
+            starts.append(start)
+        self._keep(epochs, starts)
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Drop the epochs that begin at or after `offset` (I-47)."""
+        keep = bisect_left(self._starts, offset)
+        self._keep(self._epochs[:keep], self._starts[:keep])
+
+    def drop_above(self, log_end_offset: int) -> None:
+        """Drop the epochs that begin beyond the log's end, as a crash between two writes leaves
+        them.
+        """
+        keep = bisect_right(self._starts, log_end_offset)
+        self._keep(self._epochs[:keep], self._starts[:keep])
+
+    def truncate_from_start(self, log_start_offset: int) -> None:
+        """Let the first remaining epoch begin at the log's start (I-5)."""
+        i = bisect_right(self._starts, log_start_offset) - 1
+        if i < 0:
+            return
+        self._keep(self._epochs[i:], [log_start_offset, *self._starts[i + 1 :]])
+
+    def clear(self) -> None:
+        self._keep([], [])
+
+    def write(self) -> None:
+        """Make the checkpoint say what memory says."""
+        write_checkpoint(
+            self._fs,
+            f"{self.directory}/{FILE_NAME}",
+            (f"{epoch} {start}" for epoch, start in self.entries),
+        )
+
+    def _keep(self, epochs: list[int], starts: list[int]) -> None:
+        """Durable first: memory follows only if the file was replaced (P-36)."""
+        if epochs == self._epochs and starts == self._starts:
+            return
+        LeaderEpochs(self._fs, self.directory, zip(epochs, starts, strict=True)).write()
+        self._epochs, self._starts = epochs, starts

@@ -1,0 +1,188 @@
+"""The reading side of a log, on the event loop or in the disk pool while the log goes on.
+
+A read takes segments and recent batches in one step, works on what an append can only extend, and
+starts over if a truncation came between (P-34). Near the log's end it costs one `pread`; elsewhere
+an index lookup and a short walk more.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.segment_reader import (
+    Run,
+    find_run,
+    first_batch_to,
+    first_record_at,
+)
+from strandline_proto.errors import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.segment import Segment
+    from strandline_proto.batch import BatchHeader
+
+HOT_BYTES: Final = 32 << 20
+OPEN_SEALED_MAX: Final = 4
+"""Sealed segments whose file and indexes stay open for readers."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_BASE_OFFSET: Final = struct.Struct(">q")
+_base_of: Final = attrgetter("base_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Whole batches; `next_offset` is where the next read goes on. No records: `next_offset` is the
+    start.
+    """
+
+    records: bytes
+    base_offset: int
+    next_offset: int
+
+
+class LogReader:
+    __slots__ = ("_log", "_opened")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._opened: tuple[Segment, ...] = ()
+
+    def is_hot(self, start: int) -> bool:
+        _, recent = self._log.tail
+        position = recent.position_of(start)
+        return position is not None and recent.end[0] - position <= HOT_BYTES
+
+    def read(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
+        return self._steady(self._read, start, max_bytes, limit)
+
+    def _steady(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `look` finds while no truncation is under way.
+
+        A truncation counts before it begins and after it ends, so an equal count means that none
+        came between.
+        """
+        log = self._log
+        while True:
+            generation = log.truncations
+            log.check_usable()
+            try:
+                found = look(*args, **kwargs)
+            except (BadBatch, OSError) as error:
+                if generation != log.truncations:
+                    continue
+                log.check_usable()  # a log that was removed meanwhile has no files to complain of
+                if isinstance(error, BadBatch):
+                    raise log.damage(error) from error
+                raise
+            if generation == log.truncations:
+                return found
+
+    def _read(self, start: int, max_bytes: int, limit: int) -> LogRead:
+        log = self._log
+        end_offset = log.log_end_offset
+        if not log.log_start_offset <= start <= end_offset:
+            raise OffsetOutOfRange(
+                f"{log.topic}-{log.partition}: offset {start} is outside the log, which holds "
+                f"{log.log_start_offset} to {end_offset}; reset the position"
+            )
+        limit = min(limit, end_offset)
+        if start >= limit:
+            return LogRead(b"", start, start)
+        segments, recent = log.tail
+        run = recent.run(start, limit=limit, max_bytes=max_bytes)
+        if run is not None:
+            return _read_run(segments[-1], start, run)
+        for i in range(bisect_right(segments, start, key=_base_of) - 1, len(segments)):
+            segment, is_last = segments[i], i == len(segments) - 1
+            self._keep_open(segment, is_last)
+            run = find_run(
+                segment,
+                start,
+                limit=limit,
+                max_bytes=max_bytes,
+                recent=recent if is_last else None,
+            )
+            # None: compaction left a gap at the end of this segment, the next one answers.
+            if run is not None:
+                return _read_run(segment, start, run)
+        return LogRead(b"", start, start)
+
+    def _keep_open(self, segment: Segment, is_last: bool) -> None:
+        """Let only the sealed segments that were read last keep their file and indexes open."""
+        opened = self._opened
+        if is_last or segment in opened:
+            return
+        self._opened = (*opened, segment)[-OPEN_SEALED_MAX:]
+        for old in opened[: len(opened) + 1 - OPEN_SEALED_MAX]:
+            if old is not self._log.tail[0][-1]:
+                old.release()
+
+    def batch_headers(self, start: int) -> Iterator[BatchHeader]:
+        log = self._log
+        log.check_usable()
+        segments, recent = log.tail
+        end_position, end_offset = recent.end
+        if start >= end_offset:
+            return
+        first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
+        for segment in segments[first:]:
+            is_last = segment is segments[-1]
+            self._keep_open(segment, is_last)
+            view = segment.view()
+            end = end_position if is_last else segment.size
+            try:
+                found = first_batch_to(segment, view, start, end)
+                if found is not None:
+                    for _, header in walk(view.file, found[0], end, offset=segment.base_offset):
+                        yield header
+            except BadBatch as bad:
+                raise log.damage(bad) from bad
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        return self._steady(self._first_at, timestamp)
+
+    def max_timestamp(self) -> tuple[int, int, int] | None:
+        def look() -> tuple[int, int, int] | None:
+            latest = max(segment.latest()[0] for segment in self._log.tail[0])
+            return self._first_at(latest) if latest >= 0 else None
+
+        return self._steady(look)
+
+    def _first_at(self, timestamp: int) -> tuple[int, int, int] | None:
+        segments, recent = self._log.tail
+        log_start = self._log.log_start_offset
+        for segment in segments:
+            if segment.latest()[0] < timestamp:
+                continue
+            is_last = segment is segments[-1]
+            self._keep_open(segment, is_last)
+            end = recent.end[0] if is_last else segment.size
+            found = first_record_at(segment, timestamp, end=end, log_start=log_start)
+            if found is not None:
+                return found
+        return None
+
+
+def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
+    position, end, next_offset = run
+    if position == end:
+        return LogRead(b"", start, start)
+    file = segment.view().file
+    records = file.read(end - position, position)
+    if len(records) != end - position:
+        why = f"{len(records)} bytes at {position} where {end - position} must be"
+        raise OSError(errno.EIO, why, file.path)
+    return LogRead(records, _BASE_OFFSET.unpack_from(records)[0], next_offset)

@@ -1,0 +1,269 @@
+"""One segment of a log: `<base offset>.log` with its two sparse indexes.
+
+The active segment is written to and keeps its file and indexes open. A sealed one opens them when a
+reader first wants them and may drop them again; whoever uses them holds a `View`, so nothing is
+closed under a reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.file import (
+    CREATE_EMPTY,
+    READ,
+    WRITE,
+    File,
+    read_whole,
+    write_whole,
+)
+from strandline_broker.storage.offset_index import ENTRY_SIZE, RELATIVE_MAX, OffsetIndex
+from strandline_broker.storage.recent_batches import RecentBatches
+from strandline_broker.storage.time_index import ENTRY, TimeIndex
+from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
+
+if TYPE_CHECKING:
+    from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import FileSystem
+
+SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log")
+POSITION_MAX: Final = 2**31 - 1
+
+
+class View(NamedTuple):
+    """What a reader needs of a segment, alive as long as the reader holds it."""
+
+    file: File
+    offsets: OffsetIndex
+    times: TimeIndex
+
+
+class Segment:
+    __slots__ = (
+        "_fs",
+        "_index_interval",
+        "_unindexed",
+        "_view",
+        "base_offset",
+        "directory",
+        "end_offset",
+        "latest_batch",
+        "latest_timestamp",
+        "size",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        end_offset: int,
+        index_interval: int,
+    ) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.end_offset = end_offset
+        """One past the last offset; of a sealed segment, where the next begins."""
+        self.latest_timestamp = -1
+        self.latest_batch = base_offset
+        """Last offset of the first batch with the largest timestamp, as the time index wants it."""
+        self.unsynced: tuple[File, ...] = ()
+        """Index files that were written when the segment was sealed and are not yet durable."""
+        self._index_interval = index_interval
+        self._unindexed = 0
+        self._view: View | None = None
+
+    @classmethod
+    def create(
+        cls, fs: FileSystem, directory: str, base_offset: int, *, index_interval: int
+    ) -> Segment:
+        """A new, empty, active segment; its directory entry is durable once the directory is
+        synced.
+        """
+        segment = cls(
+            fs,
+            directory,
+            base_offset,
+            size=0,
+            end_offset=base_offset,
+            index_interval=index_interval,
+        )
+        for suffix in ("index", "timeindex"):
+            File(fs, segment.path(suffix), CREATE_EMPTY)
+        file = File(fs, segment.path(), CREATE_EMPTY)
+        segment._view = View(file, OffsetIndex(base_offset), TimeIndex(base_offset))
+        return segment
+
+    def path(self, suffix: str = "log") -> str:
+        return f"{self.directory}/{self.base_offset:020d}.{suffix}"
+
+    def log_size(self) -> int:
+        """Bytes that the `.log` file has on disk."""
+        return File(self._fs, self.path()).size()
+
+    def view(self) -> View:
+        view = self._view
+        if view is None:
+            view = self._view = self._open()
+        return view
+
+    def latest(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the first batch with it); -1 if no batch has a
+        timestamp.
+        """
+        if self.latest_timestamp < 0:
+            self.latest_timestamp, self.latest_batch = self.view().times.last
+        return self.latest_timestamp, self.latest_batch
+
+    def release(self) -> None:
+        """Forget the open file and the indexes of a sealed segment."""
+        self._view = None
+
+    def _open(self) -> View:
+        indexes = self.read_indexes()
+        file = File(self._fs, self.path(), READ)
+        if indexes is None:
+            # An index lost under a running broker costs time, not answers: without entries a walk
+            # begins at byte 0.
+            indexes = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        return View(file, *indexes)
+
+    def read_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
+        """Both indexes from their files; None if one is missing or does not fit the segment."""
+        try:
+            offset_bytes = read_whole(self._fs, self.path("index"))
+            time_bytes = read_whole(self._fs, self.path("timeindex"))
+        except FileNotFoundError:
+            return None
+        offsets = OffsetIndex.parse(self.base_offset, offset_bytes)
+        times = TimeIndex.parse(self.base_offset, time_bytes)
+        if offsets is None or times is None:
+            return None
+        if len(offsets) > 0 and not (
+            offsets.last_offset < self.end_offset
+            and self.plausible(File(self._fs, self.path()), offsets.last_position)
+        ):
+            return None
+        if len(times) > 0 and times.last[1] >= self.end_offset:
+            return None
+        return offsets, times
+
+    def plausible(self, file: File, position: int) -> bool:
+        """Whether a batch of this segment seems to begin at `position`, which an index names."""
+        if position + HEADER_SIZE > self.size:
+            return position == 0
+        header = read_header(file.read(HEADER_SIZE, position))
+        return (
+            header.magic == MAGIC
+            and header.last_offset >= self.base_offset
+            and header.base_offset < self.end_offset
+            and position + header.size <= self.size
+        )
+
+    def is_full_for(
+        self, size: int, last_offset: int, *, segment_bytes: int, index_bytes: int
+    ) -> bool:
+        """Whether a run of `size` bytes must go into a new segment. An empty segment takes
+        anything.
+        """
+        if self.size == 0:
+            return False
+        _, offsets, times = self.view()
+        return (
+            self.size + size > min(segment_bytes, POSITION_MAX)
+            or last_offset - self.base_offset > RELATIVE_MAX
+            or (len(offsets) + 1) * ENTRY_SIZE > index_bytes
+            or (len(times) + 2) * ENTRY.size > index_bytes  # sealing adds one more
+        )
+
+    def note_batch(self, position: int, header: BatchHeader, last_offset: int) -> None:
+        """Take a batch that stands at `position` into size, end and indexes."""
+        if header.max_timestamp > self.latest_timestamp:
+            self.latest_timestamp = header.max_timestamp
+            self.latest_batch = last_offset
+        if self._unindexed > self._index_interval:
+            _, offsets, times = self.view()
+            offsets.append(last_offset, position)
+            times.append(self.latest_timestamp, self.latest_batch)
+            self._unindexed = 0
+        size = header.size
+        self._unindexed += size
+        self.size = position + size
+        self.end_offset = last_offset + 1
+
+    def seal(self) -> None:
+        """Write the indexes; nothing is appended any more. They are durable once `unsynced` is
+        synced.
+        """
+        self.unsynced = self.write_indexes()
+
+    def write_indexes(self) -> tuple[File, ...]:
+        _, offsets, times = self.view()
+        if self.latest_timestamp >= 0:
+            times.append(self.latest_timestamp, self.latest_batch)
+        return (
+            write_whole(self._fs, self.path("index"), offsets.serialize()),
+            write_whole(self._fs, self.path("timeindex"), times.serialize()),
+        )
+
+    def begin_scan(self) -> File:
+        """Forget what is known of the content; `note_batch` rebuilds it, batch by batch."""
+        file = File(self._fs, self.path(), WRITE)
+        self._view = View(file, OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
+        self.size, self.end_offset = 0, self.base_offset
+        self.latest_timestamp, self.latest_batch = -1, self.base_offset
+        self._unindexed = 0
+        return file
+
+    def activate(
+        self, position: int, end_offset: int | None = None, *, crc: bool = False
+    ) -> RecentBatches:
+        """Make this the segment that is appended to, with `position` bytes; they end at
+        `end_offset` if that is known.
+
+        Walks from the last index entry below; raises BadBatch if what is there does not end at
+        `position`.
+        """
+        _, offsets, times = self.view()
+        offsets = offsets.cut(position)
+        if end_offset is None:
+            end_offset = self.base_offset
+        else:
+            times = times.cut(end_offset)
+        file = File(self._fs, self.path(), WRITE)
+        start = offsets.last_position
+        if not self.plausible(file, start):
+            offsets, start = OffsetIndex(self.base_offset), 0
+            times = TimeIndex(self.base_offset)
+        self._view = View(file, offsets, times)
+        self.latest_timestamp, self.latest_batch = times.last
+        self._unindexed = 0
+        self.unsynced = ()
+        self.size = start
+        recent: RecentBatches | None = None
+        for at, header in walk(file, start, position, offset=self.base_offset, crc=crc):
+            if recent is None:
+                recent = RecentBatches(header.base_offset, at)
+            self.note_batch(at, header, header.last_offset)
+            recent.append(header.last_offset, at + header.size)
+        if recent is None:
+            recent = RecentBatches(end_offset, position)
+            self.end_offset = end_offset
+        return recent
+
+    def remove(self) -> None:
+        """Delete the files, the log first: what is left of a half-done removal are indexes without
+        a log.
+        """
+        self._view = None
+        for suffix in ("log", "index", "timeindex"):
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.unlink(self.path(suffix))

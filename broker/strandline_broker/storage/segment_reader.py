@@ -1,0 +1,119 @@
+"""Finding batches in a segment by its sparse indexes and a walk over at most one index interval.
+
+An index that lies costs time and never an answer: where it leads to no batch, or to one too late,
+the walk begins at the segment's first byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.damage import BadBatch
+from strandline_proto.batch import read_records
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.recent_batches import RecentBatches
+    from strandline_broker.storage.segment import Segment, View
+    from strandline_proto.batch import BatchHeader, Record
+
+Run = tuple[int, int, int]
+"""(position, end position, next offset)."""
+
+
+def first_batch_to(
+    segment: Segment, view: View, offset: int, end: int
+) -> tuple[int, BatchHeader] | None:
+    """(position, header) of the first batch that ends at or after `offset`; None if there is none
+    before byte `end`.
+    """
+    for origin in dict.fromkeys((view.offsets.floor(offset), 0)):
+        try:
+            for at, header in walk(view.file, origin, end, offset=segment.base_offset):
+                if header.last_offset >= offset:
+                    if at == origin > 0 and header.base_offset > offset:
+                        break
+                    return at, header
+            else:
+                return None
+        except BadBatch:
+            if origin == 0:
+                raise
+    return None
+
+
+def find_run(
+    segment: Segment,
+    start: int,
+    *,
+    limit: int,
+    max_bytes: int,
+    recent: RecentBatches | None,
+) -> Run | None:
+    """The whole batches from the one with `start`, below `limit`; at least one if one is there,
+    else an empty run.
+
+    None if no batch of this segment ends at or after `start`. `recent` belongs to the active
+    segment.
+    """
+    view = segment.view()
+    known_end, known_offset = (segment.size, segment.end_offset) if recent is None else recent.first
+    bound = recent.bound(limit) if recent is not None else None
+    if bound is None and limit >= known_offset:
+        bound = known_end, known_offset
+    position = recent.position_of(start) if recent is not None else None
+    if position is None:
+        found = first_batch_to(segment, view, start, known_end)
+        if found is None:
+            if recent is None:
+                return None
+            position = known_end
+        else:
+            position = found[0]
+    if bound is None:
+        found = first_batch_to(segment, view, limit, known_end)
+        bound = (known_end, known_offset) if found is None else (found[0], found[1].base_offset)
+    if bound[0] <= position:
+        return position, position, start
+    if bound[0] - position <= max_bytes:
+        return position, *bound
+    return _cut(segment, view, position, end=bound[0], max_bytes=max_bytes)
+
+
+def _cut(segment: Segment, view: View, position: int, *, end: int, max_bytes: int) -> Run:
+    """The batches from `position` that fit into `max_bytes`, or the first alone."""
+    target = position + max_bytes
+    for origin in dict.fromkeys((max(view.offsets.floor_position(target), position), position)):
+        try:
+            for at, header in walk(view.file, origin, end, offset=segment.base_offset):
+                if at == position and at + header.size >= target:
+                    return position, at + header.size, header.next_offset
+                if at + header.size > target:
+                    return position, at, header.base_offset
+        except BadBatch:
+            if origin == position:
+                raise
+    raise BadBatch(view.file.path, position, segment.base_offset, "no batch ends where one must")
+
+
+def first_record_at(
+    segment: Segment, timestamp: int, *, end: int, log_start: int
+) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) of the first record at or after `timestamp` that stands
+    before byte `end`.
+    """
+    view = segment.view()
+    found = first_batch_to(segment, view, view.times.floor(timestamp), end)
+    if found is None:
+        return None
+    for at, header in walk(view.file, found[0], end, offset=segment.base_offset):
+        if header.max_timestamp < timestamp or header.last_offset < log_start:
+            continue
+        for record in _records(view, at, header):
+            if record.timestamp >= timestamp and record.offset >= log_start:
+                return record.timestamp, record.offset, header.leader_epoch
+    return None
+
+
+def _records(view: View, position: int, header: BatchHeader) -> list[Record]:
+    return list(read_records(view.file.read(header.size, position), 0, header))

@@ -1,0 +1,77 @@
+"""`strandline-state`: what a data directory remembers beyond Kafka's files (P-20, P-76, I-51).
+
+Which cluster, store and metadata offset its broker last obeyed, so that a controller restored from
+an old copy is found out; the flush policy its logs were written under; and each (topic id,
+partition) it ever hosted, so that a replica whose directory vanished is not taken for a new one.
+One line with version and CRC-32C, then one JSON object; replaced whole.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from strandline_broker.storage.atomic_file import replace_file
+from strandline_broker.storage.file import read_whole
+from strandline_proto.ids import topic_id_bytes, topic_id_text
+
+if TYPE_CHECKING:
+    from strandline_runtime.runtime import FileSystem
+
+FILE_NAME: Final = "strandline-state"
+VERSION: Final = 1
+
+REPLICATED: Final = "replicated"
+ALWAYS: Final = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    cluster_id: str | None = None
+    store_id: str | None = None
+    controller_epoch: int = -1
+    metadata_offset: int = -1
+    flush_policy: str = REPLICATED
+    hosted: frozenset[tuple[bytes, int]] = frozenset()
+    """(topic id, partition) of every replica this directory holds or held and has not given up."""
+
+
+def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
+    """None if there is no such file; ValueError if it does not read."""
+    try:
+        data = read_whole(fs, f"{directory}/{FILE_NAME}")
+    except FileNotFoundError:
+        return None
+    head, _, body = data.partition(b"\n")
+    if head != _head(body):
+        raise ValueError("its first line does not match the rest")
+    try:
+        found = json.loads(body)
+        hosted = frozenset(
+            (bytes(topic_id_bytes(topic_id)), int(partition))
+            for topic_id, partition in found.pop("hosted")
+        )
+        return BrokerState(**found, hosted=hosted)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"its fields are not those of version {VERSION}: {error!r}") from error
+
+
+def write_state(fs: FileSystem, directory: str, state: BrokerState) -> None:
+    body = json.dumps(
+        {
+            "cluster_id": state.cluster_id,
+            "store_id": state.store_id,
+            "controller_epoch": state.controller_epoch,
+            "metadata_offset": state.metadata_offset,
+            "flush_policy": state.flush_policy,
+            "hosted": [[topic_id_text(t), p] for t, p in sorted(state.hosted)],
+        }
+    ).encode("ascii")
+    replace_file(fs, f"{directory}/{FILE_NAME}", _head(body) + b"\n" + body)
+
+
+def _head(body: bytes) -> bytes:
+    return f"strandline-state {VERSION} {crc32c(body):08x}".encode("ascii")

@@ -1,0 +1,85 @@
+"""The sparse time index of one segment: Kafka's 12-byte entries, timestamp i64 and relative offset
+i32, big-endian.
+
+An entry (t, o) says that no record up to offset o, nor up to the next entry, is later than t, and
+that the first batch with a record at t ends at o. Timestamps rise strictly. As with the offset
+index, memory holds two arrays that only grow.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from operator import le, lt
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ENTRY: Final = struct.Struct(">qi")
+NO_TIMESTAMP: Final = -1
+
+
+class TimeIndex:
+    __slots__ = ("_offsets", "_timestamps", "base_offset")
+
+    def __init__(
+        self, base_offset: int, timestamps: Iterable[int] = (), offsets: Iterable[int] = ()
+    ) -> None:
+        self.base_offset = base_offset
+        self._timestamps = array("q", timestamps)
+        self._offsets = array("i", offsets)
+
+    @classmethod
+    def parse(cls, base_offset: int, data: bytes) -> TimeIndex | None:
+        """None if the bytes are no index. Zeros at the end, as a killed Kafka leaves them, are not
+        part of it.
+        """
+        if len(data) % ENTRY.size != 0:
+            return None
+        full = data.rstrip(b"\0")
+        full += b"\0" * (-len(full) % ENTRY.size)
+        index = cls(base_offset)
+        for timestamp, offset in ENTRY.iter_unpack(full):
+            index._timestamps.append(timestamp)
+            index._offsets.append(offset)
+        return index if index._rises() else None
+
+    def _rises(self) -> bool:
+        timestamps, offsets = self._timestamps, self._offsets
+        return (
+            all(map(lt, timestamps, islice(timestamps, 1, None)))
+            and all(map(le, offsets, islice(offsets, 1, None)))
+            and (not offsets or offsets[0] >= 0)
+        )
+
+    def serialize(self) -> bytes:
+        return b"".join(map(ENTRY.pack, self._timestamps, self._offsets))
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the first batch that has it)."""
+        if not self._timestamps:
+            return NO_TIMESTAMP, self.base_offset
+        return self._timestamps[-1], self.base_offset + self._offsets[-1]
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if `timestamp` is later than every one before."""
+        if timestamp > self.last[0]:
+            self._offsets.append(offset - self.base_offset)
+            self._timestamps.append(timestamp)
+
+    def floor(self, timestamp: int) -> int:
+        """An offset before which no record is at or after `timestamp`, but within its own batch."""
+        i = bisect_right(self._timestamps, timestamp)
+        return self.base_offset + self._offsets[i - 1] if i > 0 else self.base_offset
+
+    def cut(self, offset: int) -> TimeIndex:
+        """A new index of the entries below `offset`; readers may still hold this one."""
+        keep = bisect_left(self._offsets, offset - self.base_offset)
+        return TimeIndex(self.base_offset, self._timestamps[:keep], self._offsets[:keep])
