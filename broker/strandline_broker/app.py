@@ -64,10 +64,12 @@ class Broker:
         self._version = version
         self.broker_id = BrokerId(config.node_id)
         self.directory = _open_directory(runtime, config)
+        for finding in self.directory.findings:
+            runtime.log.warning("data directory", finding=finding)
         state = self.directory.state
         self.metadata = MetadataCache(
             cluster_id=self.directory.cluster_id or "",
-            store_id=state.store_id,
+            store_id=state.store_id or "",
             known_controller_epoch=ControllerEpoch(state.controller_epoch),
             known_offset=MetadataOffset(state.metadata_offset),
         )
@@ -183,6 +185,11 @@ class Broker:
     async def _replicate(self) -> None:
         """Load every log, then keep replicas and apply pushes until cancelled."""
         await self.replicas.load()
+        # Before the first append under it (I-51), and after recovery has gone by the one before.
+        directory, policy = self.directory, self._config.flush_policy
+        await self.replicas.context.in_disk_pool(
+            lambda: directory.update_state(flush_policy=policy)
+        )
         self.is_loaded = True
         self.lifecycle.on_loaded()
         async with asyncio.TaskGroup() as group:

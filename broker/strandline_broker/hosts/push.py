@@ -136,7 +136,8 @@ class PushReceiver:
     async def _remember(self, envelope: Envelope) -> None:
         directory = self._directory
         await self._replicas.context.in_disk_pool(
-            lambda: directory.record_applied(
+            lambda: directory.update_state(
+                cluster_id=envelope.cluster_id,
                 store_id=envelope.store_id,
                 controller_epoch=envelope.controller_epoch,
                 metadata_offset=envelope.metadata_offset,
