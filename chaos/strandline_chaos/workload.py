@@ -1,0 +1,244 @@
+"""Writers and readers that write down all they do, so that a checker can say what was broken.
+
+It runs over any clients that look like ours, in real processes and in virtual time alike: pacing
+and waiting are the event loop's. Each writer and each reader is a sequence of clients; one whose
+send has an unknown outcome is thrown away, so that order is only ever claimed within one client. An
+error that is not the library's own is a defect, and ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from strandline.errors import StrandlineError, describe
+from strandline_chaos.checkers import FINAL_READ
+from strandline_chaos.payload import CorruptPayload, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from strandline_chaos.history import History, Positioned
+
+REOPEN_S: Final = 0.2
+POLL_S: Final = 0.5
+
+
+class Acknowledged(Protocol):
+    """What a send's future holds."""
+
+    @property
+    def offset(self) -> int: ...
+
+
+class Sender(Protocol):
+    """A producer, as far as the workload uses one."""
+
+    async def send(self, topic: str, value: bytes, *, partition: int) -> asyncio.Future[Any]: ...
+
+
+class Reader(Protocol):
+    """A consumer of all keys of the topic, from their beginning."""
+
+    async def poll(self, timeout_s: float) -> dict[int, list[tuple[int, bytes | None]]]:
+        """(offset, payload) of new records by key; empty if none came in time."""
+        ...
+
+    async def end_offsets(self) -> dict[int, int]:
+        """The end of what can be read of each key now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    topic: str
+    keys: int
+    writers: int = 2
+    readers: int = 1
+    sends_per_s: float = 200
+    """Of each writer."""
+    in_flight_max: int = 64
+    """Sends of one writer that wait for their acknowledgement."""
+    payload_size: int = 100
+
+
+class FinalReadIncomplete(Exception):
+    """The last reading did not reach the end in time; no verdict can be given."""
+
+
+class Workload:
+    """Runs `plan` and tells `history`. `on_progress` is called with the number acknowledged."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        history: History,
+        *,
+        open_sender: Callable[[], AbstractAsyncContextManager[Sender]],
+        open_reader: Callable[[], AbstractAsyncContextManager[Reader]],
+    ) -> None:
+        self._plan = plan
+        self._history = history
+        self._open_sender = open_sender
+        self._open_reader = open_reader
+        self._values = [itertools.count() for _ in range(plan.keys)]
+        self._stop = asyncio.Event()
+        self.acknowledged = 0
+        self.unacknowledged = 0
+
+    async def run(self, until: Awaitable[object]) -> None:
+        """Write and read until `until` is done, then let every client finish."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._plan.writers):
+                group.create_task(self._write(number), name=f"writer {number}")
+            for number in range(self._plan.readers):
+                group.create_task(self._read(), name=f"reader {number}")
+            try:
+                await until
+            finally:
+                self._stop.set()
+
+    async def read_back(self, deadline_s: float) -> None:
+        """The last reading: a new client, from the beginning to the end as it is now."""
+        process = self._history.new_process()
+        self._history.note(FINAL_READ, [process])
+        try:
+            async with asyncio.timeout(deadline_s), self._open_reader() as reader:
+                missing = {k: end for k, end in (await reader.end_offsets()).items() if end > 0}
+                while missing:
+                    for key, next_offset in (await self._poll(process, reader)).items():
+                        if next_offset >= missing.get(key, next_offset + 1):
+                            del missing[key]
+        except TimeoutError as why:
+            raise FinalReadIncomplete(
+                f"the last reading did not reach the end within {deadline_s:.0f} s"
+            ) from why
+
+    async def _write(self, number: int) -> None:
+        while not self._stop.is_set():
+            process = self._history.new_process()
+            try:
+                async with self._open_sender() as sender:
+                    await _Writer(self, process, sender, first_key=number).run()
+            except StrandlineError as why:
+                self._history.note("client-failed", describe(why))
+                await self._pause(REOPEN_S)
+
+    async def _read(self) -> None:
+        while not self._stop.is_set():
+            process = self._history.new_process()
+            try:
+                async with self._open_reader() as reader:
+                    while not self._stop.is_set():
+                        await self._poll(process, reader)
+            except StrandlineError as why:
+                self._history.note("client-failed", describe(why))
+                await self._pause(REOPEN_S)
+
+    async def _poll(self, process: int, reader: Reader) -> dict[int, int]:
+        """One poll, written down; the offset after the last record read, by key."""
+        op = self._history.invoke_poll(process)
+        try:
+            found = await reader.poll(POLL_S)
+        except StrandlineError as why:
+            self._history.poll_failed(process, op, describe(why))
+            raise
+        read: dict[int, list[Positioned]] = {}
+        for key, records in found.items():
+            for offset, payload in records:
+                try:
+                    said_key, value = decode(payload)
+                except CorruptPayload as why:
+                    self._history.note("corrupt", f"key {key} offset {offset}: {why}")
+                    continue
+                if said_key != key:
+                    self._history.note("corrupt", f"key {key} offset {offset}: of key {said_key}")
+                    continue
+                read.setdefault(key, []).append((offset, value))
+        self._history.polled(process, op, read)
+        return {key: records[-1][0] + 1 for key, records in found.items() if records}
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    def next_value(self, key: int) -> int:
+        return next(self._values[key])
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    @property
+    def history(self) -> History:
+        return self._history
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+
+class _Writer:
+    """One producer's life: it ends when the workload does, or with the first unknown outcome."""
+
+    def __init__(self, work: Workload, process: int, sender: Sender, *, first_key: int) -> None:
+        self._work = work
+        self._process = process
+        self._sender = sender
+        self._keys = itertools.count(first_key)
+        self._room = asyncio.Semaphore(work.plan.in_flight_max)
+        self._usable = True
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        interval_s = 1 / self._work.plan.sends_per_s
+        due = loop.time()
+        while self._usable and not self._work.stopping:
+            await self._room.acquire()
+            if self._usable and not self._work.stopping:
+                await self._send(next(self._keys) % self._work.plan.keys)
+            due = max(due + interval_s, loop.time() - 1.0)  # catch up at most a second
+            await asyncio.sleep(max(0.0, due - loop.time()))
+        for _ in range(self._work.plan.in_flight_max):  # every outcome is written down
+            await self._room.acquire()
+
+    async def _send(self, key: int) -> None:
+        value = self._work.next_value(key)
+        op = self._work.history.invoke_send(self._process, key, value)
+        plan = self._work.plan
+        payload = encode(key, value, plan.payload_size)
+        try:
+            future = await self._sender.send(plan.topic, payload, partition=key)
+        except StrandlineError as why:
+            self._not_sent(op, key, value, why)
+            return
+        future.add_done_callback(lambda done: self._on_done(op, key, value, done))
+
+    def _on_done(self, op: int, key: int, value: int, done: asyncio.Future[Acknowledged]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            self._not_sent(op, key, value, error or asyncio.CancelledError("the client closed"))
+            return
+        offset = done.result().offset
+        self._work.acknowledged += 1
+        self._work.history.sent(self._process, op, key, value, None if offset < 0 else offset)
+        self._room.release()
+
+    def _not_sent(self, op: int, key: int, value: int, why: BaseException) -> None:
+        maybe = may_have_been_written(why)
+        self._work.unacknowledged += 1
+        self._work.history.not_sent(self._process, op, key, value, maybe=maybe, error=describe(why))
+        if maybe:
+            self._usable = False
+        self._room.release()
+
+
+def may_have_been_written(error: BaseException) -> bool:
+    """What a client's error promises about the log; one that promises nothing is unknown."""
+    return bool(getattr(error, "may_have_been_written", True))
