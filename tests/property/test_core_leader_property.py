@@ -57,7 +57,6 @@ class LeaderHistory(RuleBasedStateMachine):
         self.on_their_way: list[ProposeIsr] = []
         self.answers: list[tuple[int, IsrAnswer | WireError]] = []
         self.fetches: list[Fetch] = []
-        self.joined_ms: dict[IsrMember, int] = {}
         self.model_watermark = 0
 
     @initialize(end=st.integers(0, 5), committed=st.integers(0, 5), flush_always=st.booleans())
@@ -81,15 +80,17 @@ class LeaderHistory(RuleBasedStateMachine):
             flush_always=flush_always,
             now_ms=0,
         )
-        self.joined_ms = dict.fromkeys(self.leader.isr, 0)
+        self.members = self.leader.isr
+        self.joined_ms = dict.fromkeys(self.members, 0)
 
     def eligible(self) -> dict[BrokerId, BrokerEpoch]:
         return {b: e for b, e in self.registered.items() if b not in self.fenced}
 
     def see(self, effects: list[Effect]) -> None:
         for m in self.leader.isr:
-            self.joined_ms.setdefault(m, self.now_ms)
-        self.joined_ms = {m: t for m, t in self.joined_ms.items() if m in self.leader.isr}
+            if m not in self.members:
+                self.joined_ms[m] = self.now_ms
+        self.members = self.leader.isr
         for e in effects:
             if isinstance(e, ProposeIsr):
                 self.see_proposal(e)
@@ -121,15 +122,18 @@ class LeaderHistory(RuleBasedStateMachine):
                 last = next(
                     (f for f in self.fetches[::-1] if f.member.broker_id == broker_id), None
                 )
-                if last is not None and self.about_to_join(last.member):
+                if last is not None and self.may_be_about_to_join(last.member):
                     ends.append(Offset(last.offset))
         return min(ends)
 
-    def about_to_join(self, member: IsrMember) -> bool:
-        if self.leader_metadata.get(member.broker_id) != member.broker_epoch:
-            return False
+    def may_be_about_to_join(self, member: IsrMember) -> bool:
+        eligible = self.leader_metadata.get(member.broker_id) == member.broker_epoch
+        return eligible and self.keeps_pace(member)
+
+    def keeps_pace(self, member: IsrMember) -> bool:
         mine = [f for f in self.fetches if f.member == member]
-        level = [f.at_ms for f in mine if f.offset >= f.leader_end]
+        level = [self.joined_ms[member]] if member in self.joined_ms else []
+        level += [f.at_ms for f in mine if f.offset >= f.leader_end]
         pairs = pairwise(mine)
         level += [a.at_ms for a, b in pairs if b.offset >= a.leader_end]
         return bool(level) and self.now_ms - max(level) <= LAG_MS
@@ -181,8 +185,7 @@ class LeaderHistory(RuleBasedStateMachine):
                 assert dropped
                 assert set(e.isr) < set(self.leader.isr)
                 for m in dropped:
-                    assert self.now_ms - self.joined_ms[m] > LAG_MS
-                    assert not self.about_to_join(m), "I-25"
+                    assert not self.keeps_pace(m), "I-25"
                     mine = [f.offset for f in self.fetches if f.member == m]
                     assert mine[-1:] != [self.leader.log_end_offset], "P-56"
         self.see(effects)
