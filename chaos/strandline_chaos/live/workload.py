@@ -1,0 +1,145 @@
+"""`python -m strandline_chaos.live.workload`: write and read for a while, then say what was broken.
+
+Exit status 0 if the history is sound, 1 if an anomaly was found, 2 if no verdict can be given (the
+cluster did not answer, nothing was acknowledged, or the last reading did not reach the end).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.checkers import ANOMALIES, Verdict, check
+from strandline_chaos.history import History
+from strandline_chaos.workload import FinalReadIncomplete, Plan, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SOUND: Final = 0
+BROKEN: Final = 1
+NO_VERDICT: Final = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    from strandline.errors import StrandlineError, describe
+
+    try:
+        verdict = asyncio.run(_run(arguments))
+    except (StrandlineError, FinalReadIncomplete) as why:
+        sys.stderr.write(f"error: {describe(why)}\n")
+        return NO_VERDICT
+    _show(verdict, as_json=arguments.format == "json")
+    if not verdict.complete:
+        return NO_VERDICT
+    return SOUND if verdict.sound else BROKEN
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline_chaos.live.workload",
+        description="A checking producer and consumer. The verdict comes at the end.",
+    )
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--seconds", type=float, default=30, help="how long to write (30)")
+    parser.add_argument("--topic", default="chaos", help="created if it is not there (chaos)")
+    parser.add_argument("--partitions", type=int, default=3)
+    parser.add_argument("--replication-factor", type=int, default=3)
+    parser.add_argument("--min-insync-replicas", type=int, default=2)
+    parser.add_argument("--writers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=200, help="records a second of each writer")
+    parser.add_argument("--record-size", type=int, default=100)
+    parser.add_argument("--history", type=Path, metavar="FILE", help="keep the history as JSONL")
+    parser.add_argument("--read-back-seconds", type=float, default=60)
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    return parser
+
+
+async def _run(arguments: argparse.Namespace) -> Verdict:
+    from strandline_chaos.live.clients import open_reader, open_sender
+
+    bootstrap, topic = arguments.bootstrap, arguments.topic
+    await _create_topic(arguments)
+    plan = Plan(
+        topic=topic,
+        keys=arguments.partitions,
+        writers=arguments.writers,
+        sends_per_s=arguments.rate,
+        payload_size=arguments.record_size,
+    )
+    with contextlib.ExitStack() as files:
+        write = _discard
+        if arguments.history is not None:
+            write = files.enter_context(arguments.history.open("w", encoding="utf-8")).write
+        history = History(write, time.monotonic_ns)
+        work = Workload(
+            plan,
+            history,
+            open_sender=lambda: open_sender(bootstrap),
+            open_reader=lambda: open_reader(bootstrap, topic, plan.keys),
+        )
+        await work.run(_until_told(arguments.seconds, work))
+        await work.read_back(arguments.read_back_seconds)
+    return check(history.events)
+
+
+def _discard(line: str) -> int:
+    return len(line)
+
+
+async def _create_topic(arguments: argparse.Namespace) -> None:
+    from strandline import Admin, NewTopic
+    from strandline.errors import TopicAlreadyExists
+
+    topic = NewTopic(
+        arguments.topic,
+        num_partitions=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        config={"min.insync.replicas": str(arguments.min_insync_replicas)},
+    )
+    async with Admin(arguments.bootstrap) as admin:
+        with contextlib.suppress(TopicAlreadyExists):
+            await admin.create_topics([topic])
+
+
+async def _until_told(seconds: float, work: Workload) -> None:
+    """The time is over, or SIGINT or SIGTERM came: both end with a verdict."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    end = time.monotonic() + seconds
+    while not stop.is_set() and (left_s := end - time.monotonic()) > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left_s, 1.0)):
+                await stop.wait()
+        sys.stderr.write(
+            f"{max(0.0, end - time.monotonic()):5.0f} s left, {work.acknowledged} acknowledged,"
+            f" {work.unacknowledged} not\n"
+        )
+
+
+def _show(verdict: Verdict, *, as_json: bool) -> None:
+    document: dict[str, Any] = verdict.document()
+    if as_json:
+        sys.stdout.write(json.dumps(document) + "\n")
+        return
+    for name in ("sent", "acknowledged", "failed", "unknown", "read", "longest_gap_ms"):
+        sys.stdout.write(f"{name:16}{document[name]}\n")
+    for name, meaning in ANOMALIES.items():
+        anomaly = verdict.anomalies[name]
+        sys.stdout.write(f"{name:16}{anomaly.count:<8}{meaning}\n")
+        for example in anomaly.examples:
+            sys.stdout.write(f"                {example}\n")
+    sys.stdout.write(f"verdict: {document['verdict']}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
