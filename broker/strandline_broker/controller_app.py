@@ -28,6 +28,7 @@ from strandline_broker.rpc.controller.service import (
 )
 from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.metadata_log import MetadataLog
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
@@ -62,8 +63,7 @@ class ControllerProcess:
         identity = Identity(
             node_id=BrokerId(config.node_id),
             cluster_id=self.directory.cluster_id,
-            # The random id of the directory is the store's: both are of one copy of the log (P-76).
-            store_id=self.directory.directory_id,
+            store_id=self.directory.ensure_store_id(),
         )
         settings = ControllerSettings(
             session_ms=config.broker_session_timeout_ms,
@@ -163,6 +163,8 @@ def _open_log(runtime: Runtime, directory: DataDirectory) -> MetadataLog:
 
     try:
         return MetadataLog.open(runtime.fs, directory, report)
+    except (DirectoryError, DamagedLog) as error:
+        raise CannotStart(str(error)) from error
     except OSError as error:
         raise CannotStart(f"the controller's log cannot be opened: {error}") from error
 

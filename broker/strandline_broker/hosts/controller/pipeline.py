@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from strandline_broker.core.controller import push
-from strandline_broker.core.controller.records import decode, encode
+from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
 
@@ -114,7 +114,8 @@ class Pipeline:
     async def commit(self, records: Sequence[AnyRecord]) -> None:
         """Make one atomic batch durable, then true, then known, in this order."""
         state = self._state
-        epoch = max(state.controller_epoch, 0)
+        first = records[0]
+        epoch = first.epoch if isinstance(first, ControllerEpochRecord) else state.controller_epoch
         append = partial(
             self._log.append,
             [encode(record) for record in records],

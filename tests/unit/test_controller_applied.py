@@ -1,0 +1,72 @@
+"""How far each broker has applied the log, and which leader does not know that it leads (I-94)."""
+
+from strandline_broker.core.controller.applied import Applied
+from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
+
+B1, B2 = BrokerId(1), BrokerId(2)
+E1, E2 = BrokerEpoch(1), BrokerEpoch(9)
+
+
+def at(offset: int) -> MetadataOffset:
+    return MetadataOffset(offset)
+
+
+def test_only_the_registered_incarnation_reports() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E2)
+    assert not applied.on_applied(B1, E1, at(50))
+    assert applied.on_applied(B1, E2, at(10))
+    assert not applied.on_applied(B1, E2, at(10)), "no news"
+    assert not applied.on_applied(B1, E2, at(9)), "an older report"
+    assert applied.offsets == {B1: 10}
+    applied.on_registered(B1, BrokerEpoch(20))
+    assert applied.offsets == {B1: -1}
+
+
+def test_a_leader_that_has_not_applied_its_election_within_the_limit_is_overdue() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_elected(B1, at(10), 0)
+    applied.on_applied(B1, E1, at(9))
+    assert applied.overdue(100, 100) is None
+    assert applied.overdue(101, 100) == (B1, E1)
+    applied.on_applied(B1, E1, at(10))
+    assert applied.overdue(101, 100) is None
+
+
+def test_each_election_has_its_own_time() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_elected(B1, at(10), 0)
+    applied.on_elected(B1, at(20), 90)
+    applied.on_applied(B1, E1, at(10))
+    assert applied.overdue(150, 100) is None
+    assert applied.overdue(191, 100) == (B1, E1)
+
+
+def test_several_elections_of_one_batch_are_one() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_elected(B1, at(10), 0)
+    applied.on_elected(B1, at(10), 50)
+    applied.on_applied(B1, E1, at(10))
+    assert applied.overdue(1000, 100) is None
+
+
+def test_a_fenced_broker_leads_nothing_and_owes_nothing() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_elected(B1, at(10), 0)
+    applied.on_fenced(B1)
+    assert applied.overdue(1000, 100) is None
+
+
+def test_the_longest_overdue_comes_first_and_own_stalls_do_not_count() -> None:
+    applied = Applied()
+    for broker_id, since_ms in ((B1, 5), (B2, 0)):
+        applied.on_registered(broker_id, E1)
+        applied.on_elected(broker_id, at(10), since_ms)
+    assert applied.overdue(1000, 100) == (B2, E1)
+    applied.on_own_stall(950)
+    assert applied.overdue(1000, 100) is None
+    assert applied.overdue(1051, 100) == (B2, E1)

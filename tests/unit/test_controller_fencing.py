@@ -1,0 +1,64 @@
+"""Fencing: one incarnation, one atomic batch, and a partition that a broker cannot carry."""
+
+from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, MetadataOffset
+from support.controller_cluster import B1, B2, B3, Cluster
+
+
+def test_fencing_is_one_batch_with_everything_it_causes() -> None:
+    cluster = Cluster([B1, B2, B3])
+    cluster.topic("t", (B1, B2), (B2, B1), (B3, B2))
+    before = len(cluster.envelopes)
+    cluster.fence(B1)
+    assert len(cluster.envelopes) == before + 1
+    moved = [p.partition.index for t in cluster.envelopes[-1].topics for p in t.partitions]
+    assert moved == [0, 1]
+
+
+def test_only_the_incarnation_that_was_meant_is_fenced_and_only_once() -> None:
+    cluster = Cluster([B1])
+    old = cluster.state.brokers[B1].epoch
+    assert decide_fence(cluster.state, B1, BrokerEpoch(old - 1)).records == ()
+    assert decide_fence(cluster.state, B2, old).records == ()
+    assert cluster.fence(B1)
+    assert not cluster.fence(B1)
+
+
+def test_a_replica_that_cannot_be_applied_is_elected_around() -> None:
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    epoch = cluster.state.brokers[B1].epoch
+
+    def fail(as_of: int) -> bool:
+        return cluster.commit(
+            decide_replica_failed(
+                cluster.state, B1, epoch, topic_id=topic, partition=0, as_of=MetadataOffset(as_of)
+            )
+        )
+
+    assert not fail(cluster.partition(topic).changed_at - 1), "older news than the partition"
+    assert fail(cluster.partition(topic).changed_at)
+    partition = cluster.partition(topic)
+    assert (partition.leader, partition.isr) == (B2, (B2, B3))
+    assert not cluster.state.brokers[B1].fenced
+    assert not fail(cluster.state.last_offset), "it is out of the ISR already"
+
+
+def test_a_failed_last_member_leads_no_more_and_is_not_asked_again_and_again() -> None:
+    cluster = Cluster([B1])
+    topic = cluster.topic("t", (B1,))
+    epoch = cluster.state.brokers[B1].epoch
+    for expected in (True, False):
+        done = cluster.commit(
+            decide_replica_failed(
+                cluster.state,
+                B1,
+                epoch,
+                topic_id=topic,
+                partition=0,
+                as_of=cluster.state.last_offset,
+            )
+        )
+        assert done is expected
+    assert cluster.partition(topic).leader == NO_LEADER
+    assert cluster.partition(topic).isr == (B1,)

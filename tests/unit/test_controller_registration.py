@@ -1,0 +1,206 @@
+"""Registration of incarnations: who is refused, what leaves the ISRs, what must not run at all."""
+
+from dataclasses import replace
+
+import pytest
+
+from strandline_broker.core.controller.records import Endpoint
+from strandline_broker.core.controller.registration import StoreMismatch
+from strandline_proto.errors import (
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRequest,
+)
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from support.controller_cluster import (
+    B1,
+    B2,
+    B3,
+    CLUSTER,
+    SESSION_MS,
+    STORE,
+    Cluster,
+    registration,
+)
+
+
+def test_the_same_incarnation_keeps_its_epoch_and_writes_nothing() -> None:
+    cluster = Cluster()
+    request = registration(B1, "one")
+    epoch = cluster.commit(cluster.decide_registration(request))
+    again = cluster.decide_registration(request)
+    assert again.answer == epoch
+    assert again.records == ()
+
+
+def test_another_directory_is_refused_while_the_first_process_lives() -> None:
+    cluster = Cluster([B1])
+    with pytest.raises(DuplicateBrokerRegistration, match="pid 101"):
+        cluster.register(B1, directory_id="elsewhere")
+    cluster.now_ms = SESSION_MS
+    assert cluster.register(B1, directory_id="elsewhere") > 0
+
+
+def test_the_same_directory_takes_over_at_once_because_its_lock_was_free() -> None:
+    cluster = Cluster([B1])
+    first = cluster.state.brokers[B1].epoch
+    assert cluster.register(B1) > first
+
+
+def test_a_stopping_broker_may_be_replaced_at_once() -> None:
+    cluster = Cluster([B1, B2])
+    cluster.shut_down(B1)
+    assert cluster.register(B1, directory_id="elsewhere")
+    assert not cluster.state.brokers[B1].in_controlled_shutdown
+
+
+def test_a_session_inherited_and_never_heard_from_refuses_nobody() -> None:
+    cluster = Cluster([B1])
+    cluster.sessions.inherit(B1, cluster.state.brokers[B1].epoch, cluster.now_ms)
+    assert cluster.register(B1, directory_id="elsewhere")
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    cluster = Cluster()
+    with pytest.raises(InconsistentClusterId, match="other-cluster"):
+        cluster.register(B1, cluster_id="other-cluster")
+    assert cluster.register(B1, cluster_id=CLUSTER)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"broker_id": BrokerId(-1)},
+        {"incarnation_id": ""},
+        {"directory_id": ""},
+        {"flush_policy": "sometimes"},
+        {"inter_broker_listener": "NOWHERE"},
+        {"listeners": (Endpoint("INTERNAL", "a", 1), Endpoint("INTERNAL", "b", 2))},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_registration_that_contradicts_itself_is_refused(fields: dict[str, object]) -> None:
+    cluster = Cluster()
+    request = registration(B1, "one")
+    with pytest.raises(InvalidRequest):
+        cluster.decide_registration(replace(request, **fields))  # type: ignore[arg-type]
+    assert cluster.decide_registration(request).records
+
+
+def test_an_unclean_restart_leaves_every_isr_and_raises_the_leader_epoch_where_it_was_in() -> None:
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2), (B2, B1), (B3, B2), (B1, B3))
+    cluster.register(B2)
+    led_by_other, led, follower, without = (cluster.partition(topic, i) for i in range(4))
+    assert (led_by_other.leader, led_by_other.isr, led_by_other.leader_epoch) == (B1, (B1,), 1)
+    assert (led.leader, led.isr, led.leader_epoch) == (B1, (B1,), 1)
+    assert (follower.leader, follower.isr, follower.leader_epoch) == (B3, (B3,), 1)
+    assert (without.partition_epoch, without.leader_epoch) == (0, 0)
+
+
+def test_a_clean_restart_leaves_the_isrs_without_a_new_leader_epoch_for_others() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2), (B2, B1))
+    cluster.register(B2, previous_broker_epoch=cluster.state.brokers[B2].epoch)
+    follower, led = cluster.partition(topic, 0), cluster.partition(topic, 1)
+    assert (follower.isr, follower.leader_epoch, follower.partition_epoch) == ((B1,), 0, 1)
+    assert (led.leader, led.leader_epoch) == (B1, 1)
+
+
+def test_an_always_flushed_disk_proves_that_nothing_is_lost() -> None:
+    for old, new, same_disk, bumped in [
+        ("always", "always", True, 0),
+        ("replicated", "always", True, 1),
+        ("always", "replicated", True, 1),
+        ("always", "always", False, 1),
+    ]:
+        cluster = Cluster([B1])
+        cluster.up(B2, flush_policy=old)
+        topic = cluster.topic("t", (B1, B2))
+        cluster.now_ms += SESSION_MS
+        disk = "dir-2" if same_disk else "another"
+        cluster.register(B2, flush_policy=new, directory_id=disk)
+        assert cluster.partition(topic).leader_epoch == bumped, (old, new, same_disk)
+
+
+def test_a_marker_of_the_right_epoch_on_another_disk_proves_nothing() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    cluster.now_ms += SESSION_MS
+    epoch = cluster.state.brokers[B2].epoch
+    cluster.register(B2, directory_id="another", previous_broker_epoch=epoch)
+    assert cluster.partition(topic).leader_epoch == 1
+
+
+def test_the_last_isr_member_stays_under_its_new_epoch_and_leads_again_on_the_same_disk() -> None:
+    cluster = Cluster([B1])
+    topic = cluster.topic("t", (B1,))
+    epoch = cluster.register(B1)
+    partition = cluster.partition(topic)
+    assert (partition.isr, partition.leader, partition.leader_epoch) == ((B1,), NO_LEADER, 1)
+    assert cluster.state.isr_with_epochs(partition) == ((B1, epoch),)
+    cluster.unfence(B1)
+    assert cluster.partition(topic).leader == B1
+    assert cluster.partition(topic).leader_epoch == 2
+
+
+def test_the_last_isr_member_on_another_disk_is_not_elected_until_its_disk_returns() -> None:
+    cluster = Cluster([B1])
+    topic = cluster.topic("t", (B1,))
+    cluster.fence(B1)
+    cluster.sessions.forget(B1, cluster.state.brokers[B1].epoch)
+    cluster.up(B1, directory_id="another")
+    assert cluster.partition(topic).isr == (B1,)
+    assert cluster.partition(topic).leader == NO_LEADER
+    cluster.sessions.forget(B1, cluster.state.brokers[B1].epoch)
+    cluster.up(B1)
+    assert cluster.partition(topic).leader == B1
+
+
+def test_registration_and_its_elections_are_one_batch_whose_last_offset_is_the_epoch() -> None:
+    cluster = Cluster([B1, B2])
+    cluster.topic("t", (B1, B2), (B2, B1))
+    before = len(cluster.envelopes)
+    epoch = cluster.register(B1)
+    assert len(cluster.envelopes) == before + 1
+    assert int(cluster.envelopes[-1].metadata_offset) == epoch
+
+
+def remembers(store: str, epoch: int, offset: int) -> dict[str, object]:
+    return {
+        "store_id": store,
+        "controller_epoch": ControllerEpoch(epoch),
+        "metadata_offset": BrokerEpoch(offset),
+    }
+
+
+def test_a_broker_that_remembers_a_record_of_this_log_is_welcome() -> None:
+    cluster = Cluster([B2])
+    last = cluster.state.last_offset
+    assert cluster.register(B1, **remembers(STORE, 1, last)) > 0
+
+
+@pytest.mark.parametrize(
+    ("store", "epoch", "ahead", "why"),
+    [
+        (STORE, 1, 1, "older copy"),
+        (STORE, 2, 0, "of epoch 1"),
+        (STORE, 0, 0, "of epoch 1"),
+        ("lost-store", 1, 0, "was replaced"),
+    ],
+)
+def test_a_broker_that_remembers_what_the_log_lacks_stops_the_controller(
+    store: str, epoch: int, ahead: int, why: str
+) -> None:
+    cluster = Cluster([B2])
+    memory = remembers(store, epoch, cluster.state.last_offset + ahead)
+    decision = cluster.decide_registration(registration(B1, "one", **memory))
+    assert decision.records == ()
+    assert isinstance(decision.answer, StoreMismatch)
+    assert why in decision.answer.why
+
+
+def test_a_directory_that_has_applied_nothing_proves_nothing() -> None:
+    cluster = Cluster()
+    assert cluster.register(B1, **remembers("", 9, 9)) > 0
+    assert cluster.register(B2, **remembers("lost-store", 9, -1)) > 0

@@ -1,0 +1,24 @@
+"""The start of a controller: a new epoch, and a changed default that leaders hear of (I-91)."""
+
+from strandline_broker.core.controller.startup import decide_start
+from support.controller_cluster import B1, B2, Cluster
+
+
+def test_each_start_is_a_new_controller_epoch() -> None:
+    cluster = Cluster()
+    assert cluster.state.controller_epoch == 1
+    assert cluster.commit(decide_start(cluster.state, min_insync_replicas=2)) == 2
+    assert cluster.state.controller_epoch == 2
+    assert len(cluster.log) == 3, "the default is written only when it changes"
+
+
+def test_a_changed_default_raises_the_partition_epochs_of_the_topics_it_changes() -> None:
+    cluster = Cluster([B1, B2], min_insync=2)
+    plain = cluster.topic("plain", (B1, B2))
+    own = cluster.topic("own", (B1, B2), min_insync_replicas="2")
+    cluster.commit(decide_start(cluster.state, min_insync_replicas=1))
+    assert cluster.partition(plain).partition_epoch == 1
+    assert cluster.partition(plain).leader_epoch == 0
+    assert cluster.partition(own).partition_epoch == 0
+    (pushed,) = cluster.envelopes[-1].topics
+    assert pushed.partitions[0].effective_min_isr == 1
