@@ -3,6 +3,7 @@
 import typer
 
 from strandline_cli.commands.consume import consume
+from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.down import down
 from strandline_cli.commands.health import health
 from strandline_cli.commands.kill import kill
@@ -43,6 +44,7 @@ def build_app() -> typer.Typer:
     ):
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")
+    app.add_typer(demo_app(), name="demo")
     return app
 
 

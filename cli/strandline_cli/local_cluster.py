@@ -175,7 +175,7 @@ class LocalCluster:
 
     def start(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
         """Start one process and wait until it answers (a broker: until the controller counts it
-        as alive).
+        as alive; not at all while there is no controller to do so).
         """
         with self._starting():
             pid = self.process(process_id).pid
@@ -183,7 +183,7 @@ class LocalCluster:
                 raise CliError(f"{self._title(process_id)} is running already (pid {pid})")
             self._check_port(process_id)
             self.launch(process_id)
-        if wait_s > 0:
+        if wait_s > 0 and self.process(CONTROLLER).pid is not None:
             self.wait_process(process_id, wait_s=wait_s)
 
     def launch(self, process_id: ProcessId) -> None:
@@ -280,12 +280,11 @@ class LocalCluster:
 
     def _wait_a_little(self, process_id: ProcessId, deadline: float) -> None:
         if time.monotonic() > deadline:
-            blamed: ProcessId = process_id
+            process = self.process(process_id)
+            hint = f"see {process.log_file}"
             if self.process(CONTROLLER).pid is None:
                 hint = "the controller is not running: start it with `strandline start controller`"
-            else:
-                hint = f"see {self.process(blamed).log_file}"
-            last = "".join(f"\n  {line}" for line in self.process(blamed).last_log_lines())
+            last = "".join(f"\n  {line}" for line in process.last_log_lines(3))
             raise CliError(f"{self._title(process_id)} does not answer in time; {hint}{last}")
         time.sleep(_POLL_S)
 
@@ -323,6 +322,10 @@ class LocalCluster:
         self._signal(process_id, signal.SIGKILL)
         self.process(process_id).wait_until_gone(STOP_S)
         self.process(process_id).forget()
+
+    def crash(self, process_id: ProcessId) -> None:
+        """SIGKILL without waiting for the end; `died` tells of it like of any other death."""
+        self._signal(process_id, signal.SIGKILL)
 
     def pause(self, process_id: ProcessId) -> None:
         """SIGSTOP: the process stays, and does nothing."""

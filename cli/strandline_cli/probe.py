@@ -32,6 +32,15 @@ class BrokerState:
     """FENCED, UNFENCED or CONTROLLED_SHUTDOWN."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica as the broker that holds it describes it."""
+
+    leader_epoch: int
+    log_end_offset: int
+    high_watermark: int
+
+
 class NoAnswer(CliError):
     """The process at an address did not answer in time."""
 
@@ -125,16 +134,25 @@ def ask_metadata(
         return stub.Metadata(request, timeout=timeout_s, wait_for_ready=not topics)
 
 
+def replicas_of(address: str, timeout_s: float) -> dict[tuple[str, int], Replica]:
+    """Every replica on the broker at `address`, by topic and partition."""
+    return {
+        (r.topic, r.partition): Replica(r.leader_epoch, r.log_end_offset, r.high_watermark)
+        for r in ask_replicas(address, None, timeout_s).replicas
+    }
+
+
 def ask_replicas(
-    address: str, topic_id: bytes, timeout_s: float
+    address: str, topic_id: bytes | None, timeout_s: float
 ) -> "metadata_pb2.DescribeReplicasResponse":
-    """The replicas of one topic that the broker at `address` holds."""
+    """The replicas of one topic, or of all, that the broker at `address` holds."""
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
     with _channel(address) as channel:
         stub = BrokerServiceStub(channel)
-        topics = [metadata_pb2.DescribeReplicasTopic(topic_id=topic_id)]
+        named = [] if topic_id is None else [topic_id]
+        topics = [metadata_pb2.DescribeReplicasTopic(topic_id=each) for each in named]
         return stub.DescribeReplicas(
             metadata_pb2.DescribeReplicasRequest(topics=topics), timeout=timeout_s
         )

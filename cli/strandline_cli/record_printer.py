@@ -1,6 +1,7 @@
 """One run of `strandline consume`: from where, to where, and onto standard output."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -27,22 +28,30 @@ class RecordPrinter:
     exit_at_end: bool = False
     count: int | None = None
     descriptor: int = 1
+    timeout_s: float = 30.0
 
     async def run(self) -> None:
         from strandline import Consumer
 
-        async with Consumer(self.bootstrap) as consumer:
+        async with Consumer(
+            bootstrap_servers=self.bootstrap, auto_offset_reset="error"
+        ) as consumer:
             assigned = await self._assign(consumer)
             ends = await self._start(consumer, assigned)
             left = self.count
-            while not self._at_end(consumer, ends) and left != 0:
+            heard_at = time.monotonic()
+            while left != 0 and not (self.exit_at_end and await self._all_ended(consumer, ends)):
                 most = _RECORDS_MAX if left is None else min(left, _RECORDS_MAX)
                 found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
-                for partition, records in found.items():
-                    if self.exit_at_end:
-                        records = [r for r in records if r.offset < ends[partition]]
+                for records in found.values():
+                    heard_at = time.monotonic()
                     self._write(records)
                     left = None if left is None else left - len(records)
+                if self.exit_at_end and time.monotonic() - heard_at > self.timeout_s:
+                    raise CliError(
+                        f"nothing came for {self.timeout_s:.0f} s although the end is not reached:"
+                        " `strandline status` shows whether brokers are missing"
+                    )
 
     async def _assign(self, consumer: "Consumer") -> "list[TopicPartition]":
         from strandline import TopicPartition
@@ -54,7 +63,7 @@ class RecordPrinter:
                 f"topic {self.topic!r} has partitions 0 to {len(there) - 1}, not {missing[0]}"
             )
         assigned = [TopicPartition(self.topic, partition) for partition in wanted]
-        consumer.assign(assigned)
+        await consumer.assign(assigned)
         return assigned
 
     async def _start(
@@ -86,8 +95,15 @@ class RecordPrinter:
             consumer.seek(partition, start)
         return ends
 
-    def _at_end(self, consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
-        return self.exit_at_end and all(consumer.position(p) >= end for p, end in ends.items())
+    async def _all_ended(self, consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
+        """Whether every partition has been printed to its end; those that have been are paused."""
+        open_ended = False
+        for partition, end in ends.items():
+            if await consumer.position(partition) >= end:
+                consumer.pause(partition)
+            else:
+                open_ended = True
+        return not open_ended
 
     def _write(self, records: "Sequence[ConsumerRecord]") -> None:
         rest = memoryview(b"".join(map(self.to_bytes, records)))

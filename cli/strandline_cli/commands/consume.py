@@ -32,6 +32,12 @@ def consume(
     count: Annotated[
         int | None, typer.Option("--count", "-c", min=1, help="End after so many records.")
     ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", min=0.1, help="With --exit-at-end: give up after such a silence."
+        ),
+    ] = 30.0,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
@@ -55,6 +61,7 @@ def consume(
         partitions=partitions,
         exit_at_end=exit_at_end,
         count=count,
+        timeout_s=timeout,
     )
     run_client(printer.run())
     return 0

@@ -1,5 +1,6 @@
 """`strandline start`: one process of a local cluster."""
 
+from strandline_cli.cluster_files import CONTROLLER
 from strandline_cli.commands.process_argument import ProcessArgument
 from strandline_cli.local_cluster import LocalCluster
 from strandline_cli.options import DirOption, Format, FormatOption
@@ -16,5 +17,11 @@ def start(
     cluster = LocalCluster.open(cluster_directory(directory))
     cluster.start(process_id)
     document = {"id": process_id, "pid": cluster.process(process_id).pid}
-    emit_done(output, document, f"{process_id} answers at {cluster.address(process_id)}")
+    line = f"{process_id} answers at {cluster.address(process_id)}"
+    if cluster.process(CONTROLLER).pid is None:
+        line = (
+            f"{process_id} runs, but is out of service until the controller runs as well:"
+            " `strandline start controller`"
+        )
+    emit_done(output, document, line)
     return 0

@@ -1,13 +1,12 @@
 """`strandline up`: a controller and brokers as processes of this machine."""
 
-import signal
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.local_cluster import LocalCluster, ProcessId
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.output import emit_json, emit_table, note
@@ -51,7 +50,7 @@ def up(
         controller_config=controller_config,
         broker_config=broker_config,
     )
-    with _SignalsAsInterrupt():
+    with signals_as_interrupt():
         started = time.monotonic()
         try:
             cluster.up()
@@ -62,20 +61,6 @@ def up(
         if detach:
             return 0
         return _stay(cluster)
-
-
-class _SignalsAsInterrupt:
-    """SIGTERM stops the command as Ctrl-C does."""
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGTERM, self._interrupt)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
-
-    @staticmethod
-    def _interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
 
 
 def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:

@@ -26,7 +26,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True)
 class DemoInput:
-    """Where records come from. `total` is in bytes; with a limit, in records."""
+    """Where records come from, and how many of them at most."""
 
     title: str
     path: Path
@@ -34,10 +34,20 @@ class DemoInput:
     limit: int | None
 
     def total(self) -> int:
+        """Bytes of the whole input."""
         if self.is_flights:
             with zipfile.ZipFile(self.path) as archive:
                 return archive.getinfo("flights.csv").file_size
         return self.path.stat().st_size
+
+    def total_consumed(self) -> int:
+        """What `consumed` of the last record will be."""
+        if self.limit is None:
+            return self.total()
+        last = 0
+        for record in self.records():
+            last = record.consumed
+        return last
 
     def records(self) -> Iterator[InputRecord]:
         """Every line as one record; of flights without the header, keyed by carrier and number."""

@@ -1,0 +1,57 @@
+"""`strandline demo ...`: a cluster of its own, something goes wrong, and proof of the outcome."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strandline_cli.interrupts import signals_as_interrupt
+from strandline_cli.options import Format, FormatOption
+
+
+def demo_app() -> typer.Typer:
+    app = typer.Typer(
+        help="Demonstrations on real processes; each cleans up after itself.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.command("flights")(flights)
+    app.command("kip101")(kip101)
+    return app
+
+
+def flights(
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", help="A file of lines instead of the flights.", metavar="FILE"),
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Take the first 20,000 lines only.")
+    ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Ingest with Spark, or only read the topic.")
+    ] = True,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Kill a leader in the middle of a stream; every acknowledged record must be in the table."""
+    from rich.console import Console
+
+    from strandline_cli.demo.flights import FlightsDemo
+    from strandline_cli.demo.flights_input import find_input
+
+    found = find_input(source, small=small)
+    as_json = output is Format.JSON
+    console = Console(stderr=as_json)
+    with signals_as_interrupt():
+        return FlightsDemo(found, with_spark=spark, console=console, as_json=as_json).run()
+
+
+def kip101(output: FormatOption = Format.TABLE) -> int:
+    """Show the two classic losses of truncating to the high watermark, and their cure."""
+    from rich.console import Console
+
+    from strandline_cli.demo.kip101 import Kip101Demo
+
+    as_json = output is Format.JSON
+    with signals_as_interrupt():
+        return Kip101Demo(Console(stderr=as_json), as_json=as_json).run()

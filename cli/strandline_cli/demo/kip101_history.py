@@ -1,0 +1,214 @@
+"""The two classic histories of replication by high watermark, played on real processes.
+ A leads, B and C follow. A record `m` is acknowledged: all three hold it, and the high watermarks
+of B and C are still below it, as they learn of it with a later answer. Then B is paused
+(SIGSTOP), A is killed, and B is elected. C follows B, which does not answer. A follower of the
+old kind cuts its log at its high watermark, so `m` is gone there; one that goes by leader epochs
+asks B first, and keeps what it has until B answers. B is killed, and C leads.
+
+*Loss*: A and B come back and follow C. Does anybody still have `m`?
+*Divergence*: C takes another record, and A comes back. Do two replicas differ at one offset?
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from strandline_cli import probe
+from strandline_cli.client import run_client
+from strandline_cli.commands.offsets import replica_offsets
+from strandline_cli.demo.disk_log import checkpointed_watermark, values_on_disk
+from strandline_cli.errors import CliError
+from strandline_cli.local_cluster import LocalCluster
+
+T = TypeVar("T")
+
+TOPIC: Final = "history"
+A, B, C = 1, 2, 3
+FIRST: Final = ("w0", "w1", "w2")
+ACKNOWLEDGED: Final = "m"
+LATER: Final = "n"
+STEP_S: Final = 30.0
+_POLL_S: Final = 0.02
+_ASK_S: Final = 2.0
+
+BROKER_CONFIG: Final = {
+    # A follower that has everything is answered only after that time, so it learns of a new high
+    # watermark long after the record itself: the window in which both histories happen.
+    "replica.fetch.wait.max.ms": "20000",
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+}
+# Nobody is fenced for silence while it is paused.
+CONTROLLER_CONFIG: Final = {"broker.session.timeout.ms": "60000"}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a history ended with."""
+
+    lost: list[str]
+    """Acknowledged values that no consumer can read any more."""
+    diverged: dict[int, tuple[str, str]]
+    """Offsets at which two replicas hold different values."""
+
+
+@dataclass(slots=True)
+class History:
+    """One history under one kind of truncation, on a cluster of its own."""
+
+    directory: Path
+    truncation: str
+    is_divergence: bool
+    tell: Callable[[str], None]
+    show: Callable[["History"], None]
+    cluster: LocalCluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = {**BROKER_CONFIG, "replica.truncation": self.truncation}
+        if self.truncation == "high-watermark":
+            config["development.unsafe"] = "true"
+        self.cluster = LocalCluster.create(
+            self.directory,
+            brokers=3,
+            port=0,
+            broker_config=config,
+            controller_config=CONTROLLER_CONFIG,
+        )
+
+    def play(self) -> Outcome:
+        """Start a cluster, play, and stop it."""
+        try:
+            self.cluster.up()
+            self._until_c_leads()
+            if self.is_divergence:
+                return self._divergence()
+            return self._loss()
+        finally:
+            self.cluster.kill_all()
+
+    def logs(self) -> dict[int, dict[int, str]]:
+        """Each broker's log as it is on disk."""
+        return {i: values_on_disk(self.cluster.data_directory(i), TOPIC, 0) for i in (A, B, C)}
+
+    # The common beginning.
+
+    def _until_c_leads(self) -> None:
+        run_client(self._create())
+        for value in (*FIRST, ACKNOWLEDGED):
+            self._send(value)
+        self.tell(f"A leads. {ACKNOWLEDGED!r} is acknowledged: A, B and C hold it.")
+        where = len(FIRST)
+        watermarks = {
+            replica["broker"]: replica["high_watermark"]
+            for replica in replica_offsets([self.cluster.address(A)], TOPIC)
+        }
+        if watermarks[C] is None or watermarks[C] > where:
+            raise CliError(
+                f"C knows already that {ACKNOWLEDGED!r} is committed (high watermark"
+                f" {watermarks[C]}): the history cannot be played; try again"
+            )
+        self._await(lambda: self._checkpoint_of_a() > where, "A notes its high watermark on disk")
+        self.show(self)
+
+        before = self._epoch_of_c()
+        self.cluster.pause(B)
+        self.cluster.kill(A)
+        self._await(lambda: self._leader_seen_by_c() == B, "the controller elects B")
+        self._await(lambda: self._epoch_of_c() > before, "C follows B")
+        if self.truncation == "high-watermark":
+            self._await(lambda: self._end_of_c() <= where, "C cuts its log at its high watermark")
+        self.tell("B is paused, A is killed, B is elected. C follows B and gets no answer.")
+        self.show(self)
+
+        self.cluster.kill(B)
+        self._await(lambda: self._leader_seen_by_c() == C, "the controller elects C")
+        self.tell("B is killed. C was in the ISR, so it leads.")
+
+    # The two ends.
+
+    def _loss(self) -> Outcome:
+        for broker in (B, A):
+            self.cluster.start(broker)
+        self._await(lambda: self._isr_seen_by_c() == {A, B, C}, "A and B are in sync again")
+        self.tell("A and B are back and follow C.")
+        self.show(self)
+        readable = run_client(self._read())
+        sent = (*FIRST, ACKNOWLEDGED)
+        return Outcome([value for value in sent if value not in readable], self._differences())
+
+    def _divergence(self) -> Outcome:
+        self._send("m'")
+        self.tell('C takes another record, "m\'". A comes back and follows C.')
+        self.cluster.start(A)
+        self._await(lambda: {A, C} <= self._isr_seen_by_c(), "A is in sync again")
+        self._send(LATER)
+        self._await(lambda: LATER in self.logs()[A].values(), "A has fetched the last record")
+        self.show(self)
+        return Outcome([], self._differences())
+
+    def _differences(self) -> dict[int, tuple[str, str]]:
+        logs = self.logs()
+        return {
+            offset: (logs[A][offset], logs[C][offset])
+            for offset in sorted(logs[A].keys() & logs[C].keys())
+            if logs[A][offset] != logs[C][offset]
+        }
+
+    # The cluster, asked.
+
+    def _await(self, question: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + STEP_S
+        while not question():
+            if time.monotonic() > deadline:
+                raise CliError(f"this did not happen within {STEP_S:.0f} s: {what}")
+            time.sleep(_POLL_S)
+
+    def _checkpoint_of_a(self) -> int:
+        return checkpointed_watermark(self.cluster.data_directory(A), TOPIC, 0)
+
+    def _partition_seen_by_c(self) -> tuple[int, set[int]]:
+        answer = probe.ask_metadata(self.cluster.address(C), _ASK_S, topics=True)
+        (topic,) = (t for t in answer.topics if t.name == TOPIC)
+        return topic.partitions[0].leader, set(topic.partitions[0].isr)
+
+    def _leader_seen_by_c(self) -> int:
+        return self._partition_seen_by_c()[0]
+
+    def _isr_seen_by_c(self) -> set[int]:
+        return self._partition_seen_by_c()[1]
+
+    def _replica_of_c(self) -> probe.Replica:
+        return probe.replicas_of(self.cluster.address(C), _ASK_S)[TOPIC, 0]
+
+    def _end_of_c(self) -> int:
+        return self._replica_of_c().log_end_offset
+
+    def _epoch_of_c(self) -> int:
+        return self._replica_of_c().leader_epoch
+
+    # The cluster, used.
+
+    async def _create(self) -> None:
+        from strandline import Admin, NewTopic
+
+        enough = "1" if self.is_divergence else "2"
+        config = {"min.insync.replicas": enough}
+        new = NewTopic(TOPIC, replica_assignment=[[A, B, C]], config=config)
+        async with Admin(self.cluster.bootstrap) as admin:
+            await admin.create_topics([new])
+
+    def _send(self, value: str) -> None:
+        async def send() -> None:
+            from strandline import Producer
+
+            async with Producer(self.cluster.bootstrap) as producer:
+                await producer.send_and_wait(TOPIC, value.encode())
+
+        run_client(send())
+
+    async def _read(self) -> set[str]:
+        from strandline_cli.demo.ingestion import read_topic
+
+        table = await read_topic(self.cluster.bootstrap, TOPIC)
+        return {value.decode() for value in table["value"].to_pylist()}

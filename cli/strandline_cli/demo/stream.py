@@ -1,0 +1,102 @@
+"""The demo's producer: it streams the input, and somewhere in the middle a leader is killed.
+
+Records go out one by one through `send`, a bounded window of them unacknowledged. Acknowledgements
+are taken in the order of sending, so the ledger has each partition's records in log order.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from strandline_cli.demo.flights_input import InputRecord
+from strandline_cli.demo.ledger import Ledger
+
+if TYPE_CHECKING:
+    from strandline import Producer, RecordMetadata
+
+PORTION_RECORDS: Final = 500
+PORTIONS_AHEAD_MAX: Final = 8
+"""A pause of the cluster holds the input after that many portions: most of it is sent later."""
+
+Pending = tuple["asyncio.Future[RecordMetadata]", bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """The broker to kill, and what it leads: partition and leader epoch."""
+
+    broker: int
+    leads: dict[int, int]
+
+
+@dataclass(slots=True)
+class Stream:
+    """What is sent, what was acknowledged, and what happened at the kill."""
+
+    topic: str
+    kill_at: int
+    """Bytes of the input after which the leader is killed."""
+    find_victim: Callable[[], Victim]
+    kill: Callable[[int], None]
+    progress: Callable[[int], None]
+    ledger: Ledger = field(default_factory=Ledger)
+    victim: Victim | None = None
+    in_flight_at_kill: int = 0
+    killed_at_s: float | None = None
+    first_ack_after_s: float | None = None
+    """Seconds from the kill to the first acknowledgement by a new leader of what was led there."""
+    seconds: float = 0.0
+    _pending: deque[list[Pending]] = field(default_factory=deque)
+
+    async def run(self, producer: "Producer", records: Iterable[InputRecord]) -> None:
+        """Send everything and wait for every answer."""
+        started = time.monotonic()
+        source = iter(records)
+        while portion := list(islice(source, PORTION_RECORDS)):
+            self._pending.append(
+                [(await producer.send(self.topic, r.value, r.key), r.value) for r in portion]
+            )
+            consumed = portion[-1].consumed
+            if self.killed_at_s is None and consumed >= self.kill_at:
+                await self._kill_while_in_flight()
+            while len(self._pending) > PORTIONS_AHEAD_MAX:
+                await self._settle_oldest()
+            self.progress(consumed)
+        while self._pending:
+            await self._settle_oldest()
+        self.seconds = time.monotonic() - started
+
+    async def _kill_while_in_flight(self) -> None:
+        """SIGKILL once batches are on their way; if none is, the next portion tries again."""
+        if self.victim is None:
+            self.victim = self.find_victim()
+        await asyncio.sleep(0)
+        in_flight = sum(not future.done() for portion in self._pending for future, _ in portion)
+        if in_flight > 0:
+            self.kill(self.victim.broker)
+            self.killed_at_s = time.monotonic()
+            self.in_flight_at_kill = in_flight
+
+    async def _settle_oldest(self) -> None:
+        from strandline.errors import StrandlineError
+
+        for future, value in self._pending.popleft():
+            try:
+                told = await future
+            except StrandlineError as why:
+                self.ledger.fail(may_have_been_written=why.may_have_been_written)
+                continue
+            self.ledger.acknowledge(told.partition, told.offset, value)
+            if self.killed_at_s is not None and self.first_ack_after_s is None:
+                self._look_for_new_leader(told)
+
+    def _look_for_new_leader(self, told: "RecordMetadata") -> None:
+        assert self.victim is not None
+        assert self.killed_at_s is not None
+        led_in = self.victim.leads.get(told.partition)
+        if led_in is not None and told.leader_epoch > led_in:
+            self.first_ack_after_s = time.monotonic() - self.killed_at_s
