@@ -82,13 +82,16 @@ class Broker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then shut down in order. Raises CannotStart."""
         self._build()
-        await self._bind()
         try:
+            await self._bind()
             await self._serve_until(stop)
         except BaseExceptionGroup as group:
             _reraise_cannot_start(group)
             self._runtime.log.error("a background task failed", exc_info=group)
             self._runtime.exit(f"a background task failed: {group.exceptions[0]!r}")
+        finally:
+            await self._stop_servers()
+            await self.link.close()
         await self._close()
 
     def _build(self) -> None:
@@ -167,9 +170,9 @@ class Broker:
 
     async def _serve_until(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = [
+            heartbeats = group.create_task(self.lifecycle.run(), name="lifecycle")
+            background = [
                 group.create_task(self._replicate(), name="replicas"),
-                group.create_task(self.lifecycle.run(), name="lifecycle"),
                 group.create_task(self.isr_changes.run(), name="isr-changes"),
                 group.create_task(self._announce(), name="announce"),
                 group.create_task(
@@ -179,8 +182,17 @@ class Broker:
             await stop.wait()
             self._runtime.log.info("shutting down")
             await self.lifecycle.shut_down()
-            for task in tasks:
+            for task in background:
                 task.cancel()
+            # The heartbeat stream breaks last: the controller then finds nobody at our address, and
+            # need not wait for a session to end (P-81).
+            await self._stop_servers()
+            heartbeats.cancel()
+
+    async def _stop_servers(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for server in self.servers.values():
+                group.create_task(server.stop(STOP_GRACE_S))
 
     async def _replicate(self) -> None:
         """Load every log, then keep replicas and apply pushes until cancelled."""
@@ -212,9 +224,6 @@ class Broker:
         )
 
     async def _close(self) -> None:
-        for server in self.servers.values():
-            await server.stop(STOP_GRACE_S)
-        await self.link.close()
         epoch = self.lifecycle.broker_epoch
         try:
             await self.replicas.close()

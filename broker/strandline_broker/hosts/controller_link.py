@@ -64,6 +64,6 @@ class ControllerLink:
 
 
 def _short(details: str | None) -> str:
-    """gRPC's account of a failure without its list of every address tried."""
+    """The cause at the end of gRPC's account, without its list of every address tried."""
     lines = (details or "no details").strip().splitlines()
-    return lines[0].split("; last error:")[-1].strip()[:200]
+    return lines[0].rsplit(": ", 1)[-1][:200]

@@ -44,6 +44,7 @@ RETRY_S_MIN: Final = 0.05
 RETRY_S_MAX: Final = 0.5
 COMPLAINT_S: Final = 3.0
 """Time between two log lines that say the same."""
+QUIET_START_S: Final = 1.0
 DUPLICATE_WAIT_S: Final = 12.0
 """Longer than the default session (9 s): a dead owner of our id has lost it by then."""
 ANSWER_TIMEOUT_S_MIN: Final = 1.0
@@ -106,7 +107,7 @@ class BrokerLifecycle:
         self._may_stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._unreachable_since_s: float | None = None
-        self._complained_s: float | None = None
+        self._quiet_until_s = 0.0
 
     def epoch(self) -> BrokerEpoch:
         """The broker epoch of this incarnation; -1 before the registration."""
@@ -122,6 +123,8 @@ class BrokerLifecycle:
         self._wake.set()
 
     async def run(self) -> None:
+        # A controller that starts together with its brokers is no cause for complaint.
+        self._quiet_until_s = self._runtime.clock.monotonic() + QUIET_START_S
         await self._register()
         while True:
             try:
@@ -215,12 +218,8 @@ class BrokerLifecycle:
         now_s = self._runtime.clock.monotonic()
         if isinstance(error, DuplicateBrokerRegistration):
             if now_s - started_s > DUPLICATE_WAIT_S:
-                raise CannotStart(
-                    f"another process is registered as broker {self._config.node_id}: {error}; "
-                    "stop it, or give "
-                    "this one another node.id and data directory"
-                )
-            self._complain(f"broker id {self._config.node_id} is in use: {error}; trying again")
+                raise CannotStart(str(error))
+            self._complain(f"{error}; trying again")
         elif isinstance(error, StaleBrokerEpoch):
             self._stop_replaced(error)
         elif error.retriable:
@@ -320,6 +319,6 @@ class BrokerLifecycle:
 
     def _complain(self, message: str) -> None:
         now_s = self._runtime.clock.monotonic()
-        if self._complained_s is None or now_s - self._complained_s >= COMPLAINT_S:
-            self._complained_s = now_s
+        if now_s >= self._quiet_until_s:
+            self._quiet_until_s = now_s + COMPLAINT_S
             self._log.warning(message)
