@@ -1,0 +1,69 @@
+"""Strandline's client library: `Producer`, `Consumer` and `Admin`, asynchronous; the same,
+blocking, in `strandline.sync`.
+
+Names are imported when they are first used, so that `import strandline` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strandline.admin import Admin
+    from strandline.consumer import Consumer
+    from strandline.errors import DeliveryError, StrandlineError
+    from strandline.producer import Producer
+    from strandline.types import (
+        ConsumerRecord,
+        NewTopic,
+        OffsetAndTimestamp,
+        OffsetRange,
+        Record,
+        RecordMetadata,
+        SendManyResult,
+        TopicPartition,
+    )
+
+_HOMES = {
+    "Admin": "admin",
+    "Consumer": "consumer",
+    "ConsumerRecord": "types",
+    "DeliveryError": "errors",
+    "NewTopic": "types",
+    "OffsetAndTimestamp": "types",
+    "OffsetRange": "types",
+    "Producer": "producer",
+    "Record": "types",
+    "RecordMetadata": "types",
+    "SendManyResult": "types",
+    "StrandlineError": "errors",
+    "TopicPartition": "types",
+}
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "DeliveryError",
+    "NewTopic",
+    "OffsetAndTimestamp",
+    "OffsetRange",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "SendManyResult",
+    "StrandlineError",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,125 @@
+"""Hands fetched records to the user: decodes batch by batch, in order, and moves positions as
+records leave.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline._records import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline._core.cluster_view import PartitionKey
+    from strandline._core.position import Position
+    from strandline._fetcher import Fetcher
+    from strandline.types import ConsumerRecord, TopicPartition
+
+
+class _Opened:
+    """A chunk that is being delivered, and the batch of it whose records are next."""
+
+    __slots__ = ("at", "batches", "epoch", "next_offset", "records")
+
+    def __init__(self, batches: Iterator[tuple[list[ConsumerRecord], int, int]]) -> None:
+        self.batches = batches
+        self.records: list[ConsumerRecord] = []
+        self.at = 0
+        self.next_offset = -1
+        self.epoch = -1
+
+
+class Delivery:
+    """What stands between the fetcher's buffers and the user, for each partition."""
+
+    def __init__(self, *, check_crcs: bool) -> None:
+        self.source: Fetcher | None = None
+        self._check_crcs = check_crcs
+        self._opened: dict[PartitionKey, _Opened] = {}
+        self._turn = 0
+
+    def forget(self, key: PartitionKey) -> None:
+        """The position was moved by the user, or is not assigned any more."""
+        self._opened.pop(key, None)
+
+    def collect(
+        self, positions: list[Position], limit: int | None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """What lies ready, up to `limit` records; partitions take turns at being the first.
+
+        Raises a partition's error if nothing else can be delivered.
+        """
+        if not positions:
+            return {}
+        self._turn += 1
+        turn = self._turn % len(positions)
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        left = limit
+        error: Exception | None = None
+        for position in positions[turn:] + positions[:turn]:
+            if left == 0:
+                break
+            records = self._deliver(position, left)
+            if records:
+                found[position.partition] = records
+                left = None if left is None else left - len(records)
+            elif position.error is not None:
+                error = error or position.error
+        if error is not None and not found:
+            raise error
+        return found
+
+    def _deliver(self, position: Position, limit: int | None) -> list[ConsumerRecord]:
+        """Up to `limit` records of one partition, or those of one chunk."""
+        out: list[ConsumerRecord] = []
+        while limit is None or len(out) < limit:
+            opened = self._open(position, more=not out or limit is not None)
+            if opened is None:
+                break
+            end = len(opened.records)
+            if limit is not None:
+                end = min(end, opened.at + limit - len(out))
+            whole = opened.at == 0 and end == len(opened.records)
+            out += opened.records if whole else opened.records[opened.at : end]
+            opened.at = end
+            if end < len(opened.records):
+                position.on_delivered(opened.records[end].offset, opened.epoch)
+            else:
+                position.on_delivered(opened.next_offset, opened.epoch)
+        return out
+
+    def _open(self, position: Position, *, more: bool) -> _Opened | None:
+        """The chunk to deliver from, with at least one record; None if nothing lies ready."""
+        assert self.source is not None
+        key = position.key
+        while True:
+            opened = self._opened.get(key)
+            if opened is None:
+                chunk = self.source.take(key) if more else None
+                if chunk is None:
+                    return None
+                opened = self._opened[key] = _Opened(
+                    decode(
+                        chunk.data,
+                        position.partition,
+                        position.offset,
+                        check_crcs=self._check_crcs,
+                    )
+                )
+            if opened.at < len(opened.records):
+                return opened
+            try:
+                batch = next(opened.batches, None)
+            except Exception as error:  # noqa: BLE001 - raised by collect, after what came before
+                self.forget(key)
+                position.fail(error)
+                self.source.moved(position)
+                return None
+            if batch is None:
+                del self._opened[key]
+                continue
+            opened.records, opened.next_offset, opened.epoch = batch
+            opened.at = 0
+            if not opened.records:
+                position.on_delivered(opened.next_offset, opened.epoch)

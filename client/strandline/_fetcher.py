@@ -1,0 +1,346 @@
+"""Reads ahead of a consumer: routes positions to leaders, keeps what came, looks up and validates
+offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline._core.backoff import Backoff
+from strandline._core.fetch_session import FetchTarget
+from strandline._core.position import Phase
+from strandline._fetch_stream import FetchStream
+from strandline._offsets import Listed, Offsets, why_gone
+from strandline.errors import (
+    BrokerError,
+    CorruptRecords,
+    LeaderNotAvailable,
+    StrandlineError,
+    from_code,
+)
+from strandline.types import Broker
+from strandline_proto.batch import iter_headers
+from strandline_proto.errors import NONE, CorruptMessage, OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from strandline._cluster import Cluster
+    from strandline._connections import Connections
+    from strandline._core.cluster_view import Changes, PartitionKey
+    from strandline._core.position import Position
+    from strandline._tasks import Tasks
+    from strandline_proto.v1 import fetch_pb2
+    from strandline_runtime.runtime import Runtime
+
+LOOKUP_TIMEOUT_S: Final = 5.0
+READ_AHEAD: Final = 4
+"""A partition is asked for more until so many times max_partition_fetch_bytes of it lie ready."""
+
+
+class Wanted(NamedTuple):
+    target: FetchTarget
+    generation: int
+
+
+class Chunk(NamedTuple):
+    """Fetched batches that nobody has looked into yet."""
+
+    generation: int
+    data: bytes
+
+
+class Fetcher:
+    """All positions of one consumer, and the streams that fill their buffers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        connections: Connections,
+        cluster: Cluster,
+        tasks: Tasks,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        partition_max_bytes: int,
+        buffer_bytes: int,
+        request_timeout_s: float,
+    ) -> None:
+        self.connections = connections
+        self.cluster = cluster
+        self.offsets = Offsets(runtime, connections, cluster)
+        self.max_wait_ms, self.min_bytes, self.max_bytes = max_wait_ms, min_bytes, max_bytes
+        self.request_timeout_s = request_timeout_s
+        self.positions: dict[PartitionKey, Position] = {}
+        self.buffers: dict[PartitionKey, deque[Chunk]] = {}
+        self.arrived = asyncio.Event()
+        """Records, or an error that the user must hear of."""
+        self.obstacle: StrandlineError | None = None
+        """What last kept records from coming; names the cause of a time-out."""
+        self._runtime = runtime
+        self._tasks = tasks
+        self._partition_max_bytes = partition_max_bytes
+        self._buffer_bytes = buffer_bytes
+        self._buffered = 0
+        self._buffered_of: dict[PartitionKey, int] = {}
+        self._streams: dict[int, FetchStream] = {}
+        self._backoffs: dict[PartitionKey, Backoff] = {}
+        self._navigate = asyncio.Event()
+        cluster.watchers.append(self._on_metadata)
+
+    def chance(self) -> float:
+        return self._runtime.rng.random()
+
+    def _now_ms(self) -> float:
+        return self._runtime.clock.monotonic() * 1000
+
+    # Assignment.
+
+    def assign(self, positions: dict[PartitionKey, Position]) -> None:
+        for key in list(self.positions):
+            if key not in positions:
+                self.drop(key)
+        self.positions = positions
+        for key in positions:
+            self.buffers.setdefault(key, deque())
+        self.plan()
+
+    def drop(self, key: PartitionKey) -> None:
+        """Forget what was read ahead of a partition."""
+        self._buffered -= self._buffered_of.pop(key, 0)
+        self.buffers.pop(key, None)
+
+    def moved(self, position: Position) -> None:
+        """The position was changed: what was read ahead of the old one is void."""
+        self.drop(position.key)
+        self.buffers[position.key] = deque()
+        self.plan()
+
+    def plan(self) -> None:
+        """Wake whatever has something to do for the positions as they are now."""
+        streams: dict[int, None] = {}
+        for key, position in self.positions.items():
+            leader = self.cluster.view.leader(*key)
+            if leader is None:
+                self.cluster.request_refresh()
+            else:
+                position.on_leader(leader[1])
+            if position.phase in (Phase.RESETTING, Phase.VALIDATING):
+                self._navigate.set()
+            elif position.phase is Phase.FETCHING and leader is not None:
+                streams[leader[0]] = None
+            elif position.phase is Phase.FAILED:
+                self.arrived.set()
+        for broker_id in streams:
+            stream = self._streams.get(broker_id)
+            if stream is None:
+                stream = self._streams[broker_id] = FetchStream(self, broker_id)
+                self._tasks.start(stream.run(), f"fetch from broker {broker_id}")
+            stream.wake()
+
+    def wanted(self, broker_id: int) -> tuple[dict[PartitionKey, Wanted], bool]:
+        """What to ask `broker_id` for now; and whether a full buffer keeps something out of it."""
+        wanted: dict[PartitionKey, Wanted] = {}
+        crowded = False
+        now_ms = self._now_ms()
+        for key, position in self.positions.items():
+            if position.phase is not Phase.FETCHING or position.paused:
+                continue
+            leader = self.cluster.view.leader(*key)
+            if leader is None or leader[0] != broker_id or now_ms < position.retry_at_ms:
+                continue
+            if self._is_full(key):
+                crowded = True
+                continue
+            target = FetchTarget(
+                position.fetch_offset, leader[1], position.fetch_epoch, self._partition_max_bytes
+            )
+            wanted[key] = Wanted(target, position.generation)
+        return wanted, crowded
+
+    def _is_full(self, key: PartitionKey) -> bool:
+        if self._buffered_of.get(key, 0) >= READ_AHEAD * self._partition_max_bytes:
+            return True
+        return self._buffered >= self._buffer_bytes and bool(self.buffers.get(key))
+
+    def take(self, key: PartitionKey) -> Chunk | None:
+        """The next chunk of a partition for the user; its room is free for more."""
+        buffer = self.buffers.get(key)
+        if not buffer:
+            return None
+        chunk = buffer.popleft()
+        was_full = self._is_full(key) or self._buffered >= self._buffer_bytes
+        self._buffered -= len(chunk.data)
+        self._buffered_of[key] = self._buffered_of.get(key, 0) - len(chunk.data)
+        if was_full:
+            self.plan()
+        return chunk
+
+    # Metadata.
+
+    def _on_metadata(self, changes: Changes) -> None:
+        for topic_id in changes.gone:
+            for key, position in self.positions.items():
+                if key[0] == topic_id:
+                    position.fail(why_gone(self.cluster, position.partition.topic))
+        self.plan()
+
+    def on_unreachable(self, broker_id: int, error: StrandlineError) -> None:
+        self.obstacle = error
+        self.cluster.request_refresh()
+
+    # Answers.
+
+    def on_response(
+        self, wanted: dict[PartitionKey, Wanted], response: fetch_pb2.FetchResponse
+    ) -> None:
+        view = self.cluster.view
+        for node in response.node_endpoints:
+            view.add_broker(Broker(node.node_id, node.host, node.port, node.rack))
+        for topic in response.topics:
+            for result in topic.partitions:
+                key = (topic.topic_id, result.partition_index)
+                asked = wanted.get(key)
+                position = self.positions.get(key)
+                if asked is None or position is None or position.generation != asked.generation:
+                    continue
+                if result.HasField("current_leader") and result.error_code != NONE:
+                    hint = result.current_leader
+                    view.hint(*key, leader=hint.leader_id, leader_epoch=hint.leader_epoch)
+                self._on_result(key, position, asked, result)
+
+    def _on_result(
+        self,
+        key: PartitionKey,
+        position: Position,
+        asked: Wanted,
+        result: fetch_pb2.FetchPartitionResult,
+    ) -> None:
+        if result.error_code != NONE:
+            self._on_error(key, position, result)
+            return
+        self._backoffs.pop(key, None)
+        if result.HasField("diverging_epoch"):
+            position.on_diverging(asked.generation, result.diverging_epoch.end_offset)
+            self.moved(position)
+            return
+        position.high_watermark = result.high_watermark
+        position.log_start_offset = result.log_start_offset
+        self.obstacle = None
+        if result.records:
+            self._keep(key, position, asked, result.records)
+
+    def _keep(self, key: PartitionKey, position: Position, asked: Wanted, records: bytes) -> None:
+        """Note how far the batches go; they are checked and decoded when the user wants them."""
+        last = None
+        try:
+            for _, last in iter_headers(records):  # noqa: B007 - the last one counts
+                pass
+        except CorruptMessage as error:
+            self._damaged(position, str(error))
+            return
+        if last is None:
+            self._damaged(position, f"{len(records)} bytes hold no whole batch")
+            return
+        if not position.on_fetched(asked.generation, last.next_offset, last.leader_epoch):
+            return
+        self.buffers[key].append(Chunk(asked.generation, records))
+        self._buffered += len(records)
+        self._buffered_of[key] = self._buffered_of.get(key, 0) + len(records)
+        self.arrived.set()
+
+    def _damaged(self, position: Position, why: str) -> None:
+        position.fail(
+            CorruptRecords(
+                f"{position.partition.topic}/{position.partition.partition} at offset "
+                f"{position.fetch_offset}: {why}; seek past it to go on"
+            )
+        )
+        self.arrived.set()
+
+    def _on_error(
+        self, key: PartitionKey, position: Position, result: fetch_pb2.FetchPartitionResult
+    ) -> None:
+        if result.error_code == OffsetOutOfRange.code:
+            position.on_out_of_range(position.generation, result.log_start_offset)
+            self.moved(position)
+            return
+        error = from_code(result.error_code, result.error_message)
+        self.obstacle = error
+        if not error.retriable:
+            position.fail(error)
+            self.arrived.set()
+            return
+        # A stale leader, a lagging one, a topic not known there yet: learn more, then ask again.
+        backoff = self._backoffs.setdefault(key, Backoff())
+        wait_ms = backoff.next_ms(self.chance())
+        position.retry_at_ms = self._now_ms() + wait_ms
+        self.cluster.request_refresh()
+        asyncio.get_running_loop().call_later(wait_ms / 1000, self.plan)
+
+    # Offsets to look up, positions to validate.
+
+    async def navigate(self) -> None:
+        """Resolve positions that are not ready to fetch, until none is left; with back-off."""
+        backoff = Backoff()
+        while True:
+            await self._navigate.wait()
+            self._navigate.clear()
+            failed = await self._look_up()
+            failed = await self._validate() or failed
+            self.plan()
+            if failed:
+                self.cluster.request_refresh()
+                await asyncio.sleep(backoff.next_ms(self.chance()) / 1000)
+            else:
+                backoff.reset()
+
+    async def _look_up(self) -> bool:
+        resetting = {
+            key: position
+            for key, position in self.positions.items()
+            if position.phase is Phase.RESETTING
+        }
+        if not resetting:
+            return False
+        generations = {key: position.generation for key, position in resetting.items()}
+        targets = {key: position.reset_to for key, position in resetting.items()}
+        found: dict[PartitionKey, Listed] = {}
+        failures = await self.offsets.list_once(targets, found, LOOKUP_TIMEOUT_S)
+        for key, listed in found.items():
+            if key in resetting:
+                resetting[key].on_listed(generations[key], listed.offset, listed.leader_epoch)
+        return self._note(failures)
+
+    async def _validate(self) -> bool:
+        validating = {
+            key: position
+            for key, position in self.positions.items()
+            if position.phase is Phase.VALIDATING
+        }
+        if not validating:
+            return False
+        generations = {key: position.generation for key, position in validating.items()}
+        epochs = {key: position.fetch_epoch for key, position in validating.items()}
+        found, failures = await self.offsets.epoch_ends(epochs, LOOKUP_TIMEOUT_S)
+        for key, end in found.items():
+            position = validating[key]
+            position.on_epoch_end(
+                generations[key],
+                leader_epoch=end.asked_in,
+                found_epoch=end.epoch,
+                end_offset=end.end_offset,
+            )
+            if position.generation != generations[key]:
+                self.moved(position)
+        return self._note(failures)
+
+    def _note(self, failures: dict[PartitionKey, StrandlineError]) -> bool:
+        for key, error in failures.items():
+            self.obstacle = error
+            position = self.positions.get(key)
+            fatal = isinstance(error, BrokerError) and not error.retriable
+            if fatal and position is not None and not isinstance(error, LeaderNotAvailable):
+                position.fail(error)
+        return bool(failures)

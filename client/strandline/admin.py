@@ -1,0 +1,417 @@
+"""The administrator's calls: topics, cluster, replicas, configuration, offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline._cluster import Cluster
+from strandline._connections import Connections, parse_bootstrap
+from strandline._offsets import Offsets
+from strandline._tasks import Tasks
+from strandline.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    ClientClosed,
+    OperationTimedOut,
+    StrandlineError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+    from_code,
+)
+from strandline.types import (
+    Broker,
+    BrokerInfo,
+    ClusterDescription,
+    ConfigValue,
+    ControllerInfo,
+    CreatedTopic,
+    FollowerInfo,
+    NewTopic,
+    PartitionInfo,
+    ReplicaInfo,
+    TopicDescription,
+    TopicOffsets,
+    TopicPartition,
+)
+from strandline_proto.errors import NONE
+from strandline_proto.v1 import metadata_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from strandline_runtime.runtime import Runtime
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""Kafka's numbers for the kinds of things that have a configuration."""
+
+
+class Admin:
+    """Asks and changes the cluster. Use it as an asynchronous context manager.
+
+    Every call takes its deadline from `request_timeout_ms`. Calls about several topics raise the
+    first error; the other topics have been dealt with all the same.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap_servers)
+        self._timeout_s = request_timeout_ms / 1000
+        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._runtime = runtime
+        self._cluster: Cluster | None = None
+        self._offsets: Offsets | None = None
+        self._tasks: Tasks | None = None
+        self._connections: Connections | None = None
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
+        if self._tasks is not None:
+            raise ClientClosed("the admin has been started already")
+        runtime = self._runtime
+        if runtime is None:
+            from strandline_runtime.real import client_runtime
+
+            runtime = self._runtime = client_runtime()
+        self._connections = Connections(runtime)
+        self._tasks = Tasks("strandline admin", lambda error: None)
+        cluster = Cluster(runtime, self._connections, self._bootstrap)
+        try:
+            await self._tasks.open()
+            self._tasks.start(cluster.run(), "metadata")
+            await cluster.refresh(self._connect_timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+        self._cluster = cluster
+        self._offsets = Offsets(runtime, self._connections, cluster)
+
+    async def close(self) -> None:
+        self._cluster = self._offsets = None
+        tasks, self._tasks = self._tasks, None
+        connections, self._connections = self._connections, None
+        try:
+            if tasks is not None:
+                await tasks.close()
+        finally:
+            if connections is not None:
+                await connections.close()
+
+    def _started(self) -> Cluster:
+        if self._cluster is None:
+            raise ClientClosed("the admin is not started, or closed; use `async with`")
+        return self._cluster
+
+    async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:
+        """One call that may be made twice, to whichever broker answers."""
+        return await self._started().ask_any(
+            method, request, timeout_s=self._timeout_s, returns=object
+        )
+
+    # Topics.
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
+    ) -> list[CreatedTopic]:
+        """Create topics, each in one decision of the controller; in the order of the arguments.
+
+        Returns once this client's next calls can use them.
+        """
+        request = metadata_pb2.CreateTopicsRequest(
+            timeout_ms=int(self._timeout_s * 1000), validate_only=validate_only
+        )
+        for topic in topics:
+            _add_topic(request, NewTopic(topic) if isinstance(topic, str) else topic)
+        answer = await self._ask(lambda stub: stub.CreateTopics, request)
+        _check(answer)
+        results = {result.name: result for result in answer.topics}
+        created = []
+        for wanted in request.topics:
+            result = results.get(wanted.name)
+            if result is None:
+                raise BrokerUnreachable(f"the answer says nothing about topic {wanted.name!r}")
+            _check(result)
+            created.append(
+                CreatedTopic(
+                    result.name, result.topic_id, result.partitions, result.replication_factor
+                )
+            )
+        if not validate_only:
+            for made in created:
+                await self._appears(made.name)
+        return created
+
+    async def _appears(self, name: str) -> None:
+        """Wait until each partition has a leader, as far as brokers know; at most two seconds."""
+        cluster = self._started()
+        try:
+            async with asyncio.timeout(min(2.0, self._timeout_s)):
+                while True:
+                    topic = await cluster.topic(name, self._timeout_s)
+                    if all(p.leader >= 0 for p in topic.partitions.values()):
+                        return
+                    await cluster.refresh(self._timeout_s)
+        except (TimeoutError, UnknownTopicOrPartition):
+            return  # created it is; whoever uses it next waits by itself
+
+    async def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics by name. Raises UnknownTopicOrPartition for one that is not there."""
+        request = metadata_pb2.DeleteTopicsRequest(timeout_ms=int(self._timeout_s * 1000))
+        for name in topics:
+            request.topics.add(name=name)
+        answer = await self._ask(lambda stub: stub.DeleteTopics, request)
+        _check(answer)
+        for result in answer.topics:
+            if result.error_code == UnknownTopicOrPartition.code:
+                raise UnknownTopicOrPartition(f"topic {result.name!r} does not exist")
+            _check(result)
+
+    async def list_topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        answer = await self._ask(lambda stub: stub.Metadata, metadata_pb2.MetadataRequest())
+        return sorted(topic.name for topic in answer.topics)
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None
+    ) -> dict[str, TopicDescription]:
+        """Leaders, replicas and in-sync replicas; of every topic if none is named.
+
+        Raises UnknownTopicOrPartition for one that is not there.
+        """
+        request = metadata_pb2.MetadataRequest()
+        if topics is not None:
+            request.only_named = True
+            for name in topics:
+                request.topics.add(name=name)
+        answer = await self._ask(lambda stub: stub.Metadata, request)
+        found = {}
+        for topic in answer.topics:
+            if topic.error_code == UnknownTopicOrPartition.code:
+                raise UnknownTopicOrPartition(f"topic {topic.name!r} does not exist")
+            if topic.error_code != NONE:
+                raise from_code(topic.error_code, f"topic {topic.name!r}")
+            found[topic.name] = _description(topic)
+        return found
+
+    # Cluster.
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The controller and every registered broker, as the controller knows them."""
+        answer = await self._ask(
+            lambda stub: stub.DescribeCluster, metadata_pb2.DescribeClusterRequest()
+        )
+        _check(answer)
+        controller = answer.controller
+        return ClusterDescription(
+            answer.cluster_id,
+            ControllerInfo(
+                id=controller.id,
+                pid=controller.pid,
+                host=controller.host,
+                port=controller.port,
+                state=controller.state,
+                controller_epoch=controller.controller_epoch,
+                metadata_offset=controller.metadata_offset,
+                store_id=controller.store_id,
+                version=controller.version,
+            ),
+            tuple(_broker_info(broker) for broker in answer.brokers),
+        )
+
+    async def brokers(self) -> list[Broker]:
+        """The live brokers and their addresses, as brokers tell clients."""
+        answer = await self._ask(
+            lambda stub: stub.Metadata, metadata_pb2.MetadataRequest(only_named=True)
+        )
+        return sorted(
+            (Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers),
+            key=lambda broker: broker.id,
+        )
+
+    async def describe_replicas(self, topics: Iterable[str] | None = None) -> list[ReplicaInfo]:
+        """The state of each replica of `topics` (of all, if none is named), from its own broker.
+
+        A broker that cannot be reached is left out: its replicas do not appear.
+        """
+        cluster = self._started()
+        request = metadata_pb2.DescribeReplicasRequest()
+        if topics is not None:
+            described = await self.describe_topics(topics)
+            for topic in described.values():
+                request.topics.add(topic_id=topic.topic_id)
+        await cluster.refresh(self._timeout_s)
+        found: list[ReplicaInfo] = []
+
+        async def ask(address: str) -> None:
+            assert self._connections is not None
+            try:
+                answer = await self._connections.call(
+                    address,
+                    lambda stub: stub.DescribeReplicas,
+                    request,
+                    timeout_s=min(self._timeout_s, 5.0),
+                    returns=metadata_pb2.DescribeReplicasResponse,
+                )
+            except (BrokerUnreachable, OperationTimedOut):
+                return
+            found.extend(_replica(replica, answer.broker_id) for replica in answer.replicas)
+
+        async with asyncio.TaskGroup() as group:
+            for broker in cluster.view.brokers.values():
+                group.create_task(ask(broker.address))
+        return sorted(found, key=lambda r: (r.topic, r.partition, r.broker))
+
+    async def describe_configs(
+        self, resources: Iterable[tuple[str, str | int]]
+    ) -> dict[tuple[str, str], dict[str, ConfigValue]]:
+        """Configuration of ("topic", name) and ("broker", id) with the origin of each value."""
+        kinds = {"topic": TOPIC, "broker": BROKER}
+        names = {number: kind for kind, number in kinds.items()}
+        request = metadata_pb2.DescribeConfigsRequest()
+        for kind, name in resources:
+            if kind not in kinds:
+                raise ValueError(f"a resource is a topic or a broker, not {kind!r}")
+            request.resources.add(type=kinds[kind], name=str(name))
+        answer = await self._ask(lambda stub: stub.DescribeConfigs, request)
+        found = {}
+        for result in answer.results:
+            _check(result)
+            found[names.get(result.type, str(result.type)), result.name] = {
+                c.name: ConfigValue(
+                    c.name, c.value, c.source, c.read_only, c.sensitive, c.documentation
+                )
+                for c in result.configs
+            }
+        return found
+
+    async def list_offsets(self, topic: str) -> list[TopicOffsets]:
+        """Where each partition of `topic` starts and ends for a consumer."""
+        cluster = self._started()
+        assert self._offsets is not None
+        view = await cluster.topic(topic, self._timeout_s)
+        keys = [(view.topic_id, partition) for partition in sorted(view.partitions)]
+        starts = await self._offsets.listed(dict.fromkeys(keys, -2), self._timeout_s)
+        ends = await self._offsets.listed(dict.fromkeys(keys, -1), self._timeout_s)
+        return [
+            TopicOffsets(
+                TopicPartition(topic, key[1]),
+                starts[key].offset,
+                ends[key].offset,
+                ends[key].leader_epoch,
+            )
+            for key in keys
+        ]
+
+
+def _check(result: Any) -> None:
+    """Raise the error that an answer carries."""
+    if result.error_code == NONE:
+        return
+    error: BrokerError = from_code(result.error_code, result.error_message)
+    if isinstance(error, TopicAlreadyExists):
+        error.add_note(
+            "an earlier try of the same call may have created it, had its answer got lost"
+        )
+    raise error
+
+
+def _add_topic(request: metadata_pb2.CreateTopicsRequest, topic: NewTopic) -> None:
+    added = request.topics.add(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+    )
+    for partition, brokers in enumerate(topic.replica_assignment or ()):
+        added.assignments.add(partition=partition, broker_ids=list(brokers))
+    for name, value in topic.config.items():
+        added.configs.add(name=name, value=value)
+
+
+def _description(topic: metadata_pb2.TopicMetadata) -> TopicDescription:
+    partitions = sorted(topic.partitions, key=lambda p: p.index)
+    return TopicDescription(
+        topic.name,
+        topic.topic_id,
+        topic.is_internal,
+        tuple(
+            PartitionInfo(
+                p.index,
+                p.leader,
+                p.leader_epoch,
+                tuple(p.replicas),
+                tuple(p.isr),
+                tuple(p.offline_replicas),
+                tuple(p.elr),
+                p.partition_epoch,
+            )
+            for p in partitions
+        ),
+    )
+
+
+def _broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
+    return BrokerInfo(
+        id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        state=broker.state,
+        pid=broker.pid,
+        listeners=tuple((at.listener, at.host, at.port) for at in broker.listeners),
+        rack=broker.rack,
+        version=broker.version,
+        last_heard_ms=broker.last_heard_ms,
+    )
+
+
+def _replica(replica: metadata_pb2.ReplicaDescription, broker_id: int) -> ReplicaInfo:
+    error: StrandlineError | None = None
+    if replica.error_code != NONE:
+        error = from_code(replica.error_code, replica.error_message)
+    return ReplicaInfo(
+        topic=replica.topic,
+        topic_id=replica.topic_id,
+        partition=replica.partition,
+        broker=broker_id,
+        role=replica.role,
+        leader_epoch=replica.leader_epoch,
+        log_start_offset=replica.log_start_offset,
+        log_end_offset=replica.log_end_offset,
+        high_watermark=replica.high_watermark,
+        durable_offset=replica.durable_offset,
+        maximal_isr=tuple(replica.maximal_isr),
+        followers=tuple(
+            FollowerInfo(
+                f.broker_id,
+                f.log_end_offset,
+                f.last_caught_up_ms,
+                f.in_maximal_isr,
+                f.broker_epoch,
+            )
+            for f in replica.followers
+        ),
+        size_bytes=replica.size_bytes,
+        error=error,
+    )

@@ -1,0 +1,525 @@
+"""A small cluster for the client's tests: real grpc.aio servers on loopback over logs in memory.
+
+The brokers share one state, keep leader epochs, check sequence numbers as a leader does, and can be
+told to misbehave: refuse, append without answering, fall silent, drop streams, stop, lose a suffix
+of a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from strandline_proto import errors
+from strandline_proto.batch import add_sequence, check_batch, prefix, read_header, read_records
+from strandline_proto.v1 import (
+    fetch_pb2,
+    metadata_pb2,
+    produce_pb2,
+    services_pb2_grpc,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from strandline_proto.batch import Record
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a leader does with the next produced batch instead of its duty."""
+
+    code: int = 0
+    append: bool = False
+    answer: bool = True
+    message: str = ""
+    drop_stream: bool = False
+
+
+@dataclass
+class Partition:
+    leader: int
+    leader_epoch: int = 0
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    end: int = 0
+    start: int = 0
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """producer id -> (epoch, last sequence)"""
+    recent: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
+    acts: deque[Act] = field(default_factory=deque)
+    min_isr_short: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def append(self, data: bytes, *, idempotent_check: bool = True) -> tuple[int, int]:
+        """(error code, base offset)"""
+        header = check_batch(data)
+        key = (header.producer_id, header.producer_epoch, header.base_sequence)
+        if header.producer_id >= 0 and idempotent_check:
+            if key in self.recent:
+                return 0, self.recent[key]
+            epoch, last = self.producers.get(header.producer_id, (-1, -1))
+            expected = 0 if header.producer_epoch != epoch else add_sequence(last, 1)
+            if header.producer_epoch < epoch:
+                return errors.InvalidProducerEpoch.code, -1
+            if header.base_sequence != expected:
+                return errors.OutOfOrderSequenceNumber.code, -1
+            self.producers[header.producer_id] = (header.producer_epoch, header.last_sequence)
+        base = self.end
+        self.recent[key] = base
+        stored = prefix(base, header.batch_length, self.leader_epoch) + data[16:]
+        if not self.epoch_starts or self.epoch_starts[-1][0] < self.leader_epoch:
+            self.epoch_starts.append((self.leader_epoch, base))
+        self.batches.append((base, stored))
+        self.end = base + header.record_count
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+        return 0, base
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        out = b""
+        for _, data in self.batches:
+            if read_header(data).next_offset <= offset:
+                continue
+            if out and len(out) + len(data) > max_bytes:
+                break
+            out += data
+        return out
+
+    def truncate(self, offset: int) -> None:
+        self.batches = [(b, d) for b, d in self.batches if read_header(d).next_offset <= offset]
+        self.end = self.batches[-1][0] + read_header(self.batches[-1][1]).record_count
+        self.epoch_starts = [(e, s) for e, s in self.epoch_starts if s < self.end]
+        self.recent = {k: v for k, v in self.recent.items() if v < self.end}
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        if epoch == self.leader_epoch:
+            return epoch, self.end
+        found = [(e, s) for e, s in self.epoch_starts if e <= epoch]
+        later = [s for e, s in self.epoch_starts if e > epoch]
+        if not found:
+            return -1, -1
+        return found[-1][0], (later[0] if later else self.end)
+
+    def records(self) -> list[Record]:
+        return [r for _, d in self.batches for r in read_records(d, 0, read_header(d))]
+
+    def values(self) -> list[bytes | None]:
+        return [r.value for r in self.records()]
+
+
+class ScriptedCluster:
+    """Shared truth of all scripted brokers."""
+
+    def __init__(self) -> None:
+        self.cluster_id = "scripted"
+        self.topics: dict[str, tuple[bytes, list[Partition]]] = {}
+        self.brokers: dict[int, ScriptedBroker] = {}
+        self.metadata_offset = 1
+        self.next_producer_id = 1000
+        self.identity_requests: list[tuple[int, int]] = []
+        self.refuse_identity = 0
+
+    def create(
+        self, topic: str, partitions: int = 1, topic_id: bytes | None = None
+    ) -> list[Partition]:
+        self.metadata_offset += 1
+        ids = sorted(self.brokers)
+        made = [Partition(leader=ids[p % len(ids)]) for p in range(partitions)]
+        self.topics[topic] = (topic_id or topic.encode().ljust(16, b"\0")[:16], made)
+        return made
+
+    def delete(self, topic: str) -> None:
+        self.metadata_offset += 1
+        del self.topics[topic]
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        return self.topics[topic][1][partition]
+
+    def find(self, topic_id: bytes, partition: int) -> Partition | None:
+        for known_id, partitions in self.topics.values():
+            if known_id == topic_id and partition < len(partitions):
+                return partitions[partition]
+        return None
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        self.metadata_offset += 1
+        p = self.partition(topic, partition)
+        p.leader, p.leader_epoch = broker, p.leader_epoch + 1
+        changed, p.changed = p.changed, asyncio.Event()
+        changed.set()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{b.port}" for b in self.brokers.values())
+
+
+class ScriptedBroker(services_pb2_grpc.BrokerServiceServicer):
+    """One broker of the cluster."""
+
+    def __init__(self, cluster: ScriptedCluster, broker_id: int) -> None:
+        self.cluster = cluster
+        self.id = broker_id
+        self.port = 0
+        self.awake = asyncio.Event()
+        self.awake.set()
+        self.calls: list[str] = []
+        self.fetches: list[fetch_pb2.FetchRequest] = []
+        self.produced = 0
+        self._server: grpc.aio.Server | None = None
+        self._streams: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0)]
+        self._server = grpc.aio.server(options=options)
+        services_pb2_grpc.add_BrokerServiceServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(None)
+
+    def drop_streams(self) -> None:
+        for task in list(self._streams):
+            task.cancel()
+
+    def pause(self) -> None:
+        self.awake.clear()
+
+    def resume(self) -> None:
+        self.awake.set()
+
+    # Metadata.
+
+    async def Metadata(self, request: Any, context: Any) -> Any:
+        self.calls.append("Metadata")
+        await self.awake.wait()
+        answer = metadata_pb2.MetadataResponse(
+            cluster_id=self.cluster.cluster_id,
+            controller_id=100,
+            metadata_offset=self.cluster.metadata_offset,
+        )
+        for broker in self.cluster.brokers.values():
+            answer.brokers.add(node_id=broker.id, host="127.0.0.1", port=broker.port)
+        names = [t.name for t in request.topics] if request.only_named else self.cluster.topics
+        for name in names:
+            known = self.cluster.topics.get(name)
+            if known is None:
+                code = 17 if not name or "/" in name else 3
+                answer.topics.add(name=name, error_code=code)
+                continue
+            topic = answer.topics.add(name=name, topic_id=known[0])
+            for index, p in enumerate(known[1]):
+                topic.partitions.add(
+                    index=index,
+                    leader=p.leader,
+                    leader_epoch=p.leader_epoch,
+                    replicas=sorted(self.cluster.brokers),
+                    isr=sorted(self.cluster.brokers),
+                )
+        return answer
+
+    async def InitProducerId(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        cluster = self.cluster
+        cluster.identity_requests.append((request.producer_id, request.producer_epoch))
+        if cluster.refuse_identity > 0:
+            cluster.refuse_identity -= 1
+            return metadata_pb2.InitProducerIdResponse(error_code=41, error_message="no controller")
+        if request.producer_id >= 0:
+            return metadata_pb2.InitProducerIdResponse(
+                producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
+            )
+        cluster.next_producer_id += 1
+        return metadata_pb2.InitProducerIdResponse(
+            producer_id=cluster.next_producer_id, producer_epoch=0
+        )
+
+    # Produce.
+
+    async def Produce(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            async for request in requests:
+                await self.awake.wait()
+                answer = self._produce(request)
+                if answer is None:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+                if answer.topics and request.acks != 0:
+                    yield answer
+        except asyncio.CancelledError:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+        finally:
+            self._streams.discard(task)
+
+    def _produce(self, request: Any) -> Any:
+        answer = produce_pb2.ProduceResponse(correlation_id=request.correlation_id)
+        for topic in request.topics:
+            result_topic = produce_pb2.TopicProduceResult(topic_id=topic.topic_id)
+            for data in topic.partitions:
+                result = self._append(topic.topic_id, data)
+                if isinstance(result, Act):
+                    if result.drop_stream:
+                        return None
+                    continue
+                result_topic.partitions.append(result)
+            if result_topic.partitions:
+                answer.topics.append(result_topic)
+        return answer
+
+    def _append(self, topic_id: bytes, data: Any) -> Any:
+        self.produced += 1
+        p = self.cluster.find(topic_id, data.index)
+        result = produce_pb2.PartitionProduceResult(
+            index=data.index, base_offset=-1, leader_epoch=-1
+        )
+        result.log_append_time_ms = -1
+        if p is None:
+            result.error_code = errors.UnknownTopicId.code
+            return result
+        if p.leader != self.id:
+            result.error_code = errors.NotLeaderOrFollower.code
+            result.current_leader.leader_id = p.leader
+            result.current_leader.leader_epoch = p.leader_epoch
+            return result
+        act = p.acts.popleft() if p.acts else Act(append=True)
+        if act.append:
+            code, base = p.append(data.records)
+            result.error_code, result.base_offset = code, base
+            result.appended = code == 0
+            result.leader_epoch = p.leader_epoch if code == 0 else -1
+        if act.code:
+            result.error_code, result.base_offset = act.code, -1
+            result.error_message = act.message
+        if act.drop_stream or not act.answer:
+            return act
+        return result
+
+    # Reading.
+
+    async def Fetch(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        session: dict[tuple[bytes, int], Any] = {}
+        expected_epoch = 0
+        try:
+            async for request in requests:
+                await self.awake.wait()
+                self.fetches.append(request)
+                if request.session_epoch != expected_epoch:
+                    yield fetch_pb2.FetchResponse(
+                        correlation_id=request.correlation_id,
+                        error_code=errors.InvalidFetchSessionEpoch.code,
+                    )
+                    continue
+                expected_epoch += 1
+                for topic in request.topics:
+                    for wanted in topic.partitions:
+                        session[topic.topic_id, wanted.partition] = wanted
+                for dropped in request.forgotten:
+                    for partition in dropped.partitions:
+                        session.pop((dropped.topic_id, partition), None)
+                yield await self._fetch(request, session)
+        except asyncio.CancelledError:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+        finally:
+            self._streams.discard(task)
+
+    async def _fetch(self, request: Any, session: dict[tuple[bytes, int], Any]) -> Any:
+        answer = self._collect(request, session)
+        if not answer.topics and request.max_wait_ms > 0:
+            waits = [
+                p.changed.wait() for key in session if (p := self.cluster.find(*key)) is not None
+            ]
+            tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
+            try:
+                if tasks:
+                    await asyncio.wait(
+                        tasks,
+                        timeout=request.max_wait_ms / 1000,
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                else:
+                    await asyncio.sleep(request.max_wait_ms / 1000)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            answer = self._collect(request, session)
+        return answer
+
+    def _collect(self, request: Any, session: dict[tuple[bytes, int], Any]) -> Any:
+        answer = fetch_pb2.FetchResponse(correlation_id=request.correlation_id, session_id=7)
+        for (topic_id, _), wanted in session.items():
+            result = self._read(topic_id, wanted)
+            if result.error_code or result.records or result.HasField("diverging_epoch"):
+                answer.topics.add(topic_id=topic_id).partitions.append(result)
+        return answer
+
+    def _read(self, topic_id: bytes, wanted: Any) -> Any:
+        result = fetch_pb2.FetchPartitionResult(partition_index=wanted.partition)
+        p = self.cluster.find(topic_id, wanted.partition)
+        if p is None:
+            result.error_code = errors.UnknownTopicId.code
+            return result
+        code = self._epoch_error(p, wanted.current_leader_epoch)
+        if code:
+            result.error_code = code
+            result.current_leader.leader_id = p.leader
+            result.current_leader.leader_epoch = p.leader_epoch
+            return result
+        result.high_watermark = result.last_stable_offset = p.end
+        result.log_start_offset = p.start
+        beyond = wanted.fetch_offset > p.end and wanted.last_fetched_epoch < 0
+        if wanted.fetch_offset < p.start or beyond:
+            result.error_code = errors.OffsetOutOfRange.code
+            return result
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end = p.end_offset_for(wanted.last_fetched_epoch)
+            if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+                result.diverging_epoch.epoch = epoch
+                result.diverging_epoch.end_offset = end
+                return result
+        result.records = p.read(wanted.fetch_offset, wanted.partition_max_bytes)
+        return result
+
+    def _epoch_error(self, p: Partition, epoch: int) -> int:
+        if 0 <= epoch < p.leader_epoch:
+            return errors.FencedLeaderEpoch.code
+        if epoch > p.leader_epoch:
+            return errors.UnknownLeaderEpoch.code
+        return 0 if p.leader == self.id else errors.NotLeaderOrFollower.code
+
+    async def FetchRange(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not scripted")
+        yield fetch_pb2.FetchRangeResponse()
+
+    async def ListOffsets(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = fetch_pb2.ListOffsetsResponse()
+        for topic in request.topics:
+            results = answer.topics.add(topic_id=topic.topic_id)
+            for wanted in topic.partitions:
+                p = self.cluster.find(topic.topic_id, wanted.partition)
+                result = results.partitions.add(partition=wanted.partition, offset=-1, timestamp=-1)
+                if p is None:
+                    result.error_code = errors.UnknownTopicId.code
+                    continue
+                result.error_code = self._epoch_error(p, wanted.current_leader_epoch)
+                result.leader_epoch = p.leader_epoch
+                if wanted.timestamp == -1:
+                    result.offset = p.end
+                elif wanted.timestamp == -2:
+                    result.offset = p.start
+                else:
+                    found = next((r for r in p.records() if r.timestamp >= wanted.timestamp), None)
+                    if found is not None:
+                        result.offset, result.timestamp = found.offset, found.timestamp
+        return answer
+
+    async def OffsetsForLeaderEpoch(self, request: Any, context: Any) -> Any:
+        self.calls.append("OffsetsForLeaderEpoch")
+        await self.awake.wait()
+        answer = fetch_pb2.OffsetsForLeaderEpochResponse()
+        for topic in request.topics:
+            results = answer.topics.add(topic_id=topic.topic_id)
+            for wanted in topic.partitions:
+                p = self.cluster.find(topic.topic_id, wanted.partition)
+                result = results.partitions.add(
+                    partition=wanted.partition, leader_epoch=-1, end_offset=-1
+                )
+                if p is None:
+                    result.error_code = errors.UnknownTopicId.code
+                    continue
+                result.error_code = self._epoch_error(p, wanted.current_leader_epoch)
+                result.leader_epoch, result.end_offset = p.end_offset_for(wanted.leader_epoch)
+        return answer
+
+    # Administration.
+
+    async def CreateTopics(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.CreateTopicsResponse()
+        for topic in request.topics:
+            result = answer.topics.add(name=topic.name)
+            if topic.name in self.cluster.topics:
+                result.error_code = errors.TopicAlreadyExists.code
+                result.error_message = f"topic {topic.name!r} exists"
+            elif topic.replication_factor > len(self.cluster.brokers):
+                result.error_code = errors.InvalidReplicationFactor.code
+                result.error_message = "replication factor above the live brokers"
+            else:
+                made = self.cluster.create(topic.name, max(1, topic.partitions))
+                result.topic_id = self.cluster.topics[topic.name][0]
+                result.partitions, result.replication_factor = len(made), topic.replication_factor
+        return answer
+
+    async def DeleteTopics(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DeleteTopicsResponse()
+        for topic in request.topics:
+            result = answer.topics.add(name=topic.name)
+            if topic.name not in self.cluster.topics:
+                result.error_code = errors.UnknownTopicOrPartition.code
+            else:
+                self.cluster.delete(topic.name)
+        return answer
+
+    async def DescribeCluster(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DescribeClusterResponse(cluster_id=self.cluster.cluster_id)
+        answer.controller.id = 100
+        for broker in self.cluster.brokers.values():
+            answer.brokers.add(id=broker.id, state="UNFENCED", last_heard_ms=1)
+        return answer
+
+    async def DescribeReplicas(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DescribeReplicasResponse(broker_id=self.id)
+        for name, (topic_id, partitions) in self.cluster.topics.items():
+            if request.topics and topic_id not in [t.topic_id for t in request.topics]:
+                continue
+            for index, p in enumerate(partitions):
+                answer.replicas.add(
+                    topic=name,
+                    topic_id=topic_id,
+                    partition=index,
+                    role="leader" if p.leader == self.id else "follower",
+                    leader_epoch=p.leader_epoch,
+                    log_end_offset=p.end,
+                    high_watermark=p.end,
+                )
+        return answer
+
+    async def DescribeConfigs(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DescribeConfigsResponse()
+        for resource in request.resources:
+            result = answer.results.add(type=resource.type, name=resource.name)
+            result.configs.add(name="min.insync.replicas", value="2", source=5)
+        return answer
+
+
+@asynccontextmanager
+async def scripted_cluster(brokers: int = 3) -> AsyncIterator[ScriptedCluster]:
+    """A running cluster of so many scripted brokers, ids 1 and up."""
+    cluster = ScriptedCluster()
+    for broker_id in range(1, brokers + 1):
+        broker = cluster.brokers[broker_id] = ScriptedBroker(cluster, broker_id)
+        await broker.start()
+    try:
+        yield cluster
+    finally:
+        for broker in cluster.brokers.values():
+            broker.resume()
+            await broker.stop()
