@@ -22,8 +22,6 @@ from strandline_proto.errors import (
     NONE,
     CorruptMessage,
     OffsetOutOfRange,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
     UnsupportedVersion,
     WireError,
     from_code,
@@ -63,6 +61,10 @@ counts as gone.
 """
 CORRUPT_TRIES: Final = 3
 """A batch damaged on its way is fetched again; one damaged at the broker stays damaged."""
+
+
+class _Gone(Exception):
+    """The cluster's metadata knows the topic no more, or under another id."""
 
 
 class RangeReader:
@@ -115,6 +117,8 @@ class RangeReader:
                 raise
             except WireError as error:
                 self._handle(error)
+            except _Gone as gone:
+                self._handle_gone(gone)
             if self.decoder.position < self._planned.stop:
                 self._back_off()
 
@@ -123,12 +127,12 @@ class RangeReader:
         try:
             leader = self._cluster.leaders([planned.tp.topic]).get(planned.tp)
         except UnknownTopic as why:
-            raise UnknownTopicOrPartition(str(why)) from why
+            raise _Gone(str(why)) from why
         except ClusterUnreachable as why:
             self._why = str(why)
             return None
         if leader is None or leader.topic_id != planned.topic_id:
-            raise UnknownTopicId(f"{planned.tp.topic} is no longer the topic that was planned")
+            raise _Gone(f"{planned.tp.topic} has another topic id than was planned")
         if not leader.address:
             self._why = "the partition has no leader"
             return None
@@ -169,29 +173,23 @@ class RangeReader:
 
     def _handle(self, error: WireError) -> None:
         """Remembers why to try again. Raises what trying again cannot cure."""
-        if isinstance(error, UnknownTopicId | UnknownTopicOrPartition):
-            if time.monotonic() - self._waiting_since < GONE_SECONDS:
-                self._why = str(error)
-                return
-            self._lost(
-                f"{self._where()}: the topic was deleted or created again while it was read "
-                f"({error})"
-            )
-            self.decoder.finish(self._planned.stop)
-            return
         if not error.retriable:
             raise error
         self._why = f"{type(error).__name__}: {error}"
 
+    def _handle_gone(self, gone: _Gone) -> None:
+        """A broker may lag behind the controller for a while; after that the topic is gone."""
+        self._why = str(gone)
+        if time.monotonic() - self._waiting_since >= GONE_SECONDS:
+            self._lost(f"{self._where()}: the topic was deleted or created again ({gone})")
+            self.decoder.finish(self._planned.stop)
+
     def _out_of_range(self, message: fetch_pb2.FetchRangeResponse) -> None:
-        """Either the log now starts later (data loss), or the high watermark trails behind a new
-        leader (wait).
-        """
-        if message.log_start_offset > self.decoder.position:
-            self._lost(f"{self._where()}: the log starts at {message.log_start_offset} now")
-            self.decoder.finish(message.log_start_offset)
-            return
-        self._why = f"the high watermark is {message.high_watermark}"
+        """The log starts later than it did. (A trailing watermark is OFFSET_NOT_AVAILABLE.)"""
+        if message.log_start_offset <= self.decoder.position:
+            raise from_code(message.error_code, message.error_message)
+        self._lost(f"{self._where()}: the log starts at {message.log_start_offset} now")
+        self.decoder.finish(message.log_start_offset)
 
     def _back_off(self) -> None:
         waited = time.monotonic() - self._waiting_since

@@ -242,14 +242,16 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
         if found is None or code != errors.NONE:
             yield fetch_pb2.FetchRangeResponse(error_code=code)
             return
-        if not found.log_start <= request.start_offset <= found.high_watermark or (
-            request.stop_offset > found.high_watermark
-        ):
-            yield fetch_pb2.FetchRangeResponse(
-                error_code=errors.OffsetOutOfRange.code,
-                log_start_offset=found.log_start,
-                high_watermark=found.high_watermark,
-            )
+        refusal = fetch_pb2.FetchRangeResponse(
+            log_start_offset=found.log_start, high_watermark=found.high_watermark
+        )
+        if request.start_offset < found.log_start:
+            refusal.error_code = errors.OffsetOutOfRange.code
+            yield refusal
+            return
+        if request.stop_offset > found.high_watermark:
+            refusal.error_code = errors.OffsetNotAvailable.code
+            yield refusal
             return
         for sent, answer in enumerate(_messages(found, request)):
             if found.cut_after_messages == sent:

@@ -1,0 +1,231 @@
+"""The `strandline-spark` command: `ingest bronze` and `verify`.
+
+Exit status: 0 done, 1 an error or a table that is not sound, 2 wrong usage, 130 interrupted.
+Progress goes to standard error, the result to standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from strandline_spark.errors import OptionError, StrandlineSparkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_spark.micro_batch import BatchReport
+    from strandline_spark.verify import PartitionFindings
+
+INTERRUPTED: Final = 130
+_VERIFY_COLUMNS: Final = (
+    "partition",
+    "rows",
+    "first_offset",
+    "end_offset",
+    "gaps",
+    "doubles",
+    "skipped",
+    "high_watermark",
+    "lag",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status = arguments.run(arguments)
+    except KeyboardInterrupt:
+        _note("interrupted; what was committed stays, and the checkpoint goes on from there")
+        status = INTERRUPTED
+    except StrandlineSparkError as error:
+        _note(f"error: {error}")
+        status = 1
+    except BrokenPipeError:
+        # The reader of our output has left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline-spark", description="From Strandline topics to Delta tables, with Spark."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    ingest = commands.add_parser("ingest", help="run an ingestion job")
+    jobs = ingest.add_subparsers(required=True, metavar="JOB")
+    _add_bronze(jobs.add_parser("bronze", help="raw records into a Delta table, each offset once"))
+    _add_verify(commands.add_parser("verify", help="prove that a table holds each offset once"))
+    return parser
+
+
+def _add_bronze(bronze: argparse.ArgumentParser) -> None:
+    bronze.add_argument(
+        "--bootstrap",
+        default=os.environ.get("STRANDLINE_BOOTSTRAP"),
+        help="host:port of one or more brokers (default: STRANDLINE_BOOTSTRAP)",
+    )
+    bronze.add_argument("--topics", required=True, help="topics, comma separated")
+    bronze.add_argument("--table", required=True, help="path of the Delta table")
+    bronze.add_argument("--checkpoint", required=True, help="path of Spark's checkpoint")
+    when = bronze.add_mutually_exclusive_group()
+    when.add_argument(
+        "--once", action="store_true", help="read what is available and end (default)"
+    )
+    when.add_argument("--every", metavar="10s", help="a micro-batch so often, until interrupted")
+    bronze.add_argument(
+        "--mode",
+        choices=("direct", "dataframe"),
+        default="direct",
+        help="who writes the Parquet files: the reading tasks (default), or Spark",
+    )
+    bronze.add_argument(
+        "--from",
+        dest="start",
+        choices=("earliest", "latest", "table"),
+        default="table",
+        help="where a new checkpoint starts (default: where the table ends)",
+    )
+    bronze.add_argument(
+        "--max-offsets-per-trigger", type=int, metavar="N", help="bound of one micro-batch"
+    )
+    bronze.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
+    bronze.add_argument("--memory", default="1g", help="the driver's JVM heap (default: 1g)")
+    bronze.add_argument("--format", choices=("table", "json"), default="table")
+    bronze.set_defaults(run=_run_bronze)
+
+
+def _add_verify(verify: argparse.ArgumentParser) -> None:
+    verify.add_argument("table", metavar="TABLE", help="path of the Delta table")
+    verify.add_argument("topic", metavar="TOPIC")
+    verify.add_argument(
+        "--bootstrap", help="also compare with the cluster's high watermarks and topic id"
+    )
+    verify.add_argument("--format", choices=("table", "json"), default="table")
+    verify.set_defaults(run=_run_verify)
+
+
+def _run_bronze(arguments: argparse.Namespace) -> int:
+    from strandline_spark.options import local_path, parse_options
+    from strandline_spark.session import check_java
+
+    if not arguments.bootstrap:
+        raise OptionError("say where the cluster is: --bootstrap HOST:PORT or STRANDLINE_BOOTSTRAP")
+    if arguments.max_offsets_per_trigger is not None and arguments.max_offsets_per_trigger < 1:
+        raise OptionError("--max-offsets-per-trigger must be above 0")
+    options = parse_options(
+        {"bootstrap.servers": arguments.bootstrap, "subscribe": arguments.topics}
+    )
+    check_java()
+    from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
+
+    job = BronzeJob(
+        bootstrap=",".join(options.bootstrap),
+        topics=options.topics,
+        table=os.path.abspath(local_path("--table", arguments.table)),
+        checkpoint=os.path.abspath(local_path("--checkpoint", arguments.checkpoint)),
+        every=None if arguments.every is None else checked_interval(arguments.every),
+        direct=arguments.mode == "direct",
+        start=arguments.start,
+        max_offsets_per_trigger=arguments.max_offsets_per_trigger,
+        master=arguments.master,
+        memory=arguments.memory,
+    )
+    began = time.monotonic()
+    _note(f"starting Spark (its log: {job.log_file})")
+    totals = run_bronze(job, _progress)
+    seconds = time.monotonic() - began
+    if arguments.format == "json":
+        document = {
+            "table": job.table,
+            "version": totals.version,
+            "batches": totals.batches,
+            "rows": totals.rows,
+            "files": totals.files,
+            "size_bytes": totals.size,
+            "elapsed_s": round(seconds, 3),
+        }
+        print(json.dumps(document))  # noqa: T201 - the command's result
+    else:
+        print(  # noqa: T201 - the command's result
+            f"{totals.rows:,} rows in {totals.batches} batches and {totals.files} files"
+            f" ({totals.size / 1e6:.1f} MB); {job.table} is at version {totals.version}"
+            f" ({seconds:.1f} s)"
+        )
+    return 0
+
+
+def _progress(report: BatchReport) -> None:
+    if report.skipped:
+        _note(f"batch {report.batch_id}: the table has it already (version {report.version})")
+    else:
+        _note(
+            f"batch {report.batch_id}: {report.rows:,} rows, {report.size / 1e6:.1f} MB,"
+            f" table version {report.version}"
+        )
+
+
+def _run_verify(arguments: argparse.Namespace) -> int:
+    from strandline_spark.options import local_path, parse_options
+    from strandline_spark.verify import as_json, verify
+
+    servers = None
+    if arguments.bootstrap is not None:
+        servers = ",".join(
+            parse_options(
+                {"bootstrap.servers": arguments.bootstrap, "subscribe": arguments.topic}
+            ).bootstrap
+        )
+    table = os.path.abspath(local_path("TABLE", arguments.table))
+    found = verify(table, arguments.topic, servers)
+    sound = all(one.sound for one in found)
+    if arguments.format == "json":
+        document = {
+            "table": table,
+            "topic": arguments.topic,
+            "sound": sound,
+            "rows": sum(one.rows for one in found),
+            "gaps": sum(one.gaps for one in found),
+            "doubles": sum(one.doubles for one in found),
+            "partitions": [as_json(one) for one in found],
+        }
+        print(json.dumps(document))  # noqa: T201 - the command's result
+    else:
+        _print_findings(found, sound)
+    return 0 if sound else 1
+
+
+def _print_findings(found: list[PartitionFindings], sound: bool) -> None:
+    rows: list[tuple[Any, ...]] = [_VERIFY_COLUMNS]
+    for one in found:
+        values = (getattr(one, name) for name in _VERIFY_COLUMNS)
+        rows.append(tuple("-" if value == -1 else value for value in values))
+    widths = [max(len(str(row[i])) for row in rows) for i in range(len(_VERIFY_COLUMNS))]
+    for row in rows:
+        cells = (str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells))  # noqa: T201 - the command's result
+    for one in found:
+        for problem in one.problems:
+            print(f"{one.topic}/{one.partition}: {problem}")  # noqa: T201 - the command's result
+    print(  # noqa: T201 - the command's result
+        "sound: every offset once" if sound else "NOT sound"
+    )
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress and errors
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The bronze table: raw records in a Delta table, each offset once, committed through delta-rs.
+
+A micro-batch is one Delta commit. The commit carries, atomically with its files:
+
+* `txn(<job>, <batch id>)`: the job committed this batch. A batch that is run again after a crash
+  finds it and does nothing. delta-rs does not skip by itself, so the handle is opened before the
+  check and the commit is made on that handle: of two drivers that both passed the check, the later
+  commit is refused as a conflict.
+* `txn(strandline/<topic>/<partition>, <end offset>)` for each partition: where the table ends. This
+  is the offset fence: a batch that does not start there is refused, so a deleted checkpoint, a
+  rewound offset or a second job cannot lose or double records. Being transactions, fences of two
+  different jobs conflict with each other too, and they outlive the clean-up of old commits.
+* `strandline` in the commit's metadata: the ranges with their rows, topic ids and leader epochs,
+  which `verify` compares with the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from strandline_spark.errors import FenceError, TableError
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE
+
+PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
+METADATA_KEY: Final = "strandline"
+METADATA_FORMAT: Final = 1
+_FENCE: Final = "strandline/{topic}/{partition}"
+_CONFIGURATION: Final[dict[str, str | None]] = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "20",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+FILE_SCHEMA: Final[Any] = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", TIMESTAMP_TYPE),
+        pa.field("timestamp_type", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("element", HEADER_TYPE))),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("batch_id", pa.int64()),
+    ]
+)
+"""The columns in a file; `topic` and `ingest_date` stand in its path."""
+TABLE_SCHEMA: Final[Any] = pa.schema(
+    [pa.field("topic", pa.string()), *FILE_SCHEMA, pa.field("ingest_date", pa.date32())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of one partition's records, under the table's root and not yet part of it."""
+
+    path: str
+    size: int
+    topic: str
+    ingest_date: str
+    partition: int
+    rows: int
+    offset_min: int
+    offset_max: int
+    leader_epoch_min: int
+    leader_epoch_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRange:
+    """[start, end) of one partition as one commit took it in, and what came of it."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    skipped: int | None
+    """Offsets without a record (control batches, compacted); None if the job did not see them."""
+    leader_epoch: int
+    """The leader's epoch when the range was planned; -1 if it is not known."""
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class BronzeTable:
+    """One handle on the table, at one version. Open it before you check anything."""
+
+    def __init__(self, handle: DeltaTable, path: str) -> None:
+        self._handle = handle
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str) -> BronzeTable:
+        """Raises TableError if there is no such table, or it is not a bronze table."""
+        try:
+            handle = DeltaTable(path)
+        except TableNotFoundError as why:
+            raise TableError(
+                f"{path} is no Delta table; `strandline-spark ingest bronze` makes one"
+            ) from why
+        except DeltaError as why:
+            raise TableError(f"{path} cannot be opened: {why}") from why
+        columns = {field.name for field in handle.schema().fields}
+        expected = set(TABLE_SCHEMA.names)
+        if columns != expected or handle.metadata().partition_columns != PARTITION_COLUMNS:
+            raise TableError(
+                f"{path} is not a bronze table: it has the columns {sorted(columns)}, not"
+                f" {sorted(expected)} partitioned by {PARTITION_COLUMNS}; give another path"
+            )
+        return cls(handle, path)
+
+    @classmethod
+    def open_or_create(cls, path: str) -> BronzeTable:
+        if not DeltaTable.is_deltatable(path):
+            if os.path.isfile(path) or (os.path.isdir(path) and os.listdir(path)):
+                raise TableError(f"{path} exists and is no Delta table; give an empty path")
+            os.makedirs(path, exist_ok=True)
+            DeltaTable.create(
+                path,
+                TABLE_SCHEMA,
+                mode="ignore",
+                partition_by=PARTITION_COLUMNS,
+                name="records",
+                description="Records of Strandline topics, each offset once",
+                configuration=_CONFIGURATION,
+            )
+        return cls.open(path)
+
+    @property
+    def version(self) -> int:
+        return self._handle.version()
+
+    @property
+    def delta(self) -> DeltaTable:
+        return self._handle
+
+    def committed_batch(self, app_id: str) -> int | None:
+        """The last batch that this job committed."""
+        return self._handle.transaction_version(app_id)
+
+    def end(self, tp: TopicPartition) -> int | None:
+        """Where the table ends for the partition; None if it never took from it."""
+        return self._handle.transaction_version(_fence(tp))
+
+    def check_fence(self, tp: TopicPartition, start: int, *, expected: str = "start") -> None:
+        """Raises FenceError unless the batch's offset is where the table ends."""
+        end = self.end(tp)
+        if end is not None and end != start:
+            raise FenceError(
+                f"the table {self.path} holds {tp} up to offset {end}, but this batch would"
+                f" {expected} at {start}: records would be {'lost' if start > end else 'doubled'}."
+                " The checkpoint does not belong to the table as it is: delete the checkpoint and"
+                " resume with --from table, or ingest into a new table"
+            )
+
+    def commit(
+        self, app_id: str, batch_id: int, ranges: list[CommittedRange], files: list[DataFile]
+    ) -> None:
+        """Adds the files, once. The caller has checked batch and fences on this very handle."""
+        now_ms = time.time_ns() // 1_000_000
+        adds: list[AddAction | RemoveAction] = [_add_action(file, now_ms) for file in files]
+        fences = [Transaction(_fence(one.tp), one.end) for one in ranges]
+        metadata = {
+            "format": METADATA_FORMAT,
+            "job": app_id,
+            "batch_id": batch_id,
+            "ranges": [asdict(one) for one in ranges],
+        }
+        try:
+            self._handle.create_write_transaction(
+                adds,
+                "append",
+                self._handle.schema(),
+                partition_by=PARTITION_COLUMNS,
+                commit_properties=CommitProperties(
+                    custom_metadata={METADATA_KEY: metadata},
+                    app_transactions=[Transaction(app_id, batch_id), *fences],
+                ),
+            )
+        except CommitFailedError as why:
+            raise TableError(
+                f"another writer committed these partitions to {self.path} meanwhile ({why});"
+                " run one job for each topic and table"
+            ) from why
+        self._handle.update_incremental()
+
+    def commits(self, limit: int | None = None) -> list[list[CommittedRange]]:
+        """The ranges of each commit that the log still has, newest first."""
+        out = []
+        for entry in self._handle.history(limit):
+            data = entry.get(METADATA_KEY)
+            if isinstance(data, str):
+                data = json.loads(data)
+            if data is not None:
+                out.append([CommittedRange(**one) for one in data["ranges"]])
+        return out
+
+    def last_ranges(self, limit: int | None = None) -> dict[TopicPartition, CommittedRange]:
+        """The newest range of each partition in the log."""
+        out: dict[TopicPartition, CommittedRange] = {}
+        for ranges in self.commits(limit):
+            for one in ranges:
+                out.setdefault(one.tp, one)
+        return out
+
+
+def _fence(tp: TopicPartition) -> str:
+    return _FENCE.format(topic=tp.topic, partition=tp.partition)
+
+
+def _add_action(file: DataFile, now_ms: int) -> AddAction:
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {
+            "partition": file.partition,
+            "offset": file.offset_min,
+            "leader_epoch": file.leader_epoch_min,
+        },
+        "maxValues": {
+            "partition": file.partition,
+            "offset": file.offset_max,
+            "leader_epoch": file.leader_epoch_max,
+        },
+        "nullCount": {"partition": 0, "offset": 0, "leader_epoch": 0},
+    }
+    values = {"topic": file.topic, "ingest_date": file.ingest_date}
+    return AddAction(file.path, file.size, values, now_ms, True, json.dumps(stats))

@@ -1,0 +1,225 @@
+"""`verify`: does the bronze table hold each offset of a topic once? Proven from the rows.
+
+The rows' offsets are read file by file and folded into runs of consecutive offsets, so memory grows
+with the number of runs, not of rows. Runs that overlap are doubles; offsets between runs are gaps,
+unless the commit that took their range in counted them as holding no record. What the commits say
+(their ranges, rows, topic ids) and where the cluster's high watermark is are compared with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from strandline_proto.ids import topic_id_text
+from strandline_spark.errors import TableError
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.options import LATEST
+from strandline_spark.table import BronzeTable, CommittedRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BATCH_ROWS: Final = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """Rows of consecutive offsets [start, end), with the leader epochs of its ends."""
+
+    start: int
+    end: int
+    epoch_first: int
+    epoch_last: int
+
+
+@dataclass(slots=True)
+class PartitionFindings:
+    """What is right and wrong about one partition in the table."""
+
+    topic: str
+    partition: int
+    rows: int = 0
+    first_offset: int = -1
+    end_offset: int = -1
+    """Where the table ends, by its own account."""
+    gaps: int = 0
+    """Offsets without a row that no commit counts as holding no record."""
+    doubles: int = 0
+    """Rows too many: the same offset again."""
+    skipped: int = 0
+    """Offsets without a record (control batches), as the commits counted them."""
+    high_watermark: int = -1
+    lag: int = -1
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+def verify(table_path: str, topic: str, bootstrap: str | None) -> list[PartitionFindings]:
+    """One finding for each partition, in order. Raises TableError if the topic is not there."""
+    table = BronzeTable.open(table_path)
+    runs = runs_in(table, topic)
+    ranges: dict[int, list[CommittedRange]] = {}
+    for commit in reversed(table.commits()):
+        for one in commit:
+            if one.topic == topic:
+                ranges.setdefault(one.partition, []).append(one)
+    partitions = sorted(set(runs) | set(ranges))
+    if not partitions:
+        raise TableError(f"{table_path} holds nothing of topic {topic}; ingest it first")
+    found = [
+        check_partition(
+            TopicPartition(topic, p),
+            runs.get(p, []),
+            ranges.get(p, []),
+            table.end(TopicPartition(topic, p)),
+        )
+        for p in partitions
+    ]
+    if bootstrap is not None:
+        _compare_with_cluster(found, ranges, bootstrap)
+    return found
+
+
+def runs_in(table: BronzeTable, topic: str) -> dict[int, list[Run]]:
+    """The runs of every partition of the topic, in no order."""
+    dataset: Any = table.delta.to_pyarrow_dataset()
+    import pyarrow.dataset as ds  # type: ignore[import-untyped]
+
+    out: dict[int, list[Run]] = {}
+    scanner = dataset.scanner(
+        columns=["partition", "offset", "leader_epoch"],
+        filter=ds.field("topic") == topic,
+        batch_size=_BATCH_ROWS,
+    )
+    for batch in scanner.to_batches():
+        partitions = batch.column("partition").to_numpy()
+        for partition in np.unique(partitions):
+            mine = partitions == partition
+            offsets = batch.column("offset").to_numpy()[mine]
+            epochs = batch.column("leader_epoch").to_numpy()[mine]
+            out.setdefault(int(partition), []).extend(fold(offsets, epochs))
+    return out
+
+
+def fold(offsets: Any, epochs: Any) -> list[Run]:
+    """Runs of consecutive offsets. An offset that comes twice ends a run, so that runs overlap."""
+    if len(offsets) == 0:
+        return []
+    order = np.argsort(offsets, kind="stable")
+    offsets, epochs = offsets[order], epochs[order]
+    falls = np.diff(epochs) < 0
+    starts = np.concatenate(([0], np.flatnonzero((np.diff(offsets) != 1) | falls) + 1))
+    ends = np.concatenate((starts[1:], [len(offsets)])) - 1
+    return [
+        Run(int(offsets[a]), int(offsets[b]) + 1, int(epochs[a]), int(epochs[b]))
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def check_partition(
+    tp: TopicPartition, runs: list[Run], ranges: list[CommittedRange], fence: int | None
+) -> PartitionFindings:
+    """Judges one partition from its runs, the ranges of its commits, and where the table ends."""
+    found = PartitionFindings(tp.topic, tp.partition)
+    found.rows = sum(run.end - run.start for run in runs)
+    runs = sorted(runs)
+    covered = _union(runs)
+    found.doubles = found.rows - sum(end - start for start, end in covered)
+    found.first_offset = covered[0][0] if covered else -1
+    last = covered[-1][1] if covered else 0
+    found.end_offset = last if fence is None else fence
+    if found.doubles > 0:
+        found.problems.append(f"{found.doubles} rows repeat an offset")
+    if any(b.epoch_first < a.epoch_last for a, b in pairwise(runs)):
+        found.problems.append("leader epochs go back as offsets rise")
+    if last > found.end_offset:
+        found.problems.append(f"rows go up to {last}, past the table's end {found.end_offset}")
+    _check_ranges(found, ranges, covered)
+    return found
+
+
+def _check_ranges(
+    found: PartitionFindings, ranges: list[CommittedRange], covered: list[tuple[int, int]]
+) -> None:
+    """Every offset of a range is a row or was counted as empty; ranges join; no gap elsewhere."""
+    for a, b in pairwise(ranges):
+        if b.start != a.end:
+            found.problems.append(f"commits took in up to {a.end}, then from {b.start}")
+    for one in ranges:
+        held = _held(covered, one.start, one.end)
+        empty = one.skipped or 0
+        found.skipped += empty
+        missing = one.end - one.start - held - empty
+        if missing > 0:
+            found.gaps += missing
+        elif missing < 0:
+            found.problems.append(f"[{one.start}, {one.end}) holds {held} rows, {one.rows} counted")
+        if held != one.rows and missing >= 0:
+            found.problems.append(
+                f"[{one.start}, {one.end}) was committed with {one.rows} rows, {held} are there"
+            )
+    # Old commits leave the log; what is below the ranges is judged by the rows alone.
+    known_from = ranges[0].start if ranges else found.end_offset
+    if found.first_offset >= 0 and found.first_offset < known_from:
+        head = _held(covered, found.first_offset, known_from)
+        found.gaps += known_from - found.first_offset - head
+    if found.gaps > 0:
+        found.problems.append(f"{found.gaps} offsets have no row")
+
+
+def _union(runs: Iterable[Run]) -> list[tuple[int, int]]:
+    """The offsets that the sorted runs cover, as disjoint intervals."""
+    out: list[tuple[int, int]] = []
+    for run in runs:
+        if out and run.start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], run.end))
+        else:
+            out.append((run.start, run.end))
+    return out
+
+
+def _held(covered: list[tuple[int, int]], start: int, end: int) -> int:
+    """How many offsets of [start, end) are covered."""
+    return sum(max(0, min(e, end) - max(s, start)) for s, e in covered)
+
+
+def _compare_with_cluster(
+    found: list[PartitionFindings], ranges: dict[int, list[CommittedRange]], bootstrap: str
+) -> None:
+    from strandline_spark.cluster import Cluster, close_channels
+
+    cluster = Cluster(bootstrap.split(","))
+    try:
+        topic = found[0].topic
+        leaders = cluster.leaders([topic])
+        marks = cluster.offsets_at(dict.fromkeys(leaders, LATEST))
+    finally:
+        close_channels()
+    known = {one.partition for one in found}
+    found += [PartitionFindings(t.topic, t.partition) for t in leaders if t.partition not in known]
+    found.sort(key=lambda one: one.partition)
+    for one in found:
+        tp = TopicPartition(one.topic, one.partition)
+        if tp not in leaders:
+            one.problems.append("the cluster has no such partition")
+            continue
+        one.high_watermark = marks[tp].offset
+        one.lag = max(0, one.high_watermark - max(one.end_offset, 0))
+        if one.end_offset > one.high_watermark:
+            one.problems.append(
+                f"the table ends at {one.end_offset}, past the high watermark {one.high_watermark}"
+            )
+        last = ranges.get(one.partition, [])[-1:]
+        if last and last[0].topic_id != topic_id_text(leaders[tp].topic_id):
+            one.problems.append("the topic was created anew since: another topic id")
+
+
+def as_json(found: PartitionFindings) -> dict[str, Any]:
+    return asdict(found) | {"sound": found.sound}
