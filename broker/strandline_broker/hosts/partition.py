@@ -239,9 +239,15 @@ class Partition:
         self.producers = producers
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
-        """Run blocking work on this replica; the caller holds the gate."""
+        """Run blocking work on this replica; the caller holds the gate.
+
+        Raises KafkaStorageError on a full disk; any other failure ends the process (P-24).
+        """
         assert self.gate.locked(), self.name
-        return await self.context.in_disk_pool(work)
+        try:
+            return await self.context.in_disk_pool(work)
+        except OSError as error:
+            raise self.refuse_write(error) from error
 
     def hear_high_watermark(self, to: int) -> None:
         """Take the leader's as far as our log reaches; it falls only with a truncation (I-13)."""

@@ -179,7 +179,7 @@ class ReplicaManager:
         for partition, state in changes:
             try:
                 await self._take_role(partition, state)
-            except OSError as error:
+            except WireError as error:
                 errors.append(self._failed(state, error))
         for partition in self.partitions.values():
             if partition.leader is not None:
