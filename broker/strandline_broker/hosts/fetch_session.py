@@ -167,7 +167,7 @@ class FetchSession(Listener):
         self._positions.pop(key, None)
         self._told.pop(key, None)
         self._news.pop(key, None)
-        partition = self._replicas.find(*key)
+        partition = self._replicas.partitions.get(key)
         if partition is not None:
             self._listeners(partition).pop(self, None)
 
@@ -255,7 +255,7 @@ class FetchSession(Listener):
         """Watermarks ride along with any answer; for their sake alone none is sent (KAFKA-9952)."""
         quiet, self._quiet = self._quiet, {}
         for key in quiet:
-            position, partition = self._positions.get(key), self._replicas.find(*key)
+            position, partition = self._positions.get(key), self._replicas.partitions.get(key)
             if position is None or partition is None or partition.leader is None:
                 continue
             told = (partition.high_watermark, partition.log.log_start_offset)
