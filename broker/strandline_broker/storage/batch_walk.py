@@ -41,7 +41,7 @@ class _Window:
         self.data = b""
 
     def find(self, position: int, length: int) -> int:
-        """Where in `data` the `length` bytes at `position` begin; -1 if the file ends before them."""
+        """Where in `data` the `length` bytes at `position` begin; -1 if the file ends before."""
         if not self._at <= position <= position + length <= self._at + len(self.data):
             self._at = position
             self.data = self._file.read(

@@ -10,21 +10,16 @@ said before. `update_state`, and what uses it, runs in one place at a time.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.storage.atomic_file import TEMPORARY
 from strandline_broker.storage.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
-    Offsets,
-    read_offsets,
-    write_offsets,
 )
-from strandline_broker.storage.clean_shutdown import FILE_NAME as MARKER_NAME
 from strandline_broker.storage.clean_shutdown import (
     NO_EPOCH,
     take_clean_shutdown,
@@ -37,12 +32,19 @@ from strandline_broker.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from strandline_broker.storage.partition_dirs import (
+    GIVEN_UP_NAME,
+    LOCK_NAME,
+    PartitionDir,
+    find_partitions,
+)
 from strandline_broker.storage.partition_metadata import (
     read_partition_metadata,
     write_partition_metadata,
 )
 from strandline_broker.storage.recovery import Expectations
 from strandline_broker.storage.segment import SEGMENT_NAME
+from strandline_broker.storage.shared_checkpoints import SharedCheckpoints
 from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, read_state, write_state
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
 from strandline_proto.errors import KafkaStorageError
@@ -54,26 +56,11 @@ if TYPE_CHECKING:
     from strandline_broker.storage.damage import Report
     from strandline_runtime.runtime import FileSystem
 
-LOCK_NAME: Final = ".lock"
-PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
-GIVEN_UP_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 NAME_MAX: Final = 255
-OWN_NAMES: Final = frozenset(
-    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME, RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS}
-    | {"cleaner-offset-checkpoint"}
-)
 
 
 class DirectoryError(Exception):
     """The data directory cannot be used by this process; the message says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDir:
-    path: str
-    topic: str
-    topic_id: bytes
-    partition: int
 
 
 class DataDirectory:
@@ -90,9 +77,7 @@ class DataDirectory:
         self._new_id = new_id
         self._meta = MetaProperties(-1, "")
         self._logs: dict[tuple[str, int], Log] = {}
-        self._offsets: dict[str, Offsets] = {}
-        self._checkpointed: set[tuple[str, int]] = set()
-        """Partitions that a shared checkpoint file may name."""
+        self._checkpoints = SharedCheckpoints(fs, path)
         self._were_always = False
 
     @classmethod
@@ -185,10 +170,7 @@ class DataDirectory:
         if known and epoch is not None:
             self.clean = True
             self.previous_broker_epoch = epoch
-        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
-            offsets = read_offsets(self._fs, f"{self.path}/{name}", self.findings.append)
-            self._offsets[name] = offsets or {}
-            self._checkpointed.update(self._offsets[name])
+        self._checkpoints.read(self.findings.append)
         here = {(p.topic_id, p.partition) for p in self.partitions()}
         if not here <= self.state.hosted:
             self.update_state(hosted=self.state.hosted | here)
@@ -237,28 +219,8 @@ class DataDirectory:
             self.state = state
 
     def partitions(self) -> list[PartitionDir]:
-        """The partitions' directories that are in use, by name; what else lies here goes to
-        `findings`.
-        """
-        found = []
-        for name in sorted(self._fs.listdir(self.path)):
-            path = f"{self.path}/{name}"
-            if name in OWN_NAMES or name.endswith(TEMPORARY) or GIVEN_UP_NAME.fullmatch(name):
-                continue
-            match = PARTITION_NAME.fullmatch(name)
-            topic_id = None
-            why = "is not a file of a data directory"
-            if match is not None and self._fs.isdir(path):
-                why = "has no partition.metadata"
-                try:
-                    topic_id = read_partition_metadata(self._fs, path)
-                except ValueError as error:
-                    why = f"has a partition.metadata that does not read ({error})"
-            if match is None or topic_id is None:
-                self._find(f"{path} {why} and is ignored.")
-                continue
-            found.append(PartitionDir(path, match[1], topic_id, int(match[2])))
-        return found
+        """Partitions' directories in use, by name; what else lies here goes to `findings`."""
+        return find_partitions(self._fs, self.path, self._find)
 
     def _find(self, finding: str) -> None:
         if finding not in self.findings:
@@ -280,7 +242,7 @@ class DataDirectory:
         self._fs.makedirs(path)
         write_partition_metadata(self._fs, path, topic_id)
         limits = CheckpointLimits(self._fs, path)
-        if (topic, partition) in self._checkpointed:
+        if self._checkpoints.may_name((topic, partition)):
             limits.add(0)
         log = Log(
             self._fs,
@@ -326,12 +288,9 @@ class DataDirectory:
     ) -> Log:
         """Open a partition's directory, recover its log (I-7). DamagedLog if it must be refused."""
         limits = CheckpointLimits.load(self._fs, pdir.path, report)
-        lowest = limits.lowest()
-
-        def checkpointed(name: str) -> int:
-            offset = self._offsets[name].get((pdir.topic, pdir.partition), 0)
-            return offset if lowest is None else min(offset, lowest)
-
+        checkpointed = partial(
+            self._checkpoints.offset, key=(pdir.topic, pdir.partition), limits=limits
+        )
         log = Log(
             self._fs,
             pdir.path,
@@ -355,10 +314,8 @@ class DataDirectory:
 
     def high_watermark_of(self, log: Log) -> int:
         """The checkpointed high watermark of a log, within what the log holds (P-16)."""
-        offset = self._offsets[HIGH_WATERMARKS].get((log.topic, log.partition), 0)
-        lowest = log.limits.lowest()
-        if lowest is not None:
-            offset = min(offset, lowest)
+        key = log.topic, log.partition
+        offset = self._checkpoints.offset(HIGH_WATERMARKS, key, log.limits)
         return max(log.log_start_offset, min(offset, log.log_end_offset))
 
     def delete_log(self, log: Log | PartitionDir) -> None:
@@ -377,8 +334,7 @@ class DataDirectory:
         self.update_state(hosted=self.state.hosted - {(log.topic_id, log.partition)})
         path = self._rename(log.path, suffix)
         self._logs.pop((log.topic, log.partition), None)
-        for offsets in self._offsets.values():
-            offsets.pop((log.topic, log.partition), None)
+        self._checkpoints.forget((log.topic, log.partition))
         if isinstance(log, Log):
             log.moved_to(path)
 
@@ -406,34 +362,14 @@ class DataDirectory:
             self._fs.rmdir(f"{self.path}/{name}")
 
     def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Up to where each log is durable. Partitions that are not named keep what the file says of
-        them (P-16).
-        """
-        self._write(RECOVERY_POINTS, offsets, lambda log: log.durable_offset)
+        """Up to where each log is durable; partitions not named keep their entry (P-16)."""
+        self._checkpoints.write(RECOVERY_POINTS, offsets, self._logs)
 
     def write_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        self._write(HIGH_WATERMARKS, offsets, lambda log: log.log_end_offset)
+        self._checkpoints.write(HIGH_WATERMARKS, offsets, self._logs)
 
     def write_log_starts(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        self._write(LOG_STARTS, offsets, lambda log: log.log_start_offset)
-
-    def _write(
-        self, name: str, offsets: Mapping[tuple[str, int], int], most: Callable[[Log], int]
-    ) -> None:
-        merged = dict(self._offsets[name])
-        limits = []
-        for key, offset in offsets.items():
-            log = self._logs.get(key)
-            if log is None:
-                continue
-            # The limits before the value: one that a cut adds in between stays.
-            limits.append((log.limits, log.limits.current()))
-            merged[key] = min(offset, most(log))
-        self._checkpointed.update(merged)
-        write_offsets(self._fs, f"{self.path}/{name}", merged)
-        self._offsets[name] = merged
-        for of_log, current in limits:
-            of_log.written(current, name)
+        self._checkpoints.write(LOG_STARTS, offsets, self._logs)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """The last thing a broker writes, once every log was flushed and closed without an error

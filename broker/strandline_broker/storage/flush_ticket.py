@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,3 +29,23 @@ class FlushTicket:
             file.sync()
         if self.sync_directory:
             self.log.sync_directory()
+
+
+def take_ticket(
+    log: Log, segments: tuple[Segment, ...], *, generation: int, rolls: int, rolls_synced: int
+) -> FlushTicket:
+    """Covers `segments` up to the log's end; `generation` was read before `segments`."""
+    sealed = tuple(takewhile(lambda s: not s.flushed, reversed(segments[:-1])))
+    files = [file for s in sealed for file in (s.view().file, *s.unsynced)]
+    end_offset = log.log_end_offset
+    if end_offset > log.durable_offset:
+        files.append(segments[-1].view().file)
+    return FlushTicket(
+        log=log,
+        generation=generation,
+        rolls=rolls,
+        end_offset=end_offset,
+        files=tuple(files),
+        sealed=sealed,
+        sync_directory=rolls > rolls_synced,
+    )

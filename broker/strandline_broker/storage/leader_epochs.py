@@ -25,18 +25,16 @@ UNDEFINED: Final = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_epochs", "_fs", "_starts", "directory")
+    __slots__ = ("_entries", "_fs", "directory")
 
     def __init__(
         self, fs: FileSystem, directory: str, entries: Iterable[tuple[int, int]] = ()
     ) -> None:
         self._fs = fs
         self.directory = directory
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
-        for epoch, start in entries:
-            self._epochs.append(epoch)
-            self._starts.append(start)
+        pairs = list(entries)
+        # One tuple: a reader on another thread never meets epochs and starts that do not match.
+        self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str, report: Report) -> LeaderEpochs | None:
@@ -57,29 +55,31 @@ class LeaderEpochs:
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
         """(epoch, start offset) of each epoch, oldest first."""
-        return tuple(zip(self._epochs, self._starts, strict=True))
+        return tuple(zip(*self._entries, strict=True))
 
     def latest(self) -> int:
-        return self._epochs[-1] if self._epochs else -1
+        epochs = self._entries[0]
+        return epochs[-1] if epochs else -1
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the batch that holds `offset`; -1 if no entry begins at or before it."""
-        i = bisect_right(self._starts, offset)
-        return self._epochs[i - 1] if i > 0 else -1
+        epochs, starts = self._entries
+        i = bisect_right(starts, offset)
+        return epochs[i - 1] if i > 0 else -1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the epoch found, its end offset) for a follower that knows `epoch` (I-37); (-1, -1) if
         undefined.
         """
-        epochs = self._epochs
+        epochs, starts = self._entries
         if epoch < 0 or not epochs or epoch > epochs[-1]:
             return UNDEFINED
         if epoch == epochs[-1]:
             return epoch, log_end_offset
         if epoch < epochs[0]:
-            return epoch, self._starts[0]
+            return epoch, starts[0]
         i = bisect_right(epochs, epoch)
-        return epochs[i - 1], self._starts[i]
+        return epochs[i - 1], starts[i]
 
     def assign(self, epoch: int, start: int) -> None:
         """Note that `epoch` begins at `start`; one that is the latest already keeps its start."""
@@ -89,7 +89,7 @@ class LeaderEpochs:
         """As `assign` for each, with one write. An older epoch in which nothing was appended gives
         way.
         """
-        epochs, starts = list(self._epochs), list(self._starts)
+        epochs, starts = map(list, self._entries)
         for epoch, start in entries:
             if epochs and epoch == epochs[-1]:
                 continue
@@ -103,22 +103,24 @@ class LeaderEpochs:
 
     def truncate_from_end(self, offset: int) -> None:
         """Drop the epochs that begin at or after `offset` (I-47)."""
-        keep = bisect_left(self._starts, offset)
-        self._keep(self._epochs[:keep], self._starts[:keep])
+        epochs, starts = self._entries
+        keep = bisect_left(starts, offset)
+        self._keep(epochs[:keep], starts[:keep])
 
     def drop_above(self, log_end_offset: int) -> None:
         """Drop the epochs that begin beyond the log's end, as a crash between two writes leaves
         them.
         """
-        keep = bisect_right(self._starts, log_end_offset)
-        self._keep(self._epochs[:keep], self._starts[:keep])
+        epochs, starts = self._entries
+        keep = bisect_right(starts, log_end_offset)
+        self._keep(epochs[:keep], starts[:keep])
 
     def truncate_from_start(self, log_start_offset: int) -> None:
         """Let the first remaining epoch begin at the log's start (I-5)."""
-        i = bisect_right(self._starts, log_start_offset) - 1
-        if i < 0:
-            return
-        self._keep(self._epochs[i:], [log_start_offset, *self._starts[i + 1 :]])
+        epochs, starts = self._entries
+        i = bisect_right(starts, log_start_offset) - 1
+        if i >= 0:
+            self._keep(epochs[i:], [log_start_offset, *starts[i + 1 :]])
 
     def clear(self) -> None:
         self._keep([], [])
@@ -133,7 +135,7 @@ class LeaderEpochs:
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
         """Durable first: memory follows only if the file was replaced (P-36)."""
-        if epochs == self._epochs and starts == self._starts:
+        if (epochs, starts) == self._entries:
             return
         LeaderEpochs(self._fs, self.directory, zip(epochs, starts, strict=True)).write()
-        self._epochs, self._starts = epochs, starts
+        self._entries = epochs, starts

@@ -1,11 +1,10 @@
-"""One replica's log: segments of record batches, appended at the end, read from anywhere, cut only
-by truncation.
+"""One replica's log: record batches in segments, appended at the end, read from anywhere.
 
-Appends, truncations, tickets and `flushed` happen on the event loop, one at a time. `read` and its
-kin may run in the disk pool meanwhile: they work on values that an append only extends, and ask
-again if `truncations` moved (P-34). Offsets are dense (I-1), epochs never fall (I-2), and the epoch
-checkpoint knows an epoch before the log holds a batch of it (I-47). An append is all or nothing:
-after a short write or a full disk the file is cut back before the error is raised.
+Appends and truncations happen one at a time, on the event loop or in the disk pool; `flush_snapshot`
+and `flushed` on the loop; reads anywhere meanwhile: they work on values that an append only
+extends, and ask again if `truncations` moved (P-34). Offsets are dense (I-1), epochs never fall
+(I-2), and the epoch checkpoint knows an epoch before the log holds a batch of it (I-47). An append
+is all or nothing: after a short write or a full disk the file is cut back, then the error is raised.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.damage import BadBatch, DamagedLog
-from strandline_broker.storage.flush_ticket import FlushTicket
+from strandline_broker.storage.flush_ticket import FlushTicket, take_ticket
 from strandline_broker.storage.follower_run import check_run
 from strandline_broker.storage.log_reader import LogRead, LogReader
 from strandline_broker.storage.recent_batches import RecentBatches
@@ -58,18 +57,15 @@ class Appended:
 
 class Log:
     __slots__ = (
-        "_active",
-        "_directory_dirty",
+        "_durable_at_cut",
+        "_flushed",
         "_fs",
         "_reader",
-        "_recent",
         "_rolls",
-        "_segments",
-        "_unflushed",
+        "_rolls_synced",
         "config",
         "damaged",
         "deleted",
-        "durable_offset",
         "leader_epochs",
         "limits",
         "log_end_offset",
@@ -96,9 +92,7 @@ class Log:
         limits: CheckpointLimits,
         report: Report,
     ) -> None:
-        """Open the directory at `path`, recovering what is there; DamagedLog if it cannot be
-        trusted.
-        """
+        """Open and recover the directory at `path`; DamagedLog if it cannot be trusted."""
         found = Recovery(
             fs, path, expected, index_interval=config.index_interval_bytes, report=report
         ).run()
@@ -111,16 +105,17 @@ class Log:
         self.leader_epochs = found.epochs
         self.log_start_offset = found.log_start
         self.log_end_offset = found.log_end
-        self.durable_offset = found.log_end
+        self._flushed = (0, found.log_end)
+        self._durable_at_cut = found.log_end
         self.size_bytes = sum(segment.size for segment in found.segments)
         self.truncations = 0
         self.damaged: str | None = None
         self.deleted = False
         self.limits = limits
-        self._publish(tuple(found.segments), found.recent)
-        self._unflushed: list[Segment] = []
+        self.tail = tuple(found.segments), found.recent
+        """Segments and recent batches, taken by readers in one step so that they fit each other."""
         self._rolls = 0
-        self._directory_dirty = False
+        self._rolls_synced = 0
         self._reader = LogReader(self)
         if found.log_start > found.log_end:
             report(
@@ -129,10 +124,14 @@ class Log:
             )
             self.truncate_fully_and_start_at(found.log_start)
 
+    @property
+    def durable_offset(self) -> int:
+        """Everything below survives a loss of power."""
+        generation, offset = self._flushed
+        return offset if generation == self.truncations else self._durable_at_cut
+
     def append_as_leader(self, batch: bytes, header: BatchHeader, *, leader_epoch: int) -> Appended:
-        """Append one checked batch under the next offset. KafkaStorageError or OSError: nothing was
-        appended.
-        """
+        """Append one checked batch. KafkaStorageError or OSError: nothing was appended."""
         self.check_usable()
         if leader_epoch != self.leader_epochs.latest():
             self.assign_epoch(leader_epoch)
@@ -141,12 +140,13 @@ class Log:
         size = header.size
         assert size == len(batch), (size, len(batch))
         rolled = self._roll_for(size, last)
-        segment = self._active
+        segments, recent = self.tail
+        segment = segments[-1]
         position = segment.size
         assigned = prefix(base, header.batch_length, leader_epoch)
         self._write(segment, (assigned, memoryview(batch)[ASSIGNED:]), size)
         segment.note_batch(position, header, last)
-        self._recent.append(last, position + size)
+        recent.append(last, position + size)
         self.size_bytes += size
         self.log_end_offset = last + 1
         return Appended(base, last + 1, position, rolled)
@@ -177,7 +177,8 @@ class Log:
             )
         try:
             self._roll_for(len(records), found[-1].last_offset)
-            segment = self._active
+            segments, recent = self.tail
+            segment = segments[-1]
             position = segment.size
             self._write(segment, (records,), len(records))
         except OSError:
@@ -186,7 +187,7 @@ class Log:
         for header in found:
             segment.note_batch(position, header, header.last_offset)
             position += header.size
-            self._recent.append(header.last_offset, position)
+            recent.append(header.last_offset, position)
         self.size_bytes += len(records)
         self.log_end_offset = found[-1].next_offset
         return found
@@ -194,33 +195,22 @@ class Log:
     def _roll_for(self, size: int, last_offset: int) -> bool:
         """Begin a new segment if the active one has no room for a run of `size` bytes."""
         config = self.config
-        if not self._active.is_full_for(
+        segments = self.tail[0]
+        if not segments[-1].is_full_for(
             size,
             last_offset,
             segment_bytes=config.segment_bytes,
             index_bytes=config.segment_index_bytes,
         ):
             return False
-        sealed = self._active
-        sealed.seal()
-        self._directory_dirty = True
-        self._rolls += 1
+        segments[-1].seal()
         base = self.log_end_offset
         segment = Segment.create(
             self._fs, self.path, base, index_interval=config.index_interval_bytes
         )
-        self._unflushed.append(sealed)
-        self._publish((*self._segments, segment), RecentBatches(base, 0))
+        self._rolls += 1
+        self.tail = (*segments, segment), RecentBatches(base, 0)
         return True
-
-    def _publish(self, segments: tuple[Segment, ...], recent: RecentBatches) -> None:
-        """Readers take segments and recent batches in one step, so that the two always fit each
-        other.
-        """
-        self._segments = segments
-        self._active = segments[-1]
-        self._recent = recent
-        self.tail = segments, recent
 
     def _write(self, segment: Segment, buffers: tuple[Buffer, ...], size: int) -> None:
         file = segment.view().file
@@ -243,14 +233,11 @@ class Log:
         self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
     def is_hot(self, start: int) -> bool:
-        """Whether a read from `start` most likely finds its bytes in the page cache and needs no
-        walk.
-        """
+        """Whether a read from `start` most likely finds its bytes in the page cache."""
         return self._reader.is_hot(start)
 
     def read(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
-        """Whole batches that end below `limit`, from the one that holds `start`; at least one if
-        one is there.
+        """Whole batches that end below `limit`, from the one with `start`; at least one, if any.
 
         The first may begin before `start`, and alone be larger than `max_bytes`. Empty if `start`
         is at or above `limit` (I-95). OffsetOutOfRange below the log's start or above its end.
@@ -258,15 +245,11 @@ class Log:
         return self._reader.read(start, max_bytes=max_bytes, limit=limit)
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
-        """The header of each batch from the one that holds `start` to the log's end, as it was at
-        the call.
-        """
+        """The header of each batch from the one that holds `start` to the log's present end."""
         return self._reader.batch_headers(start)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`; it may be
-        above the HW.
-        """
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
         return self._reader.offset_for_timestamp(timestamp)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
@@ -280,8 +263,7 @@ class Log:
         return damage
 
     def truncate_to(self, offset: int) -> None:
-        """Cut log, indexes and epochs before the batch that holds `offset`; durable on return
-        (I-47, P-34).
+        """Cut log, indexes and epochs before the batch with `offset`, durably (I-47, P-34).
 
         At or beyond the end only an epoch goes in which nothing was appended.
         """
@@ -289,108 +271,102 @@ class Log:
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return
-        if offset < self._segments[0].base_offset:
+        if offset < self.tail[0][0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self.truncations += 1
         try:
-            self._limit_checkpoints(offset)
             self._cut_to(offset)
         except BadBatch as bad:
             raise self.damage(bad) from bad
         except OSError as error:
             self.damaged = f"{self.path}: a truncation to {offset} failed half-way ({error})"
             raise
-        finally:
-            self.truncations += 1
+
+    def _cut_to(self, offset: int) -> None:
+        segments = self.tail[0]
+        i = bisect_right(segments, offset, key=_base_of) - 1
+        segment = segments[i]
+        position, end_offset = segment.size, min(offset, segment.end_offset)
+        found = first_batch_to(segment, segment.view(), offset, segment.size)
+        if found is not None:
+            position, end_offset = found[0], min(offset, found[1].base_offset)
+        end_offset = max(end_offset, segment.base_offset)
+        self._limit_checkpoints(end_offset)
+        # Readers still hold the old segment: what stays is described by a new one.
+        kept, recent = segment.cut(position, end_offset)
+        self._ends_at(end_offset, (*segments[:i], kept), recent)
+        for removed in reversed(segments[i + 1 :]):
+            removed.remove()
+        if i + 1 < len(segments):
+            self._fs.fsync_dir(self.path)
+        file = kept.view().file
+        file.truncate(position)
+        file.sync()
+        kept.write_indexes()
+        self.leader_epochs.truncate_from_end(end_offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and begin anew at `offset`; durable on return."""
+        self.check_usable()
+        segments = self.tail[0]
+        interval = self.config.index_interval_bytes
+        try:
+            self._limit_checkpoints(0)
+            empty = Segment(
+                self._fs, self.path, offset, size=0, end_offset=offset, index_interval=interval
+            )
+            self.log_start_offset = offset
+            self._ends_at(offset, (empty,), RecentBatches(offset, 0))
+            for segment in reversed(segments):
+                segment.remove()
+            self._fs.fsync_dir(self.path)
+            self.leader_epochs.clear()
+            begun = Segment.create(self._fs, self.path, offset, index_interval=interval)
+            self._fs.fsync_dir(self.path)
+            self.tail = (begun,), RecentBatches(offset, 0)
+        except OSError as error:
+            self.damaged = f"{self.path}: a full truncation failed half-way ({error})"
+            raise
 
     def _limit_checkpoints(self, offset: int) -> None:
         self.limits.forget_spent()
         if offset < self.durable_offset:
             self.limits.add(offset)
 
-    def _cut_to(self, offset: int) -> None:
-        i = bisect_right(self._segments, offset, key=_base_of) - 1
-        segment, later = self._segments[i], self._segments[i + 1 :]
-        found = first_batch_to(segment, segment.view(), offset, segment.size)
-        position, end_offset = segment.size, min(offset, segment.end_offset)
-        if found is not None:
-            position, end_offset = found[0], min(offset, found[1].base_offset)
-        end_offset = max(end_offset, segment.base_offset)
-        for removed in reversed(later):
-            removed.remove()
-        if later:
-            self._fs.fsync_dir(self.path)
-        recent = segment.activate(position, end_offset)
-        file = segment.view().file
-        file.truncate(position)
-        file.sync()
-        segment.write_indexes()
-        self.leader_epochs.truncate_from_end(end_offset)
-        self._unflushed = [s for s in self._unflushed if s.base_offset < segment.base_offset]
-        self._publish(self._segments[: i + 1], recent)
-        self._ended_at(end_offset)
+    def _ends_at(self, offset: int, segments: tuple[Segment, ...], recent: RecentBatches) -> None:
+        """Show the log as it is after a cut. The count comes last and before any byte goes.
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin anew at `offset`; durable on return."""
-        self.check_usable()
-        self.truncations += 1
-        try:
-            self._limit_checkpoints(0)
-            for segment in reversed(self._segments):
-                segment.remove()
-            self._fs.fsync_dir(self.path)
-            self.leader_epochs.clear()
-            segment = Segment.create(
-                self._fs, self.path, offset, index_interval=self.config.index_interval_bytes
-            )
-            self._fs.fsync_dir(self.path)
-            self._unflushed = []
-            self._publish((segment,), RecentBatches(offset, 0))
-            self.log_start_offset = offset
-            self.durable_offset = offset
-            self._ended_at(offset)
-        except OSError as error:
-            self.damaged = f"{self.path}: a full truncation failed half-way ({error})"
-            raise
-        finally:
-            self.truncations += 1
-
-    def _ended_at(self, offset: int) -> None:
+        So a reader that took the old log, and may miss bytes of it, sees another count afterwards.
+        """
+        self._durable_at_cut = min(self.durable_offset, offset)
         self.log_end_offset = offset
-        self.durable_offset = min(self.durable_offset, offset)
-        self.size_bytes = sum(segment.size for segment in self._segments)
+        self.size_bytes = sum(segment.size for segment in segments)
+        self.tail = segments, recent
+        self.truncations += 1
 
     def flush_snapshot(self) -> FlushTicket:
-        """What must be synced so that everything below the present end is durable; cheap, on the
-        event loop.
-        """
-        sealed = tuple(self._unflushed)
-        files = [file for s in sealed for file in (s.view().file, *s.unsynced)]
-        if self.log_end_offset > self.durable_offset:
-            files.append(self._active.view().file)
-        return FlushTicket(
-            log=self,
-            generation=self.truncations,
+        """What must be synced so that all below the present end is durable; cheap, on the loop."""
+        generation = self.truncations
+        segments = self.tail[0]
+        return take_ticket(
+            self,
+            segments,
+            generation=generation,
             rolls=self._rolls,
-            end_offset=self.log_end_offset,
-            files=tuple(files),
-            sealed=sealed,
-            sync_directory=self._directory_dirty,
+            rolls_synced=self._rolls_synced,
         )
 
     def flushed(self, ticket: FlushTicket) -> None:
         """`ticket.run()` returned: what it covers is durable, unless a truncation came between."""
         if ticket.generation != self.truncations:
             return
-        self.durable_offset = max(self.durable_offset, ticket.end_offset)
+        # A truncation in the disk pool from here on makes this pair void, whatever it says.
+        self._flushed = ticket.generation, max(self.durable_offset, ticket.end_offset)
+        self._rolls_synced = max(self._rolls_synced, ticket.rolls)
         for segment in ticket.sealed:
-            if segment in self._unflushed:
-                self._unflushed.remove(segment)
-                segment.unsynced = ()
-                segment.release()
-        if ticket.rolls == self._rolls:
-            self._directory_dirty = False
+            segment.flushed = True
+            segment.unsynced = ()
+            segment.release()
 
     def sync_directory(self) -> None:
         try:
@@ -400,13 +376,11 @@ class Log:
                 raise
 
     def close(self) -> None:
-        """Make everything durable, the active segment's indexes too. The log is not used
-        afterwards.
-        """
+        """Make everything durable, indexes too. The log is not used afterwards."""
         self.check_usable()
         ticket = self.flush_snapshot()
         ticket.run()
-        for file in self._active.write_indexes():
+        for file in self.tail[0][-1].write_indexes():
             file.sync()
         self._fs.fsync_dir(self.path)
         self.flushed(ticket)
@@ -420,5 +394,5 @@ class Log:
         self._release()
 
     def _release(self) -> None:
-        for segment in self._segments:
+        for segment in self.tail[0]:
             segment.release()

@@ -69,10 +69,10 @@ class LogReader:
         return self._steady(self._read, start, max_bytes, limit)
 
     def _steady(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `look` finds while no truncation is under way.
+        """What `look` finds in one state of the log.
 
-        A truncation counts before it begins and after it ends, so an equal count means that none
-        came between.
+        A truncation shows the log's new end, counts, and only then removes bytes. So whoever took
+        the old log and sees the same count afterwards has read what was there.
         """
         log = self._log
         while True:

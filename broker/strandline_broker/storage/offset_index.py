@@ -90,6 +90,6 @@ class OffsetIndex:
         return positions[i - 1] if i > 0 else 0
 
     def cut(self, position: int) -> OffsetIndex:
-        """A new index of the batches that begin below `position`; readers may hold this one still."""
+        """A new index of the batches that begin below `position`; readers may hold this one."""
         keep = bisect_right(self._positions, position - 1)
         return OffsetIndex(self.base_offset, self._offsets[:keep], self._positions[:keep])

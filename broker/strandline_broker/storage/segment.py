@@ -50,6 +50,7 @@ class Segment:
         "base_offset",
         "directory",
         "end_offset",
+        "flushed",
         "latest_batch",
         "latest_timestamp",
         "size",
@@ -75,6 +76,8 @@ class Segment:
         self.latest_timestamp = -1
         self.latest_batch = base_offset
         """Last offset of the first batch with the largest timestamp, as the time index wants it."""
+        self.flushed = True
+        """Whether log and indexes of a sealed segment are durable."""
         self.unsynced: tuple[File, ...] = ()
         """Index files that were written when the segment was sealed and are not yet durable."""
         self._index_interval = index_interval
@@ -204,6 +207,7 @@ class Segment:
         synced.
         """
         self.unsynced = self.write_indexes()
+        self.flushed = False
 
     def write_indexes(self) -> tuple[File, ...]:
         _, offsets, times = self.view()
@@ -222,6 +226,19 @@ class Segment:
         self.latest_timestamp, self.latest_batch = -1, self.base_offset
         self._unindexed = 0
         return file
+
+    def cut(self, position: int, end_offset: int) -> tuple[Segment, RecentBatches]:
+        """Another, active view of this segment that ends at `position`; the file is not yet cut."""
+        kept = Segment(
+            self._fs,
+            self.directory,
+            self.base_offset,
+            size=self.size,
+            end_offset=self.end_offset,
+            index_interval=self._index_interval,
+        )
+        kept._view = self.view()
+        return kept, kept.activate(position, end_offset)
 
     def activate(
         self, position: int, end_offset: int | None = None, *, crc: bool = False
@@ -246,7 +263,6 @@ class Segment:
         self._view = View(file, offsets, times)
         self.latest_timestamp, self.latest_batch = times.last
         self._unindexed = 0
-        self.unsynced = ()
         self.size = start
         recent: RecentBatches | None = None
         for at, header in walk(file, start, position, offset=self.base_offset, crc=crc):

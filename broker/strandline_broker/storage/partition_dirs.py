@@ -1,0 +1,59 @@
+"""Which entries of a data directory are partitions' directories, `<topic>-<partition>` with a topic
+id.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.atomic_file import TEMPORARY
+from strandline_broker.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from strandline_broker.storage.clean_shutdown import FILE_NAME as MARKER_NAME
+from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
+from strandline_broker.storage.partition_metadata import read_partition_metadata
+from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+LOCK_NAME: Final = ".lock"
+PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
+GIVEN_UP_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
+OWN_NAMES: Final = frozenset(
+    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME, RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS}
+    | {"cleaner-offset-checkpoint"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDir:
+    path: str
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+def find_partitions(fs: FileSystem, root: str, report: Report) -> list[PartitionDir]:
+    """By name. What does not belong in a data directory is ignored and reported."""
+    found = []
+    for name in sorted(fs.listdir(root)):
+        path = f"{root}/{name}"
+        if name in OWN_NAMES or name.endswith(TEMPORARY) or GIVEN_UP_NAME.fullmatch(name):
+            continue
+        match = PARTITION_NAME.fullmatch(name)
+        topic_id = None
+        why = "is not a file of a data directory"
+        if match is not None and fs.isdir(path):
+            why = "has no partition.metadata"
+            try:
+                topic_id = read_partition_metadata(fs, path)
+            except ValueError as error:
+                why = f"has a partition.metadata that does not read ({error})"
+        if match is None or topic_id is None:
+            report(f"{path} {why} and is ignored.")
+        else:
+            found.append(PartitionDir(path, match[1], topic_id, int(match[2])))
+    return found

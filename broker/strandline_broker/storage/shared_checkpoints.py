@@ -1,0 +1,85 @@
+"""The three checkpoint files that all partitions of a data directory share, and what they may still
+say.
+
+Each may be written in the disk pool, by one caller at a time, while logs are cut, created and
+removed elsewhere: values are clamped to what the logs hold now, and `checkpoint_limits` covers what
+the files said before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Offsets,
+    read_offsets,
+    write_offsets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from strandline_broker.storage.checkpoint_limits import CheckpointLimits
+    from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.log import Log
+    from strandline_runtime.runtime import FileSystem
+
+Key = tuple[str, int]
+
+_MOST: dict[str, Callable[[Log], int]] = {
+    RECOVERY_POINTS: lambda log: log.durable_offset,
+    HIGH_WATERMARKS: lambda log: log.log_end_offset,
+    LOG_STARTS: lambda log: log.log_start_offset,
+}
+"""What a log can answer for at the moment, whatever was computed for it before."""
+
+
+class SharedCheckpoints:
+    __slots__ = ("_fs", "_named", "_offsets", "_path")
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._offsets: dict[str, Offsets] = {name: {} for name in _MOST}
+        self._named: set[Key] = set()
+
+    def read(self, report: Report) -> None:
+        for name in _MOST:
+            self._offsets[name] = read_offsets(self._fs, f"{self._path}/{name}", report) or {}
+            self._named.update(self._offsets[name])
+
+    def may_name(self, key: Key) -> bool:
+        """Whether a file on disk may hold an entry for `key`, perhaps of an older topic of that
+        name.
+        """
+        return key in self._named
+
+    def offset(self, name: str, key: Key, limits: CheckpointLimits) -> int:
+        """What the file says of a partition, as far as it may be believed; 0 if it says nothing."""
+        offset = self._offsets[name].get(key, 0)
+        lowest = limits.lowest()
+        return offset if lowest is None else min(offset, lowest)
+
+    def forget(self, key: Key) -> None:
+        for offsets in self._offsets.values():
+            offsets.pop(key, None)
+
+    def write(self, name: str, offsets: Mapping[Key, int], logs: Mapping[Key, Log]) -> None:
+        """Partitions that `offsets` does not name keep what the file says of them (P-16)."""
+        merged = dict(self._offsets[name])
+        limits = []
+        for key, offset in offsets.items():
+            log = logs.get(key)
+            if log is None:
+                continue
+            # The limits before the value: one that a cut adds in between stays.
+            limits.append((log.limits, log.limits.current()))
+            merged[key] = min(offset, _MOST[name](log))
+        self._named.update(merged)
+        write_offsets(self._fs, f"{self._path}/{name}", merged)
+        self._offsets[name] = merged
+        for of_log, current in limits:
+            of_log.written(current, name)
