@@ -1,0 +1,132 @@
+"""The benchmarks' command line: what is measured, on which cluster, and how it is printed."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MEASURES: Final = {
+    "startup": "from exec on an empty directory to the first acknowledgement; memory when idle",
+    "failover": "from SIGKILL of a leader to the next acknowledged write on its partition",
+    "produce": "records in, by send_many and by send",
+    "consume": "records out, materialised",
+    "latency": "one awaited record at a time",
+}
+BYTES_BY_DEFAULT: Final = 256 << 20
+RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
+ROUNDS: Final = {"startup": 5, "failover": 20, "produce": 3, "consume": 3, "latency": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    measure: str
+    bootstrap: str | None
+    brokers: int
+    replication_factor: int
+    min_insync_replicas: int
+    acks: str
+    record_size: int
+    partitions: int
+    compression: str
+    records: int
+    flush_policy: str
+    rounds: int
+    batch_size: int
+    api: str
+    floor: bool
+    as_json: bool
+
+    def configuration(self) -> dict[str, object]:
+        """What a reader must know to repeat the run."""
+        cluster = (
+            {"bootstrap": self.bootstrap}
+            if self.bootstrap is not None
+            else {"brokers": self.brokers, "flush_policy": self.flush_policy}
+        )
+        return {
+            **cluster,
+            "replication_factor": self.replication_factor,
+            "min_insync_replicas": self.min_insync_replicas,
+            "acks": self.acks,
+            "record_size": self.record_size,
+            "partitions": self.partitions,
+            "compression": self.compression,
+            "records": self.records,
+            "batch_size": self.batch_size,
+            "rounds": self.rounds,
+        }
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """The options, with defaults that depend on the measure. Exits with status 2 on a mistake."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    own_cluster = given.bootstrap is None
+    if given.measure in ("startup", "failover") and not own_cluster:
+        parser.error(f"{given.measure} kills and starts brokers: it takes no --bootstrap")
+    if own_cluster and given.replication_factor > given.brokers:
+        parser.error(
+            f"--replication-factor {given.replication_factor} needs as many --brokers,"
+            f" and there are {given.brokers}"
+        )
+    records = given.records
+    if records is None:
+        records = max(1000, min(RECORDS_MAX_BY_DEFAULT, BYTES_BY_DEFAULT // given.record_size))
+        records = 5000 if given.measure == "latency" else records
+    partitions = given.partitions
+    if partitions is None:
+        partitions = 1 if given.measure in ("failover", "latency", "startup") else 3
+    return Options(
+        measure=given.measure,
+        bootstrap=given.bootstrap,
+        brokers=given.brokers,
+        replication_factor=given.replication_factor,
+        min_insync_replicas=min(2, given.replication_factor),
+        acks=given.acks,
+        record_size=given.record_size,
+        partitions=partitions,
+        compression=given.compression,
+        records=records,
+        flush_policy=given.flush_policy,
+        rounds=given.rounds if given.rounds is not None else ROUNDS[given.measure],
+        batch_size=given.batch_size,
+        api=given.api,
+        floor=given.floor,
+        as_json=given.json or given.format == "json",
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text.replace("_", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline bench",
+        description="Measures a cluster of its own in a temporary directory, or the one given.",
+        epilog="\n".join(f"  {name:10}{what}" for name, what in MEASURES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("measure", choices=tuple(MEASURES))
+    add("--bootstrap", metavar="HOST:PORT,...", help="measure this cluster instead of an own one")
+    add("--brokers", type=_positive, default=3, help="brokers of the own cluster (3)")
+    add("--replication-factor", type=_positive, default=3)
+    add("--acks", choices=("0", "1", "all"), default="all")
+    add("--record-size", type=_positive, default=1024, help="bytes of a value (1024)")
+    add("--partitions", type=_positive, help="3; 1 for failover and latency")
+    add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
+    add("--records", type=_positive, help="records of a round (as many as make 256 MB)")
+    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    add("--rounds", type=_positive, help="5 startups, 20 kills, 3 of anything else")
+    add("--batch-size", type=_positive, default=256 << 10, help="the producer's batches (262144)")
+    add("--api", choices=("send_many", "send", "both"), default="both", help="of produce (both)")
+    add(
+        "--floor", action="store_true", help="alternate with a bare path: what the transport allows"
+    )
+    add("--format", choices=("table", "json"), default="table")
+    add("--json", action="store_true", help="the same as --format json")
+    return parser

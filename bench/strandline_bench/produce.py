@@ -1,0 +1,102 @@
+"""Records in: by `send_many` (an iterable, one answer) and by `send` (a future for each record)."""
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from strandline_bench import floor
+from strandline_bench.options import Options
+from strandline_bench.payloads import payloads
+from strandline_bench.report import Figures, Report, median
+from strandline_bench.target import addresses, fresh_topic
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from strandline import Producer
+    from strandline.types import RecordMetadata
+
+UNCHECKED_MAX: Final = 10_000
+"""Futures of `send` that wait to be looked at."""
+SEND_SHARE: Final = 4
+"""`send` costs more for each record, so its rounds have a quarter of the records."""
+
+
+def run(options: Options, report: Report) -> None:
+    import uvloop
+
+    with addresses(options) as bootstrap:
+        uvloop.run(_rounds(bootstrap, options, report))
+
+
+async def _rounds(bootstrap: str, options: Options, report: Report) -> None:
+    rates: dict[str, list[float]] = {"send_many": [], "send": []}
+    floors: list[float] = []
+    apis = ("send_many", "send") if options.api == "both" else (options.api,)
+    for number in range(options.rounds + 1):  # the first one warms up and does not count
+        for api in apis:
+            rate = await _round(bootstrap, f"bench-{api.replace('_', '-')}-{number}", api, options)
+            if number > 0:
+                rates[api].append(rate)
+        if options.floor:
+            mb_s = await floor.throughput_mb_s(options)
+            if number > 0:
+                floors.append(mb_s)
+    for api in apis:
+        report.measured("produce", _figures(api, rates[api], floors, options))
+
+
+def _figures(api: str, rates: list[float], floors: list[float], options: Options) -> Figures:
+    shares = [
+        rate * options.record_size / 1e6 / bare for rate, bare in zip(rates, floors, strict=False)
+    ]
+    figures: Figures = {
+        "api": api,
+        "mb_s": median(rates) * options.record_size / 1e6,
+        "records_s": median(rates),
+        "mb_s_min": min(rates) * options.record_size / 1e6,
+        "mb_s_max": max(rates) * options.record_size / 1e6,
+    }
+    if shares:
+        figures |= {"floor_mb_s": median(floors), "floor_share": median(shares)}
+    return {**figures, "rounds": len(rates)}
+
+
+async def _round(bootstrap: str, name: str, api: str, options: Options) -> float:
+    """Records a second of one round: every record acknowledged, or the benchmark ends."""
+    from strandline import Producer
+
+    count = options.records if api == "send_many" else max(1000, options.records // SEND_SHARE)
+    async with (
+        fresh_topic(bootstrap, name, options) as topic,
+        Producer(
+            bootstrap,
+            acks=options.acks,
+            compression_type=None if options.compression == "none" else options.compression,
+            batch_size=options.batch_size,
+        ) as producer,
+    ):
+        await producer.send_and_wait(topic, b"warm", partition=0)
+        started = time.perf_counter()
+        if api == "send_many":
+            await _send_many(producer, topic, count, options)
+        else:
+            await _send(producer, topic, count, options)
+        return count / (time.perf_counter() - started)
+
+
+async def _send_many(producer: "Producer", topic: str, count: int, options: Options) -> None:
+    result = await producer.send_many(topic, payloads(count, options.record_size))
+    assert result.acknowledged == result.records == count, result
+
+
+async def _send(producer: "Producer", topic: str, count: int, options: Options) -> None:
+    waiting: deque[asyncio.Future[RecordMetadata]] = deque()
+    for payload in payloads(count, options.record_size):
+        waiting.append(await producer.send(topic, payload))
+        if len(waiting) >= UNCHECKED_MAX:
+            await waiting.popleft()
+        while waiting and waiting[0].done():
+            waiting.popleft().result()
+    for future in waiting:
+        await future

@@ -1,0 +1,71 @@
+"""From exec on an empty directory to the first acknowledgement; resident memory when idle."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
+
+from strandline_bench.options import Options
+from strandline_bench.report import Report, median
+from strandline_bench.target import fresh_topic, own_cluster
+from strandline_cli.cluster_files import CONTROLLER
+from strandline_cli.local_cluster import LocalCluster
+
+IDLE_S: Final = 3.0
+"""How long the cluster is left alone before its memory is read."""
+
+
+def run(options: Options, report: Report) -> None:
+    ready: list[float] = []
+    first: list[float] = []
+    for number in range(1, options.rounds + 1):
+        with own_cluster(options) as cluster:
+            started = time.monotonic()
+            cluster.up()
+            ready.append(time.monotonic() - started)
+            asyncio.run(_first_record(cluster.bootstrap, options))
+            first.append(time.monotonic() - started)
+            report.measured(
+                "startup-round",
+                {"round": number, "ready_s": ready[-1], "first_ack_s": first[-1]},
+            )
+            if number == options.rounds:
+                time.sleep(IDLE_S)
+                memory = _memory(cluster)
+    report.measured(
+        "startup",
+        {
+            "first_ack_s": median(first),
+            "first_ack_s_max": max(first),
+            "ready_s": median(ready),
+            **memory,
+            "rounds": options.rounds,
+        },
+    )
+
+
+async def _first_record(bootstrap: str, options: Options) -> None:
+    from strandline import Producer
+
+    async with (
+        fresh_topic(bootstrap, "bench-startup", options) as topic,
+        Producer(bootstrap, acks=options.acks) as producer,
+    ):
+        await producer.send_and_wait(topic, b"first", partition=0)
+
+
+def _memory(cluster: LocalCluster) -> dict[str, float | int | str]:
+    brokers = [resident_mb(cluster.process(i).pid) for i in cluster.broker_ids]
+    return {
+        "rss_mb": max(brokers),
+        "rss_mb_controller": resident_mb(cluster.process(CONTROLLER).pid),
+    }
+
+
+def resident_mb(pid: int | None) -> float:
+    """Resident memory of a process, in units of 10^6 bytes."""
+    assert pid is not None
+    for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise AssertionError(f"/proc/{pid}/status has no VmRSS")
