@@ -116,8 +116,7 @@ class LineProducer:
                     break
 
     async def _send(self, producer: "Producer", portion: "_Portion") -> None:
-        from strandline import SendManyFailed, StrandlineError
-        from strandline.errors import RecordTooLarge, describe
+        from strandline.errors import RecordTooLarge, SendManyFailed, StrandlineError, describe
 
         try:
             result = await producer.send_many(self.topic, portion, partition=self.partition)

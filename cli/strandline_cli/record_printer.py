@@ -43,10 +43,11 @@ class RecordPrinter:
             while left != 0 and not (self.exit_at_end and await self._all_ended(consumer, ends)):
                 most = _RECORDS_MAX if left is None else min(left, _RECORDS_MAX)
                 found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
-                for records in found.values():
+                for partition, records in found.items():
                     heard_at = time.monotonic()
-                    self._write(records)
-                    left = None if left is None else left - len(records)
+                    end = ends[partition] if self.exit_at_end else None
+                    printed = self._write(records, end)
+                    left = None if left is None else left - printed
                 if self.exit_at_end and time.monotonic() - heard_at > self.timeout_s:
                     raise CliError(
                         f"nothing came for {self.timeout_s:.0f} s although the end is not reached:"
@@ -105,10 +106,14 @@ class RecordPrinter:
                 open_ended = True
         return not open_ended
 
-    def _write(self, records: "Sequence[ConsumerRecord]") -> None:
+    def _write(self, records: "Sequence[ConsumerRecord]", end: int | None) -> int:
+        """Print the records below `end` (all of them if it is None). Returns how many."""
+        if end is not None and records[-1].offset >= end:
+            records = [record for record in records if record.offset < end]
         rest = memoryview(b"".join(map(self.to_bytes, records)))
         try:
             while rest:
                 rest = rest[os.write(self.descriptor, rest) :]
         except BrokenPipeError:
             raise ReaderLeft from None
+        return len(records)

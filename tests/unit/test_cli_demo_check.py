@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from strandline_cli.demo.flights_input import find_input, flight_key

@@ -62,7 +62,7 @@ def produce(
     try:
         run_client(lines.run())
     except KeyboardInterrupt:
-        note(f"interrupted: {lines.counts.summary()}")
+        note(f"interrupted: {lines.counts.acknowledged} lines were acknowledged")
         raise
     counts = lines.counts
     if output is Format.JSON:

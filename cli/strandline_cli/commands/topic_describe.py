@@ -30,7 +30,7 @@ def describe(
 
     async def work() -> dict[str, Any]:
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
-            (found,) = await admin.describe_topics([topic])
+            found = (await admin.describe_topics([topic]))[topic]
         return {
             "name": found.name,
             "topic_id": topic_id_text(found.topic_id),

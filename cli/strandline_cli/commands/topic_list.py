@@ -28,7 +28,7 @@ def list_topics(
 
     async def work() -> list[dict[str, Any]]:
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
-            topics = await admin.describe_topics()
+            topics = (await admin.describe_topics()).values()
         return [
             {
                 "name": t.name,

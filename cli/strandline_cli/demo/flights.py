@@ -26,7 +26,7 @@ from strandline_cli.probe import ask_metadata
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
     from rich.console import Console
     from rich.progress import Progress, TaskID
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_cli.errors import CliError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 INGEST_S: Final = 240.0
 READ_S: Final = 60.0

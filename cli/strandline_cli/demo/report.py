@@ -7,7 +7,7 @@ from strandline_cli.demo.stream import Stream
 from strandline_cli.demo.table_check import Findings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
     from rich.console import Console
 
 _ROWS_SHOWN = 4

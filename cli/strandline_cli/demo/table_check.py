@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strandline_cli.demo.ledger import Ledger, PartitionLedger
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def read_table(path: Path, topic: str) -> "pa.Table":
 
 def compare(ledger: Ledger, table: "pa.Table") -> Findings:
     """Every acknowledged record against the rows of the table."""
-    import pyarrow.compute as pc
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     found = Findings(0, 0, 0, 0)
     in_table = {int(p) for p in pc.unique(table["partition"]).to_pylist()}
