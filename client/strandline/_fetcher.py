@@ -25,13 +25,10 @@ from strandline_proto.batch import iter_headers
 from strandline_proto.errors import NONE, CorruptMessage, OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from strandline._cluster import Cluster
-    from strandline._connections import Connections
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.position import Position
-    from strandline._tasks import Tasks
+    from strandline._session import Session
     from strandline_proto.v1 import fetch_pb2
-    from strandline_runtime.runtime import Runtime
 
 LOOKUP_TIMEOUT_S: Final = 5.0
 READ_AHEAD: Final = 4
@@ -55,10 +52,7 @@ class Fetcher:
 
     def __init__(
         self,
-        runtime: Runtime,
-        connections: Connections,
-        cluster: Cluster,
-        tasks: Tasks,
+        session: Session,
         *,
         max_wait_ms: int,
         min_bytes: int,
@@ -67,9 +61,9 @@ class Fetcher:
         buffer_bytes: int,
         request_timeout_s: float,
     ) -> None:
-        self.connections = connections
-        self.cluster = cluster
-        self.offsets = Offsets(runtime, connections, cluster)
+        self.connections = session.connections
+        self.cluster = session.cluster
+        self.offsets = Offsets(session)
         self.max_wait_ms, self.min_bytes, self.max_bytes = max_wait_ms, min_bytes, max_bytes
         self.request_timeout_s = request_timeout_s
         self.positions: dict[PartitionKey, Position] = {}
@@ -78,8 +72,8 @@ class Fetcher:
         """Records, or an error that the user must hear of."""
         self.obstacle: StrandlineError | None = None
         """What last kept records from coming; names the cause of a time-out."""
-        self._runtime = runtime
-        self._tasks = tasks
+        self._runtime = session.runtime
+        self._tasks = session.tasks
         self._partition_max_bytes = partition_max_bytes
         self._buffer_bytes = buffer_bytes
         self._buffered = 0
@@ -87,7 +81,7 @@ class Fetcher:
         self._streams: dict[int, FetchStream] = {}
         self._backoffs: dict[PartitionKey, Backoff] = {}
         self._navigate = asyncio.Event()
-        cluster.watchers.append(self._on_metadata)
+        self.cluster.watchers.append(self._on_metadata)
 
     def chance(self) -> float:
         return self._runtime.rng.random()

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline._cluster import Cluster
-    from strandline._connections import Connections
     from strandline._core.cluster_view import PartitionKey
-    from strandline_runtime.runtime import Runtime
+    from strandline._session import Session
 
 ATTEMPT_S: Final = 2.0
 
@@ -51,10 +50,10 @@ class EpochEnd(NamedTuple):
 class Offsets:
     """Questions to the leaders of partitions."""
 
-    def __init__(self, runtime: Runtime, connections: Connections, cluster: Cluster) -> None:
-        self._runtime = runtime
-        self._connections = connections
-        self._cluster = cluster
+    def __init__(self, session: Session) -> None:
+        self._runtime = session.runtime
+        self._connections = session.connections
+        self._cluster = session.cluster
 
     async def listed(
         self, wanted: Mapping[PartitionKey, int], timeout_s: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline._core.partition_queue import QueueOptions
+from strandline._core.delivery_terms import QueueOptions
 from strandline.errors import ConfigurationError
 from strandline_proto.batch import Compression
 

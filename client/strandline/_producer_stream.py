@@ -16,7 +16,7 @@ import grpc.aio
 
 from strandline._connections import transport_error
 from strandline._core.backoff import Backoff
-from strandline._core.partition_queue import Answer
+from strandline._core.delivery_terms import Answer
 from strandline.errors import BrokerUnreachable, StrandlineError
 from strandline.types import Broker
 from strandline_proto.v1 import produce_pb2

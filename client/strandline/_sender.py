@@ -7,7 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline._core.backoff import Backoff
-from strandline._core.partition_queue import Identity, PartitionQueue
+from strandline._core.delivery_terms import Identity
+from strandline._core.partition_queue import PartitionQueue
 from strandline._producer_stream import ProducerStream
 from strandline.errors import (
     LeaderNotAvailable,
@@ -21,13 +22,11 @@ from strandline_proto.errors import NONE
 from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
-    from strandline._cluster import Cluster
-    from strandline._connections import Connections
     from strandline._core.cluster_view import Changes, PartitionKey
-    from strandline._core.partition_queue import Answer, QueueOptions, Settled
+    from strandline._core.delivery_terms import Answer, QueueOptions
+    from strandline._core.partition_queue import Settled
     from strandline._core.producer_batch import ProducerBatch
-    from strandline._tasks import Tasks
-    from strandline_runtime.runtime import Runtime
+    from strandline._session import Session
 
 TICK_S: Final = 0.05
 STALL_MS: Final = 500.0
@@ -39,25 +38,22 @@ class Sender:
 
     def __init__(
         self,
-        runtime: Runtime,
-        connections: Connections,
-        cluster: Cluster,
-        tasks: Tasks,
+        session: Session,
         *,
         options: QueueOptions,
         request_timeout_ms: float,
         buffer_memory: int,
     ) -> None:
-        self.runtime = runtime
-        self.connections = connections
-        self.cluster = cluster
+        self.runtime = session.runtime
+        self.connections = session.connections
+        self.cluster = session.cluster
         self.options = options
         self.request_timeout_ms = request_timeout_ms
         self.buffer_memory = buffer_memory
         self.buffered = 0
         self.queues: dict[PartitionKey, PartitionQueue] = {}
         self.acknowledged = self.failed = self.unknown = 0
-        self._tasks = tasks
+        self._tasks = session.tasks
         self._streams: dict[int, ProducerStream] = {}
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
         self._space: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -65,7 +61,7 @@ class Sender:
         self._identity: Identity | None = None
         self._identity_wanted = asyncio.Event()
         self._progress: asyncio.Future[None] | None = None
-        cluster.watchers.append(self._on_metadata)
+        self.cluster.watchers.append(self._on_metadata)
 
     def now_ms(self) -> float:
         return self.runtime.clock.monotonic() * 1000

@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline._cluster import Cluster
-from strandline._connections import Connections, parse_bootstrap
+from strandline._connections import parse_bootstrap
+from strandline._descriptions import (
+    add_topic,
+    broker_info,
+    check,
+    controller_info,
+    description,
+    replica,
+)
 from strandline._offsets import Offsets
-from strandline._tasks import Tasks
+from strandline._session import Session
 from strandline.errors import (
-    BrokerError,
     BrokerUnreachable,
     ClientClosed,
     OperationTimedOut,
-    StrandlineError,
-    TopicAlreadyExists,
     UnknownTopicOrPartition,
     from_code,
 )
 from strandline.types import (
     Broker,
-    BrokerInfo,
     ClusterDescription,
     ConfigValue,
-    ControllerInfo,
     CreatedTopic,
-    FollowerInfo,
     NewTopic,
-    PartitionInfo,
     ReplicaInfo,
     TopicDescription,
     TopicOffsets,
@@ -68,10 +68,7 @@ class Admin:
         self._timeout_s = request_timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._runtime = runtime
-        self._cluster: Cluster | None = None
-        self._offsets: Offsets | None = None
-        self._tasks: Tasks | None = None
-        self._connections: Connections | None = None
+        self._session: Session | None = None
 
     # Life.
 
@@ -89,45 +86,25 @@ class Admin:
 
     async def start(self) -> None:
         """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
-        if self._tasks is not None:
+        if self._session is not None:
             raise ClientClosed("the admin has been started already")
-        runtime = self._runtime
-        if runtime is None:
-            from strandline_runtime.real import client_runtime
-
-            runtime = self._runtime = client_runtime()
-        self._connections = Connections(runtime)
-        self._tasks = Tasks("strandline admin", lambda error: None)
-        cluster = Cluster(runtime, self._connections, self._bootstrap)
-        try:
-            await self._tasks.open()
-            self._tasks.start(cluster.run(), "metadata")
-            await cluster.refresh(self._connect_timeout_s)
-        except BaseException:
-            await self.close()
-            raise
-        self._cluster = cluster
-        self._offsets = Offsets(runtime, self._connections, cluster)
+        session = Session("admin", self._bootstrap, self._runtime, lambda error: None)
+        await session.open(self._connect_timeout_s)
+        self._session = session
 
     async def close(self) -> None:
-        self._cluster = self._offsets = None
-        tasks, self._tasks = self._tasks, None
-        connections, self._connections = self._connections, None
-        try:
-            if tasks is not None:
-                await tasks.close()
-        finally:
-            if connections is not None:
-                await connections.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
-    def _started(self) -> Cluster:
-        if self._cluster is None:
+    def _started(self) -> Session:
+        if self._session is None:
             raise ClientClosed("the admin is not started, or closed; use `async with`")
-        return self._cluster
+        return self._session
 
     async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:
         """One call that may be made twice, to whichever broker answers."""
-        return await self._started().ask_any(
+        return await self._started().cluster.ask_any(
             method, request, timeout_s=self._timeout_s, returns=object
         )
 
@@ -144,16 +121,16 @@ class Admin:
             timeout_ms=int(self._timeout_s * 1000), validate_only=validate_only
         )
         for topic in topics:
-            _add_topic(request, NewTopic(topic) if isinstance(topic, str) else topic)
+            add_topic(request, NewTopic(topic) if isinstance(topic, str) else topic)
         answer = await self._ask(lambda stub: stub.CreateTopics, request)
-        _check(answer)
+        check(answer)
         results = {result.name: result for result in answer.topics}
         created = []
         for wanted in request.topics:
             result = results.get(wanted.name)
             if result is None:
                 raise BrokerUnreachable(f"the answer says nothing about topic {wanted.name!r}")
-            _check(result)
+            check(result)
             created.append(
                 CreatedTopic(
                     result.name, result.topic_id, result.partitions, result.replication_factor
@@ -166,7 +143,7 @@ class Admin:
 
     async def _appears(self, name: str) -> None:
         """Wait until each partition has a leader, as far as brokers know; at most two seconds."""
-        cluster = self._started()
+        cluster = self._started().cluster
         try:
             async with asyncio.timeout(min(2.0, self._timeout_s)):
                 while True:
@@ -183,11 +160,11 @@ class Admin:
         for name in topics:
             request.topics.add(name=name)
         answer = await self._ask(lambda stub: stub.DeleteTopics, request)
-        _check(answer)
+        check(answer)
         for result in answer.topics:
             if result.error_code == UnknownTopicOrPartition.code:
                 raise UnknownTopicOrPartition(f"topic {result.name!r} does not exist")
-            _check(result)
+            check(result)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -213,7 +190,7 @@ class Admin:
                 raise UnknownTopicOrPartition(f"topic {topic.name!r} does not exist")
             if topic.error_code != NONE:
                 raise from_code(topic.error_code, f"topic {topic.name!r}")
-            found[topic.name] = _description(topic)
+            found[topic.name] = description(topic)
         return found
 
     # Cluster.
@@ -223,22 +200,11 @@ class Admin:
         answer = await self._ask(
             lambda stub: stub.DescribeCluster, metadata_pb2.DescribeClusterRequest()
         )
-        _check(answer)
-        controller = answer.controller
+        check(answer)
         return ClusterDescription(
             answer.cluster_id,
-            ControllerInfo(
-                id=controller.id,
-                pid=controller.pid,
-                host=controller.host,
-                port=controller.port,
-                state=controller.state,
-                controller_epoch=controller.controller_epoch,
-                metadata_offset=controller.metadata_offset,
-                store_id=controller.store_id,
-                version=controller.version,
-            ),
-            tuple(_broker_info(broker) for broker in answer.brokers),
+            controller_info(answer.controller),
+            tuple(broker_info(broker) for broker in answer.brokers),
         )
 
     async def brokers(self) -> list[Broker]:
@@ -256,19 +222,18 @@ class Admin:
 
         A broker that cannot be reached is left out: its replicas do not appear.
         """
-        cluster = self._started()
+        session = self._started()
         request = metadata_pb2.DescribeReplicasRequest()
         if topics is not None:
             described = await self.describe_topics(topics)
             for topic in described.values():
                 request.topics.add(topic_id=topic.topic_id)
-        await cluster.refresh(self._timeout_s)
+        await session.cluster.refresh(self._timeout_s)
         found: list[ReplicaInfo] = []
 
         async def ask(address: str) -> None:
-            assert self._connections is not None
             try:
-                answer = await self._connections.call(
+                answer = await session.connections.call(
                     address,
                     lambda stub: stub.DescribeReplicas,
                     request,
@@ -277,10 +242,10 @@ class Admin:
                 )
             except (BrokerUnreachable, OperationTimedOut):
                 return
-            found.extend(_replica(replica, answer.broker_id) for replica in answer.replicas)
+            found.extend(replica(r, answer.broker_id) for r in answer.replicas)
 
         async with asyncio.TaskGroup() as group:
-            for broker in cluster.view.brokers.values():
+            for broker in session.cluster.view.brokers.values():
                 group.create_task(ask(broker.address))
         return sorted(found, key=lambda r: (r.topic, r.partition, r.broker))
 
@@ -298,7 +263,7 @@ class Admin:
         answer = await self._ask(lambda stub: stub.DescribeConfigs, request)
         found = {}
         for result in answer.results:
-            _check(result)
+            check(result)
             found[names.get(result.type, str(result.type)), result.name] = {
                 c.name: ConfigValue(
                     c.name, c.value, c.source, c.read_only, c.sensitive, c.documentation
@@ -309,12 +274,12 @@ class Admin:
 
     async def list_offsets(self, topic: str) -> list[TopicOffsets]:
         """Where each partition of `topic` starts and ends for a consumer."""
-        cluster = self._started()
-        assert self._offsets is not None
+        cluster = self._started().cluster
+        offsets = Offsets(self._started())
         view = await cluster.topic(topic, self._timeout_s)
         keys = [(view.topic_id, partition) for partition in sorted(view.partitions)]
-        starts = await self._offsets.listed(dict.fromkeys(keys, -2), self._timeout_s)
-        ends = await self._offsets.listed(dict.fromkeys(keys, -1), self._timeout_s)
+        starts = await offsets.listed(dict.fromkeys(keys, -2), self._timeout_s)
+        ends = await offsets.listed(dict.fromkeys(keys, -1), self._timeout_s)
         return [
             TopicOffsets(
                 TopicPartition(topic, key[1]),
@@ -324,94 +289,3 @@ class Admin:
             )
             for key in keys
         ]
-
-
-def _check(result: Any) -> None:
-    """Raise the error that an answer carries."""
-    if result.error_code == NONE:
-        return
-    error: BrokerError = from_code(result.error_code, result.error_message)
-    if isinstance(error, TopicAlreadyExists):
-        error.add_note(
-            "an earlier try of the same call may have created it, had its answer got lost"
-        )
-    raise error
-
-
-def _add_topic(request: metadata_pb2.CreateTopicsRequest, topic: NewTopic) -> None:
-    added = request.topics.add(
-        name=topic.name,
-        partitions=topic.num_partitions,
-        replication_factor=topic.replication_factor,
-    )
-    for partition, brokers in enumerate(topic.replica_assignment or ()):
-        added.assignments.add(partition=partition, broker_ids=list(brokers))
-    for name, value in topic.config.items():
-        added.configs.add(name=name, value=value)
-
-
-def _description(topic: metadata_pb2.TopicMetadata) -> TopicDescription:
-    partitions = sorted(topic.partitions, key=lambda p: p.index)
-    return TopicDescription(
-        topic.name,
-        topic.topic_id,
-        topic.is_internal,
-        tuple(
-            PartitionInfo(
-                p.index,
-                p.leader,
-                p.leader_epoch,
-                tuple(p.replicas),
-                tuple(p.isr),
-                tuple(p.offline_replicas),
-                tuple(p.elr),
-                p.partition_epoch,
-            )
-            for p in partitions
-        ),
-    )
-
-
-def _broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
-    return BrokerInfo(
-        id=broker.id,
-        incarnation_id=broker.incarnation_id,
-        broker_epoch=broker.broker_epoch,
-        state=broker.state,
-        pid=broker.pid,
-        listeners=tuple((at.listener, at.host, at.port) for at in broker.listeners),
-        rack=broker.rack,
-        version=broker.version,
-        last_heard_ms=broker.last_heard_ms,
-    )
-
-
-def _replica(replica: metadata_pb2.ReplicaDescription, broker_id: int) -> ReplicaInfo:
-    error: StrandlineError | None = None
-    if replica.error_code != NONE:
-        error = from_code(replica.error_code, replica.error_message)
-    return ReplicaInfo(
-        topic=replica.topic,
-        topic_id=replica.topic_id,
-        partition=replica.partition,
-        broker=broker_id,
-        role=replica.role,
-        leader_epoch=replica.leader_epoch,
-        log_start_offset=replica.log_start_offset,
-        log_end_offset=replica.log_end_offset,
-        high_watermark=replica.high_watermark,
-        durable_offset=replica.durable_offset,
-        maximal_isr=tuple(replica.maximal_isr),
-        followers=tuple(
-            FollowerInfo(
-                f.broker_id,
-                f.log_end_offset,
-                f.last_caught_up_ms,
-                f.in_maximal_isr,
-                f.broker_epoch,
-            )
-            for f in replica.followers
-        ),
-        size_bytes=replica.size_bytes,
-        error=error,
-    )

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline._cluster import Cluster
-from strandline._connections import Connections, parse_bootstrap
+from strandline._connections import parse_bootstrap
 from strandline._core.position import EARLIEST, LATEST, Phase, Position
 from strandline._delivery import Delivery
 from strandline._fetcher import Fetcher
-from strandline._tasks import Tasks
+from strandline._session import Session
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
@@ -40,7 +39,7 @@ _POLICIES: Final[dict[str, int | None]] = {
     "error": None,
     "none": None,
 }
-_NO_GROUPS: Final = "consumer groups are not supported yet: assign partitions with assign([...])"
+NO_GROUPS: Final = "consumer groups are not supported yet: assign partitions with assign([...])"
 
 
 class Consumer:
@@ -67,7 +66,7 @@ class Consumer:
         runtime: Runtime | None = None,
     ) -> None:
         if group_id is not None:
-            raise UnsupportedFeature(f"group_id={group_id!r}: {_NO_GROUPS}")
+            raise UnsupportedFeature(f"group_id={group_id!r}: {NO_GROUPS}")
         if auto_offset_reset not in _POLICIES:
             raise ConfigurationError(
                 f"auto_offset_reset={auto_offset_reset!r} is not known; use earliest, latest or "
@@ -91,8 +90,7 @@ class Consumer:
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._runtime = runtime
         self._fetcher: Fetcher | None = None
-        self._tasks: Tasks | None = None
-        self._connections: Connections | None = None
+        self._session: Session | None = None
         self._broken: BaseException | None = None
         self._keys: dict[TopicPartition, PartitionKey] = {}
         self._delivery = Delivery(check_crcs=check_crcs)
@@ -113,38 +111,20 @@ class Consumer:
 
     async def start(self) -> None:
         """Connect, and assign the topics of the constructor. Leaves nothing behind if it fails."""
-        if self._tasks is not None:
+        if self._session is not None:
             raise ClientClosed("the consumer has been started already")
-        runtime = self._runtime
-        if runtime is None:
-            from strandline_runtime.real import client_runtime
-
-            runtime = self._runtime = client_runtime()
-        self._connections = Connections(runtime)
-        self._tasks = Tasks("strandline consumer", self._on_failure)
-        cluster = Cluster(runtime, self._connections, self._bootstrap)
+        session = Session("consumer", self._bootstrap, self._runtime, self._on_failure)
+        await session.open(self._connect_timeout_s)
+        self._session = session
+        self._fetcher = self._delivery.source = Fetcher(
+            session, request_timeout_s=self._request_timeout_s, **self._limits
+        )
+        session.tasks.start(self._fetcher.navigate(), "positions")
         try:
-            await self._tasks.open()
-            self._tasks.start(cluster.run(), "metadata")
-            await cluster.refresh(self._connect_timeout_s)
-            self._fetcher = Fetcher(
-                runtime,
-                self._connections,
-                cluster,
-                self._tasks,
-                request_timeout_s=self._request_timeout_s,
-                **self._limits,
-            )
-            self._delivery.source = self._fetcher
-            self._tasks.start(self._fetcher.navigate(), "positions")
-            if self._topics:
-                await self.assign(
-                    [
-                        TopicPartition(topic, partition)
-                        for topic in self._topics
-                        for partition in sorted(await self.partitions_for_topic(topic))
-                    ]
-                )
+            wanted: list[tuple[str, int]] = []
+            for topic in self._topics:
+                wanted += [(topic, p) for p in sorted(await self.partitions_for_topic(topic))]
+            await self.assign(wanted)
         except BaseException:
             await self.stop()
             raise
@@ -153,15 +133,10 @@ class Consumer:
         """Close the streams. Positions are not kept anywhere."""
         fetcher, self._fetcher = self._fetcher, None
         if fetcher is not None:
-            fetcher.arrived.set()
-        tasks, self._tasks = self._tasks, None
-        connections, self._connections = self._connections, None
-        try:
-            if tasks is not None:
-                await tasks.close()
-        finally:
-            if connections is not None:
-                await connections.close()
+            fetcher.arrived.set()  # whoever waits for records hears of the end
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     def _on_failure(self, error: BaseException) -> None:
         self._broken = error
@@ -207,7 +182,7 @@ class Consumer:
 
     def subscribe(self, *args: object, **kwargs: object) -> NoReturn:
         """Not there yet."""
-        raise UnsupportedFeature(_NO_GROUPS)
+        raise UnsupportedFeature(NO_GROUPS)
 
     async def commit(self, *args: object, **kwargs: object) -> NoReturn:
         """Not there yet."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline._cluster import Cluster
 from strandline._collect import Collector
-from strandline._connections import Connections, parse_bootstrap
+from strandline._connections import parse_bootstrap
 from strandline._handover import END, HandOver, as_bytes, as_record
 from strandline._producer_options import at_least, queue_options
 from strandline._sender import Sender
-from strandline._tasks import Tasks
+from strandline._session import Session
 from strandline.errors import (
     BufferFull,
     ClientClosed,
@@ -84,8 +83,7 @@ class Producer:
         self._runtime = runtime
         self._sender: Sender | None = None
         self._hand_over: HandOver | None = None
-        self._tasks: Tasks | None = None
-        self._connections: Connections | None = None
+        self._session: Session | None = None
         self._broken: BaseException | None = None
 
     # Life.
@@ -104,60 +102,35 @@ class Producer:
 
     async def start(self) -> None:
         """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
-        if self._tasks is not None:
+        if self._session is not None:
             raise ClientClosed("the producer has been started already")
-        runtime = self._runtime
-        if runtime is None:
-            from strandline_runtime.real import client_runtime
-
-            runtime = self._runtime = client_runtime()
-        self._connections = Connections(runtime)
-        self._tasks = Tasks("strandline producer", self._on_failure)
-        cluster = Cluster(runtime, self._connections, self._bootstrap)
-        sender = Sender(
-            runtime,
-            self._connections,
-            cluster,
-            self._tasks,
+        session = Session("producer", self._bootstrap, self._runtime, self._on_failure)
+        await session.open(self._connect_timeout_ms / 1000)
+        self._session = session
+        self._sender = Sender(
+            session,
             options=self._options,
             request_timeout_ms=self._request_timeout_ms,
             buffer_memory=self._buffer_memory,
         )
-        try:
-            await self._tasks.open()
-            self._tasks.start(cluster.run(), "metadata")
-            self._tasks.start(sender.keep_house(), "deadlines")
-            self._tasks.start(sender.keep_identity(), "identity")
-            await cluster.refresh(self._connect_timeout_ms / 1000)
-        except BaseException:
-            await self._release()
-            raise
-        self._sender = sender
         self._hand_over = HandOver(
-            sender, partitioner=self._partitioner, max_request_size=self._max_request_size
+            self._sender, partitioner=self._partitioner, max_request_size=self._max_request_size
         )
+        session.tasks.start(self._sender.keep_house(), "deadlines")
+        session.tasks.start(self._sender.keep_identity(), "identity")
 
     async def stop(self) -> None:
         """Wait for what is under way (each record has its deadline), then close."""
-        sender = self._sender
+        session, sender = self._session, self._sender
+        if session is None or sender is None:
+            return
         try:
-            if sender is not None and self._broken is None:
+            if self._broken is None:
                 await sender.flush()
         finally:
-            self._sender = None
-            if sender is not None:
-                sender.fail_everything(ClientClosed("the producer was closed"))
-            await self._release()
-
-    async def _release(self) -> None:
-        tasks, self._tasks = self._tasks, None
-        connections, self._connections = self._connections, None
-        try:
-            if tasks is not None:
-                await tasks.close()
-        finally:
-            if connections is not None:
-                await connections.close()
+            self._session = self._sender = self._hand_over = None
+            sender.fail_everything(ClientClosed("the producer was closed"))
+            await session.close()
 
     def _on_failure(self, error: BaseException) -> None:
         """A defect of the library ended a task: nobody shall wait for ever."""

@@ -13,8 +13,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from strandline.admin import Admin as AsyncAdmin
+from strandline.consumer import NO_GROUPS
 from strandline.consumer import Consumer as AsyncConsumer
-from strandline.errors import ClientClosed
+from strandline.errors import ClientClosed, UnsupportedFeature
 from strandline.producer import Producer as AsyncProducer
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class _Blocking(Generic[Twin]):
 
     def __init__(self, name: str, make: Callable[[], Twin]) -> None:
         self._name = name
-        self._make = make
+        self._make: Callable[[], Twin] = make
         self._loop: _Loop | None = None
         self._twin: Twin | None = None
 
@@ -240,7 +241,7 @@ class Consumer(_Blocking[AsyncConsumer]):
 
     def subscribe(self, *args: object, **kwargs: object) -> NoReturn:
         """Not there yet."""
-        return self._run(lambda twin: twin.subscribe(*args, **kwargs))
+        raise UnsupportedFeature(NO_GROUPS)
 
     def assignment(self) -> frozenset[TopicPartition]:
         return self._run(lambda twin: twin.assignment())

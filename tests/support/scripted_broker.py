@@ -8,110 +8,24 @@ of a log.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
 from strandline_proto import errors
-from strandline_proto.batch import add_sequence, check_batch, prefix, read_header, read_records
 from strandline_proto.v1 import (
     fetch_pb2,
     metadata_pb2,
     produce_pb2,
     services_pb2_grpc,
 )
+from support.scripted_admin import ScriptedAdmin
+from support.scripted_log import Act, Partition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from strandline_proto.batch import Record
-
-
-@dataclass(frozen=True)
-class Act:
-    """What a leader does with the next produced batch instead of its duty."""
-
-    code: int = 0
-    append: bool = False
-    answer: bool = True
-    message: str = ""
-    drop_stream: bool = False
-
-
-@dataclass
-class Partition:
-    leader: int
-    leader_epoch: int = 0
-    batches: list[tuple[int, bytes]] = field(default_factory=list)
-    end: int = 0
-    start: int = 0
-    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """producer id -> (epoch, last sequence)"""
-    recent: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
-    acts: deque[Act] = field(default_factory=deque)
-    min_isr_short: bool = False
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def append(self, data: bytes, *, idempotent_check: bool = True) -> tuple[int, int]:
-        """(error code, base offset)"""
-        header = check_batch(data)
-        key = (header.producer_id, header.producer_epoch, header.base_sequence)
-        if header.producer_id >= 0 and idempotent_check:
-            if key in self.recent:
-                return 0, self.recent[key]
-            epoch, last = self.producers.get(header.producer_id, (-1, -1))
-            expected = 0 if header.producer_epoch != epoch else add_sequence(last, 1)
-            if header.producer_epoch < epoch:
-                return errors.InvalidProducerEpoch.code, -1
-            if header.base_sequence != expected:
-                return errors.OutOfOrderSequenceNumber.code, -1
-            self.producers[header.producer_id] = (header.producer_epoch, header.last_sequence)
-        base = self.end
-        self.recent[key] = base
-        stored = prefix(base, header.batch_length, self.leader_epoch) + data[16:]
-        if not self.epoch_starts or self.epoch_starts[-1][0] < self.leader_epoch:
-            self.epoch_starts.append((self.leader_epoch, base))
-        self.batches.append((base, stored))
-        self.end = base + header.record_count
-        changed, self.changed = self.changed, asyncio.Event()
-        changed.set()
-        return 0, base
-
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        out = b""
-        for _, data in self.batches:
-            if read_header(data).next_offset <= offset:
-                continue
-            if out and len(out) + len(data) > max_bytes:
-                break
-            out += data
-        return out
-
-    def truncate(self, offset: int) -> None:
-        self.batches = [(b, d) for b, d in self.batches if read_header(d).next_offset <= offset]
-        self.end = self.batches[-1][0] + read_header(self.batches[-1][1]).record_count
-        self.epoch_starts = [(e, s) for e, s in self.epoch_starts if s < self.end]
-        self.recent = {k: v for k, v in self.recent.items() if v < self.end}
-
-    def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        if epoch == self.leader_epoch:
-            return epoch, self.end
-        found = [(e, s) for e, s in self.epoch_starts if e <= epoch]
-        later = [s for e, s in self.epoch_starts if e > epoch]
-        if not found:
-            return -1, -1
-        return found[-1][0], (later[0] if later else self.end)
-
-    def records(self) -> list[Record]:
-        return [r for _, d in self.batches for r in read_records(d, 0, read_header(d))]
-
-    def values(self) -> list[bytes | None]:
-        return [r.value for r in self.records()]
 
 
 class ScriptedCluster:
@@ -160,7 +74,7 @@ class ScriptedCluster:
         return ",".join(f"127.0.0.1:{b.port}" for b in self.brokers.values())
 
 
-class ScriptedBroker(services_pb2_grpc.BrokerServiceServicer):
+class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
     """One broker of the cluster."""
 
     def __init__(self, cluster: ScriptedCluster, broker_id: int) -> None:
@@ -443,70 +357,6 @@ class ScriptedBroker(services_pb2_grpc.BrokerServiceServicer):
                     continue
                 result.error_code = self._epoch_error(p, wanted.current_leader_epoch)
                 result.leader_epoch, result.end_offset = p.end_offset_for(wanted.leader_epoch)
-        return answer
-
-    # Administration.
-
-    async def CreateTopics(self, request: Any, context: Any) -> Any:
-        await self.awake.wait()
-        answer = metadata_pb2.CreateTopicsResponse()
-        for topic in request.topics:
-            result = answer.topics.add(name=topic.name)
-            if topic.name in self.cluster.topics:
-                result.error_code = errors.TopicAlreadyExists.code
-                result.error_message = f"topic {topic.name!r} exists"
-            elif topic.replication_factor > len(self.cluster.brokers):
-                result.error_code = errors.InvalidReplicationFactor.code
-                result.error_message = "replication factor above the live brokers"
-            else:
-                made = self.cluster.create(topic.name, max(1, topic.partitions))
-                result.topic_id = self.cluster.topics[topic.name][0]
-                result.partitions, result.replication_factor = len(made), topic.replication_factor
-        return answer
-
-    async def DeleteTopics(self, request: Any, context: Any) -> Any:
-        await self.awake.wait()
-        answer = metadata_pb2.DeleteTopicsResponse()
-        for topic in request.topics:
-            result = answer.topics.add(name=topic.name)
-            if topic.name not in self.cluster.topics:
-                result.error_code = errors.UnknownTopicOrPartition.code
-            else:
-                self.cluster.delete(topic.name)
-        return answer
-
-    async def DescribeCluster(self, request: Any, context: Any) -> Any:
-        await self.awake.wait()
-        answer = metadata_pb2.DescribeClusterResponse(cluster_id=self.cluster.cluster_id)
-        answer.controller.id = 100
-        for broker in self.cluster.brokers.values():
-            answer.brokers.add(id=broker.id, state="UNFENCED", last_heard_ms=1)
-        return answer
-
-    async def DescribeReplicas(self, request: Any, context: Any) -> Any:
-        await self.awake.wait()
-        answer = metadata_pb2.DescribeReplicasResponse(broker_id=self.id)
-        for name, (topic_id, partitions) in self.cluster.topics.items():
-            if request.topics and topic_id not in [t.topic_id for t in request.topics]:
-                continue
-            for index, p in enumerate(partitions):
-                answer.replicas.add(
-                    topic=name,
-                    topic_id=topic_id,
-                    partition=index,
-                    role="leader" if p.leader == self.id else "follower",
-                    leader_epoch=p.leader_epoch,
-                    log_end_offset=p.end,
-                    high_watermark=p.end,
-                )
-        return answer
-
-    async def DescribeConfigs(self, request: Any, context: Any) -> Any:
-        await self.awake.wait()
-        answer = metadata_pb2.DescribeConfigsResponse()
-        for resource in request.resources:
-            result = answer.results.add(type=resource.type, name=resource.name)
-            result.configs.add(name="min.insync.replicas", value="2", source=5)
         return answer
 
 

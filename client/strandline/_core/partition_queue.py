@@ -13,18 +13,17 @@ Inputs are named `on_*` and return the batches that they settled, each with its 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from strandline._core.producer_batch import NO_SEQUENCE, ProducerBatch
-from strandline.errors import (
-    BrokerError,
-    DeliveryError,
-    DeliveryTimedOut,
-    OutcomeUnknown,
-    describe,
-    from_code,
+from strandline._core.delivery_terms import (
+    Answer,
+    Identity,
+    QueueOptions,
+    expired,
+    failure,
 )
+from strandline._core.producer_batch import NO_SEQUENCE, ProducerBatch
+from strandline.errors import BrokerError, DeliveryTimedOut, from_code
 from strandline_proto.batch import add_sequence
 from strandline_proto.errors import (
     NONE,
@@ -43,34 +42,6 @@ _LOST_IDENTITY: Final = frozenset(
 )
 
 Settled = tuple[ProducerBatch, Exception | None]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueOptions:
-    acks: int
-    idempotent: bool
-    max_in_flight: int
-    linger_ms: float
-    batch_size: int
-    compression: int
-    delivery_timeout_ms: float
-
-
-class Identity(NamedTuple):
-    producer_id: int
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a leader said about one batch."""
-
-    code: int
-    message: str
-    appended: bool
-    base_offset: int = -1
-    leader_epoch: int = -1
-    log_append_time_ms: int = -1
 
 
 class PartitionQueue:
@@ -208,7 +179,7 @@ class PartitionQueue:
         if answer.code in _LOST_IDENTITY and self.options.idempotent:
             settled = self._out_of_sequence(batch, error)
         elif not self._retries(batch, error):
-            settled = self._give_up(batch, self._failure(batch, error))
+            settled = self._give_up(batch, failure(batch, str(self), error))
         else:
             settled = []
         if not settled:
@@ -249,18 +220,9 @@ class PartitionQueue:
         if ahead and isinstance(error, OutOfOrderSequenceNumber):
             return []  # what stands before it is still unresolved: its turn comes again
         if batch.may_be_written:
-            return self._give_up(batch, self._failure(batch, error))
+            return self._give_up(batch, failure(batch, str(self), error))
         self._renew = True
         return []
-
-    def _failure(self, batch: ProducerBatch, error: BrokerError) -> Exception:
-        if not batch.may_be_written:
-            return error
-        return OutcomeUnknown(
-            f"{self}: {batch.count} records may or may not be in the log: {describe(error)}",
-            cause=error,
-            may_have_been_written=True,
-        )
 
     def on_lost(
         self,
@@ -280,14 +242,7 @@ class PartitionQueue:
         batch.may_be_written = batch.may_be_written or sent
         settled: list[Settled] = []
         if batch.may_be_written and not self.options.idempotent:
-            settled = self._give_up(
-                batch,
-                OutcomeUnknown(
-                    f"{self}: {batch.count} records may or may not be in the log: {error}",
-                    cause=error,
-                    may_have_been_written=True,
-                ),
-            )
+            settled = self._give_up(batch, failure(batch, str(self), error))
         else:
             self._recover(now_ms, chance)
         self._repair()
@@ -340,18 +295,11 @@ class PartitionQueue:
             self._repair()
         return settled
 
-    def _expired(self, batch: ProducerBatch) -> DeliveryError:
+    def _expired(self, batch: ProducerBatch) -> DeliveryTimedOut:
         cause = batch.last_error or self.obstacle
         if cause is None and self.in_flight:
             cause = self.in_flight[0].last_error
-        known = "may or may not be in the log" if batch.may_be_written else "were not written"
-        why = describe(cause) if cause is not None else "no answer came"
-        return DeliveryTimedOut(
-            f"{self}: {batch.count} records not acknowledged within "
-            f"{self.options.delivery_timeout_ms:.0f} ms, they {known}: {why}",
-            cause=cause,
-            may_have_been_written=batch.may_be_written,
-        )
+        return expired(batch, str(self), cause, self.options.delivery_timeout_ms)
 
     def on_hopeless(self, error: Exception) -> list[Settled]:
         """Nothing of this topic id can be written any more: settle everything."""
@@ -362,14 +310,7 @@ class PartitionQueue:
             batch.may_be_written = batch.may_be_written or batch.outstanding
             batch.outstanding = False
             batch.settled = True
-            failure: Exception = error
-            if batch.may_be_written:
-                failure = OutcomeUnknown(
-                    f"{self}: {batch.count} records may or may not be in the log: {error}",
-                    cause=error,
-                    may_have_been_written=True,
-                )
-            settled.append((batch, failure))
+            settled.append((batch, failure(batch, str(self), error)))
         self.in_flight.clear()
         self.ready.clear()
         self._resend.clear()

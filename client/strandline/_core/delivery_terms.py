@@ -1,0 +1,66 @@
+"""The terms of delivery: what a producer was asked for, what a leader answered, what its user is
+told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.errors import DeliveryTimedOut, OutcomeUnknown, describe
+
+if TYPE_CHECKING:
+    from strandline._core.producer_batch import ProducerBatch
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    acks: int
+    idempotent: bool
+    max_in_flight: int
+    linger_ms: float
+    batch_size: int
+    compression: int
+    delivery_timeout_ms: float
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a leader said about one batch."""
+
+    code: int
+    message: str
+    appended: bool
+    base_offset: int = -1
+    leader_epoch: int = -1
+    log_append_time_ms: int = -1
+
+
+def failure(batch: ProducerBatch, where: str, cause: Exception) -> Exception:
+    """`cause` itself if the records are certainly not in the log, else that nobody knows (I-21)."""
+    if not batch.may_be_written:
+        return cause
+    return OutcomeUnknown(
+        f"{where}: {batch.count} records may or may not be in the log: {describe(cause)}",
+        cause=cause,
+        may_have_been_written=True,
+    )
+
+
+def expired(
+    batch: ProducerBatch, where: str, cause: BaseException | None, timeout_ms: float
+) -> DeliveryTimedOut:
+    """The delivery deadline has passed; `cause` is what last stood in the way."""
+    known = "may or may not be in the log" if batch.may_be_written else "were not written"
+    why = describe(cause) if cause is not None else "no answer came"
+    return DeliveryTimedOut(
+        f"{where}: {batch.count} records not acknowledged within {timeout_ms:.0f} ms, "
+        f"they {known}: {why}",
+        cause=cause,
+        may_have_been_written=batch.may_be_written,
+    )

@@ -1,0 +1,125 @@
+"""Between the administrator's messages and the library's values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import BrokerError, StrandlineError, TopicAlreadyExists, from_code
+from strandline.types import (
+    BrokerInfo,
+    ControllerInfo,
+    FollowerInfo,
+    NewTopic,
+    PartitionInfo,
+    ReplicaInfo,
+    TopicDescription,
+)
+from strandline_proto.errors import NONE
+
+if TYPE_CHECKING:
+    from strandline_proto.v1 import metadata_pb2
+
+
+def check(result: Any) -> None:
+    """Raise the error that an answer carries."""
+    if result.error_code == NONE:
+        return
+    error: BrokerError = from_code(result.error_code, result.error_message)
+    if isinstance(error, TopicAlreadyExists):
+        error.add_note(
+            "an earlier try of the same call may have created it, had its answer got lost"
+        )
+    raise error
+
+
+def add_topic(request: metadata_pb2.CreateTopicsRequest, topic: NewTopic) -> None:
+    added = request.topics.add(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+    )
+    for partition, brokers in enumerate(topic.replica_assignment or ()):
+        added.assignments.add(partition=partition, broker_ids=list(brokers))
+    for name, value in topic.config.items():
+        added.configs.add(name=name, value=value)
+
+
+def description(topic: metadata_pb2.TopicMetadata) -> TopicDescription:
+    partitions = sorted(topic.partitions, key=lambda p: p.index)
+    return TopicDescription(
+        topic.name,
+        topic.topic_id,
+        topic.is_internal,
+        tuple(
+            PartitionInfo(
+                p.index,
+                p.leader,
+                p.leader_epoch,
+                tuple(p.replicas),
+                tuple(p.isr),
+                tuple(p.offline_replicas),
+                tuple(p.elr),
+                p.partition_epoch,
+            )
+            for p in partitions
+        ),
+    )
+
+
+def controller_info(controller: metadata_pb2.ControllerDescription) -> ControllerInfo:
+    return ControllerInfo(
+        id=controller.id,
+        pid=controller.pid,
+        host=controller.host,
+        port=controller.port,
+        state=controller.state,
+        controller_epoch=controller.controller_epoch,
+        metadata_offset=controller.metadata_offset,
+        store_id=controller.store_id,
+        version=controller.version,
+    )
+
+
+def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
+    return BrokerInfo(
+        id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        state=broker.state,
+        pid=broker.pid,
+        listeners=tuple((at.listener, at.host, at.port) for at in broker.listeners),
+        rack=broker.rack,
+        version=broker.version,
+        last_heard_ms=broker.last_heard_ms,
+    )
+
+
+def replica(replica: metadata_pb2.ReplicaDescription, broker_id: int) -> ReplicaInfo:
+    error: StrandlineError | None = None
+    if replica.error_code != NONE:
+        error = from_code(replica.error_code, replica.error_message)
+    return ReplicaInfo(
+        topic=replica.topic,
+        topic_id=replica.topic_id,
+        partition=replica.partition,
+        broker=broker_id,
+        role=replica.role,
+        leader_epoch=replica.leader_epoch,
+        log_start_offset=replica.log_start_offset,
+        log_end_offset=replica.log_end_offset,
+        high_watermark=replica.high_watermark,
+        durable_offset=replica.durable_offset,
+        maximal_isr=tuple(replica.maximal_isr),
+        followers=tuple(
+            FollowerInfo(
+                f.broker_id,
+                f.log_end_offset,
+                f.last_caught_up_ms,
+                f.in_maximal_isr,
+                f.broker_epoch,
+            )
+            for f in replica.followers
+        ),
+        size_bytes=replica.size_bytes,
+        error=error,
+    )

@@ -1,0 +1,83 @@
+"""The administrative calls of a scripted broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_proto import errors
+from strandline_proto.v1 import metadata_pb2
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from support.scripted_broker import ScriptedCluster
+
+
+class ScriptedAdmin:
+    """Topics, cluster, replicas and configuration, from the shared truth."""
+
+    cluster: ScriptedCluster
+    id: int
+    awake: asyncio.Event
+
+    async def CreateTopics(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.CreateTopicsResponse()
+        for topic in request.topics:
+            result = answer.topics.add(name=topic.name)
+            if topic.name in self.cluster.topics:
+                result.error_code = errors.TopicAlreadyExists.code
+                result.error_message = f"topic {topic.name!r} exists"
+            elif topic.replication_factor > len(self.cluster.brokers):
+                result.error_code = errors.InvalidReplicationFactor.code
+                result.error_message = "replication factor above the live brokers"
+            else:
+                made = self.cluster.create(topic.name, max(1, topic.partitions))
+                result.topic_id = self.cluster.topics[topic.name][0]
+                result.partitions, result.replication_factor = len(made), topic.replication_factor
+        return answer
+
+    async def DeleteTopics(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DeleteTopicsResponse()
+        for topic in request.topics:
+            result = answer.topics.add(name=topic.name)
+            if topic.name not in self.cluster.topics:
+                result.error_code = errors.UnknownTopicOrPartition.code
+            else:
+                self.cluster.delete(topic.name)
+        return answer
+
+    async def DescribeCluster(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DescribeClusterResponse(cluster_id=self.cluster.cluster_id)
+        answer.controller.id = 100
+        for broker in self.cluster.brokers.values():
+            answer.brokers.add(id=broker.id, state="UNFENCED", last_heard_ms=1)
+        return answer
+
+    async def DescribeReplicas(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DescribeReplicasResponse(broker_id=self.id)
+        for name, (topic_id, partitions) in self.cluster.topics.items():
+            if request.topics and topic_id not in [t.topic_id for t in request.topics]:
+                continue
+            for index, p in enumerate(partitions):
+                answer.replicas.add(
+                    topic=name,
+                    topic_id=topic_id,
+                    partition=index,
+                    role="leader" if p.leader == self.id else "follower",
+                    leader_epoch=p.leader_epoch,
+                    log_end_offset=p.end,
+                    high_watermark=p.end,
+                )
+        return answer
+
+    async def DescribeConfigs(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = metadata_pb2.DescribeConfigsResponse()
+        for resource in request.resources:
+            result = answer.results.add(type=resource.type, name=resource.name)
+            result.configs.add(name="min.insync.replicas", value="2", source=5)
+        return answer
