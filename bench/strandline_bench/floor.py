@@ -12,10 +12,9 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from strandline_bench.floor_node import FOLLOWERS
+from strandline_bench.floor_node import NODES
 from strandline_bench.options import Options
 from strandline_bench.payloads import payloads
 
@@ -28,30 +27,40 @@ WARM_UP: Final = 500
 
 
 async def throughput_mb_s(options: Options) -> float:
-    """Batches of the producer's size, as many bytes as the round of the real thing has."""
+    """Batches of the producer's size, as many bytes as the round of the real thing has, spread over
+    as many leaders.
+    """
     batch = random.Random(0).randbytes(options.batch_size)
-    count = max(20, options.records * options.record_size // options.batch_size)
-    async with _stream() as stream:
-        window = asyncio.Semaphore(IN_FLIGHT)
-
-        async def read() -> None:
-            for _ in range(count):
-                await stream.read()
-                window.release()
-
+    leaders = min(NODES, options.partitions)
+    count = max(20, options.records * options.record_size // options.batch_size // leaders)
+    async with _streams(leaders) as streams:
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            group.create_task(read())
-            for number in range(count):
-                await window.acquire()
-                await stream.write(_request(number, batch))
-        return count * options.batch_size / (time.perf_counter() - started) / 1e6
+            for stream in streams:
+                group.create_task(_pump(stream, batch, count))
+        taken_s = time.perf_counter() - started
+    return count * leaders * options.batch_size / taken_s / 1e6
+
+
+async def _pump(stream: Any, batch: bytes, count: int) -> None:
+    window = asyncio.Semaphore(IN_FLIGHT)
+
+    async def read() -> None:
+        for _ in range(count):
+            await stream.read()
+            window.release()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(read())
+        for number in range(count):
+            await window.acquire()
+            await stream.write(_request(number, batch))
 
 
 async def latencies_ms(options: Options) -> list[float]:
     """One awaited record at a time."""
     taken: list[float] = []
-    async with _stream() as stream:
+    async with _streams(1) as (stream,):
         values = payloads(WARM_UP + options.records, options.record_size)
         for number, payload in enumerate(values):
             started = time.perf_counter()
@@ -76,41 +85,47 @@ def _request(number: int, records: bytes) -> "produce_pb2.ProduceRequest":
 
 
 @contextlib.asynccontextmanager
-async def _stream() -> AsyncIterator[Any]:
-    """The Produce stream of a bare leader with its followers, all gone at the end."""
+async def _streams(leaders: int) -> AsyncIterator[list[Any]]:
+    """Produce streams to the first `leaders` of the bare nodes, which are gone at the end."""
     from strandline_proto.v1 import services_pb2_grpc
     from strandline_runtime.real import RealNetwork
 
-    with tempfile.TemporaryDirectory(prefix="strandline-floor-") as folder, _nodes(folder) as port:
-        async with RealNetwork().channel(f"127.0.0.1:{port}") as channel:
-            stream = services_pb2_grpc.BrokerServiceStub(channel).Produce()
-            try:
-                yield stream
-            finally:
-                stream.cancel()
+    with tempfile.TemporaryDirectory(prefix="strandline-floor-") as folder, _nodes(folder) as ports:
+        async with contextlib.AsyncExitStack() as channels:
+            streams = []
+            for port in ports[:leaders]:
+                channel = RealNetwork().channel(f"127.0.0.1:{port}")
+                await channels.enter_async_context(channel)
+                streams.append(services_pb2_grpc.BrokerServiceStub(channel).Produce())
+            yield streams
+            for stream in streams:
+                await stream.done_writing()
+                await stream.read()
 
 
 @contextlib.contextmanager
-def _nodes(folder: str) -> Iterator[int]:
-    """A leader and its followers as processes; the leader's port."""
-    with contextlib.ExitStack() as nodes:
-        leader = nodes.enter_context(_node("leader", f"{folder}/leader.log"))
-        assert leader.stdout is not None
-        port = int(leader.stdout.readline())
-        for number in range(1, FOLLOWERS + 1):
-            path = Path(folder) / f"follower-{number}.log"
-            nodes.enter_context(_node("follower", str(number), f"127.0.0.1:{port}", str(path)))
-        yield port
+def _nodes(folder: str) -> Iterator[list[int]]:
+    """All nodes as processes, each with a file that it leads and one for each that it follows."""
+    with contextlib.ExitStack() as running:
+        nodes = [running.enter_context(_node(number, folder)) for number in range(NODES)]
+        ports = [int(_pipe(node.stdout).readline()) for node in nodes]
+        for node in nodes:
+            _pipe(node.stdin).write(" ".join(map(str, ports)).encode() + b"\n")
+            _pipe(node.stdin).flush()
+        yield ports
 
 
 @contextlib.contextmanager
-def _node(*argv: str) -> "Iterator[subprocess.Popen[bytes]]":
-    command = [sys.executable, "-m", "strandline_bench.floor_node", *argv]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+def _node(number: int, folder: str) -> "Iterator[subprocess.Popen[bytes]]":
+    command = [sys.executable, "-m", "strandline_bench.floor_node", str(number), folder]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield process
     finally:
         process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        process.communicate()
+
+
+def _pipe(end: IO[bytes] | None) -> IO[bytes]:
+    assert end is not None
+    return end

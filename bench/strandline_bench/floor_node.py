@@ -1,4 +1,4 @@
-"""The processes of the bare path: a leader and its followers, with no replication logic at all.
+"""One process of the bare path: a leader, and a follower of each other one, and no logic at all.
 
 The very messages of the contract over the same streams, a CRC-32C and a file on each side; no
 epochs, no ISR, no recovery, no validation. It loses data and is no broker: it is what the transport
@@ -6,19 +6,20 @@ allows.
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import crc32c
-import grpc
+import grpc.aio
 
 from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
 from strandline_runtime.real import RealNetwork, keep_large_buffers
 
-FOLLOWERS: Final = 2
+NODES: Final = 3
 FETCH_BYTES_MAX: Final = 1 << 20
 FETCH_WAIT_S: Final = 0.5
 
@@ -26,10 +27,10 @@ FETCH_WAIT_S: Final = 0.5
 class Leader:
     """Appends what it is sent, hands it to the followers, and answers once all have it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, followers: Iterable[int]) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._end = 0
-        self._fetched = dict.fromkeys(range(1, FOLLOWERS + 1), 0)
+        self._fetched = dict.fromkeys(followers, 0)
         self._grown: asyncio.Event = asyncio.Event()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -54,17 +55,18 @@ class Leader:
         request_iterator: AsyncIterator[produce_pb2.ProduceRequest],
         context: Any,
     ) -> AsyncIterator[produce_pb2.ProduceResponse]:
-        answers: asyncio.Queue[tuple[int, asyncio.Future[None]]] = asyncio.Queue()
+        answers: asyncio.Queue[tuple[int, asyncio.Future[None]] | None] = asyncio.Queue()
 
         async def read() -> None:
             async for request in request_iterator:
                 records = request.topics[0].partitions[0].records
                 answers.put_nowait((request.correlation_id, self._append(records)))
+            answers.put_nowait(None)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(read())
-            while True:
-                number, replicated = await answers.get()
+            while (answer := await answers.get()) is not None:
+                number, replicated = answer
                 await replicated
                 yield produce_pb2.ProduceResponse(correlation_id=number)
 
@@ -78,11 +80,9 @@ class Leader:
             self._on_fetch(request.replica_state.replica_id, offset)
             if offset >= self._end:
                 grown = self._grown
-                try:
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FETCH_WAIT_S):
                         await grown.wait()
-                except TimeoutError:
-                    pass
             size = min(FETCH_BYTES_MAX, self._end - offset)
             yield fetch_pb2.FetchResponse(
                 topics=[
@@ -97,9 +97,9 @@ class Leader:
             )
 
 
-async def lead(path: str) -> None:
+async def serve(leader: Leader) -> tuple[grpc.aio.Server, int]:
+    """A server of the two streams, and its port."""
     server = RealNetwork().server()
-    leader = Leader(path)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Produce": grpc.stream_stream_rpc_method_handler(
             leader.produce,
@@ -117,25 +117,25 @@ async def lead(path: str) -> None:
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    print(port, flush=True)
-    await server.wait_for_termination()
+    return server, port
 
 
 async def follow(number: int, target: str, path: str) -> None:
+    """Fetch from one leader into a file, until the leader goes."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-    channel = RealNetwork().channel(target)
-    stream = services_pb2_grpc.BrokerServiceStub(channel).Fetch()
+    stream = services_pb2_grpc.BrokerServiceStub(RealNetwork().channel(target)).Fetch()
     end = 0
-    while True:
-        await stream.write(_fetch(number, end))
-        response = await stream.read()
-        if not isinstance(response, fetch_pb2.FetchResponse):
-            return  # the leader has gone
-        records = response.topics[0].partitions[0].records
-        if records:
-            crc32c.crc32c(records)
-            os.pwrite(fd, records, end)
-            end += len(records)
+    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        while True:
+            await stream.write(_fetch(number, end))
+            response = await stream.read()
+            if not isinstance(response, fetch_pb2.FetchResponse):
+                return
+            records = response.topics[0].partitions[0].records
+            if records:
+                crc32c.crc32c(records)
+                os.pwrite(fd, records, end)
+                end += len(records)
 
 
 def _fetch(number: int, offset: int) -> fetch_pb2.FetchRequest:
@@ -145,16 +145,21 @@ def _fetch(number: int, offset: int) -> fetch_pb2.FetchRequest:
     )
 
 
-def main(argv: list[str]) -> None:
-    """`leader PATH` prints its port; `follower NUMBER TARGET PATH` runs until it is killed."""
-    import uvloop
-
-    keep_large_buffers()
-    if argv[0] == "leader":
-        uvloop.run(lead(argv[1]))
-    else:
-        uvloop.run(follow(int(argv[1]), argv[2], argv[3]))
+async def run(number: int, folder: str) -> None:
+    """Lead; then, once the ports of all nodes are known, follow the others until killed."""
+    others = [other for other in range(NODES) if other != number]
+    _, port = await serve(Leader(f"{folder}/{number}-leads.log", others))
+    print(port, flush=True)
+    ports = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    targets = [f"127.0.0.1:{port}" for port in ports.split()]
+    async with asyncio.TaskGroup() as group:
+        for other in others:
+            path = f"{folder}/{number}-follows-{other}.log"
+            group.create_task(follow(number, targets[other], path))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    import uvloop
+
+    keep_large_buffers()
+    uvloop.run(run(int(sys.argv[1]), sys.argv[2]))

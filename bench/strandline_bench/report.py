@@ -40,9 +40,9 @@ def rounded(name: str, value: float | int | str) -> float | int | str:
     """A figure to the digits that mean something in its unit, the end of its name."""
     if not isinstance(value, float):
         return value
-    unit = next((u for u in _DIGITS if name.endswith(u) or f"_{u}_" in name), None)
-    if name.endswith(("mb_s", "records_s")):
+    if "mb_s" in name or "records_s" in name:
         return round(value, 1) if value < 1000 else round(value)
+    unit = next((unit for unit in _DIGITS if unit in name.split("_")), None)
     return round(value, 2 if unit is None else _DIGITS[unit])
 
 
