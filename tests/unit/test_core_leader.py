@@ -423,20 +423,25 @@ class TestDroppingLaggards:
         assert p.on_tick(600) == []
         assert proposal(p.on_tick(601)).isr == isr_of(A, B)
 
+    def test_a_push_that_leaves_a_member_in_does_not_renew_its_allowance(self) -> None:
+        p = leader(A, B, C)
+        p.on_append(Offset(1))
+        p.on_state(partition_state(A, B, partition_epoch=1), 90)
+        assert proposal(p.on_tick(101)).isr == isr_of(A)
+
     def test_the_last_member_never_proposes_to_drop_itself(self) -> None:
         p = leader(A, min_isr=1, eligible={})
         p.on_append(Offset(1))
         assert p.on_tick(10_000) == []
         assert p.proposed is None, "I-26"
 
-    def test_a_clock_that_is_told_out_of_order_never_runs_backwards(self) -> None:
-        p = leader(A, B, eligible=without(C))
-        p.on_append(Offset(1))
-        fetch(p, B, 1, now_ms=50)
-        p.on_append(Offset(2))
-        p.on_tick(150)
-        fetch(p, B, 1, now_ms=40)
-        assert proposal(p.on_tick(151)).isr == isr_of(A)
+    def test_a_fetch_that_arrived_before_the_last_tick_does_not_turn_back_the_clock(self) -> None:
+        p = leader(A, B, end=10, committed=10)
+        p.on_isr_refused(proposal(fetch(p, C, 10)).request_id, IneligibleReplica(), 0)
+        fetch(p, B, 10)
+        p.on_append(Offset(11))
+        p.on_tick(LAG_MS + 1)
+        assert fetch(p, B, 11, now_ms=LAG_MS) == [raised(11)], "C has fallen out of pace already"
 
 
 class TestProposals:

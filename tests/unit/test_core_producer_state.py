@@ -144,7 +144,7 @@ def test_a_marker_without_a_sequence_leaves_the_sequence_alone() -> None:
 
 
 def test_replaying_the_log_gives_the_same_state() -> None:
-    log = [*run_of(7), batch_header(9, 2, 0, 3, offset=170), batch_header(-1, -1, -1, offset=173)]
+    log = [batch_header(9, 2, 0, 3, offset=97), *run_of(7), batch_header(-1, -1, -1, offset=170)]
     replayed = states(batch_header(P, 5, 0))
     replayed.rebuild(log, 0)
     assert replayed.snapshot() == states(*log).snapshot(), "I-58"

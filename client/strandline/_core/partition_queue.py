@@ -221,8 +221,9 @@ class PartitionQueue:
             return []  # what stands before it is still unresolved: its turn comes again
         if batch.may_be_written:
             return self._give_up(batch, failure(batch, str(self), error))
-        self._renew = True
-        return []
+        if self._gap_at == NO_SEQUENCE:
+            self._renew = True
+        return []  # a hole that we know of is closed by moving up
 
     def on_lost(
         self,

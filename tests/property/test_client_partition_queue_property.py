@@ -1,0 +1,257 @@
+"""Whatever happens on the way, a producer's words about its records are true.
+
+The machine plays a partition queue against a dumb log with a leader's sequence rules. Requests and
+answers are lost, refused, delayed and answered late in any order; leaders change; deadlines pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from strandline._core.backoff import Backoff
+from strandline._core.delivery_terms import Answer, Identity, QueueOptions
+from strandline._core.partition_queue import PartitionQueue, Settled
+from strandline_proto import errors
+from strandline_proto.batch import add_sequence, check_batch, read_records
+
+REFUSALS = [
+    errors.NotLeaderOrFollower.code,
+    errors.NotEnoughReplicas.code,
+    errors.FencedLeaderEpoch.code,
+    errors.KafkaStorageError.code,
+    errors.RecordTooLarge.code,
+    errors.InvalidRecord.code,
+]
+UNKNOWNS = [
+    errors.RequestTimedOut.code,
+    errors.NotEnoughReplicasAfterAppend.code,
+    errors.NotLeaderOrFollower.code,
+]
+
+if TYPE_CHECKING:
+    from strandline._core.producer_batch import ProducerBatch
+
+
+@dataclass
+class Sent:
+    batch: ProducerBatch
+    attempt: int
+    data: bytes
+
+
+class Log:
+    """A log with the sequence check of a leader that never forgets."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.last: dict[int, tuple[int, int]] = {}
+        self.held: dict[tuple[int, int, int], int] = {}
+
+    def append(self, data: bytes) -> tuple[int, int]:
+        """(error code, base offset)"""
+        header = check_batch(data)
+        key = (header.producer_id, header.producer_epoch, header.base_sequence)
+        if header.producer_id >= 0:
+            if key in self.held:
+                return 0, self.held[key]
+            epoch, last = self.last.get(header.producer_id, (-1, -1))
+            if header.producer_epoch < epoch:
+                return errors.InvalidProducerEpoch.code, -1
+            expected = 0 if header.producer_epoch > epoch else add_sequence(last, 1)
+            if header.base_sequence != expected:
+                return errors.OutOfOrderSequenceNumber.code, -1
+            self.last[header.producer_id] = (header.producer_epoch, header.last_sequence)
+        base = len(self.values)
+        self.held[key] = base
+        self.values += [r.value or b"" for r in read_records(data, 0, header)]
+        return 0, base
+
+
+class QueueMachine(RuleBasedStateMachine):
+    idempotent = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        options = QueueOptions(
+            acks=-1 if self.idempotent else 1,
+            idempotent=self.idempotent,
+            max_in_flight=5,
+            linger_ms=0,
+            batch_size=200,
+            compression=0,
+            delivery_timeout_ms=1000,
+        )
+        self.queue = PartitionQueue("orders", b"o" * 16, 0, options, Backoff())
+        self.log = Log()
+        self.now = 0.0
+        self.sent: list[Sent] = []
+        """On the wire to the current leader, in order."""
+        self.answers: list[tuple[Sent, Answer]] = []
+        self.next_value = 0
+        self.values: dict[int, list[bytes]] = {}
+        self.fate: dict[bytes, str] = {}
+        self.epoch = 0
+        self.leader_epoch = 0
+
+    def note(self, settled: list[Settled]) -> None:
+        for batch, error in settled:
+            for _, _, value in batch.waiters:
+                assert value not in self.fate, "settled twice"
+                if error is None:
+                    self.fate[value] = "acknowledged"
+                elif getattr(error, "may_have_been_written", False):
+                    self.fate[value] = "unknown"
+                else:
+                    self.fate[value] = "failed"
+                if error is None and batch.base_offset >= 0:
+                    index = next(i for i, _, v in batch.waiters if v == value)
+                    assert self.log.values[batch.base_offset + index] == value
+
+    @rule(count=st.integers(1, 3))
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            value = b"%06d" % self.next_value
+            self.next_value += 1
+            batch = self.queue.open_batch(self.now)
+            if batch.append(batch.count, 0, None, value, []) is None:
+                self.queue.close_open()
+                batch = self.queue.open_batch(self.now)
+                batch.append(0, 0, None, value, [])
+            batch.waiters.append((batch.count, 0, value))
+            batch.count += 1
+
+    @rule()
+    def take(self) -> None:
+        batch = self.queue.take(self.now, 0.5)
+        if batch is not None:
+            self.queue.sent_epoch = self.leader_epoch
+            self.sent.append(Sent(batch, batch.attempt, batch.data))
+
+    @precondition(lambda self: self.queue.wants_identity)
+    @rule()
+    def identity(self) -> None:
+        self.queue.on_identity(Identity(7, self.epoch))
+        self.epoch += 1
+
+    @precondition(lambda self: self.sent)
+    @rule()
+    def leader_appends(self) -> None:
+        sent = self.sent.pop(0)
+        code, base = self.log.append(sent.data)
+        self.answers.append((sent, Answer(code, "", code == 0, base, self.leader_epoch)))
+
+    @precondition(lambda self: self.sent)
+    @rule(code=st.sampled_from(REFUSALS))
+    def leader_refuses(self, code: int) -> None:
+        self.answers.append((self.sent.pop(0), Answer(code, "", False)))
+
+    @precondition(lambda self: self.sent)
+    @rule(code=st.sampled_from(UNKNOWNS))
+    def leader_appends_and_answers_unknown(self, code: int) -> None:
+        sent = self.sent.pop(0)
+        refused, _ = self.log.append(sent.data)
+        self.answers.append((sent, Answer(refused or code, "", refused == 0)))
+
+    @precondition(lambda self: self.answers)
+    @rule(data=st.data())
+    def answer_arrives(self, data: st.DataObject) -> None:
+        sent, answer = self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))
+        self.note(
+            self.queue.on_answer(sent.batch, sent.attempt, answer, now_ms=self.now, chance=0.5)
+        )
+
+    @precondition(lambda self: self.sent or self.answers)
+    @rule(appended=st.booleans())
+    def connection_breaks(self, appended: bool) -> None:
+        """What was on the wire may still be appended, in order; all answers are lost."""
+        lost = [sent for sent, _ in self.answers]
+        for sent in self.sent:
+            if appended:
+                self.log.append(sent.data)
+            lost.append(sent)
+        self.sent, self.answers = [], []
+        for sent in lost:
+            self.note(
+                self.queue.on_lost(
+                    sent.batch,
+                    sent.attempt,
+                    ConnectionError("broken"),
+                    sent=True,
+                    now_ms=self.now,
+                    chance=0.5,
+                )
+            )
+
+    @rule()
+    def leader_moves(self) -> None:
+        """The old leader still has what was on the wire to it; only its answers may come, late."""
+        self.leader_epoch += 1
+        self.sent.clear()
+        self.queue.on_leader_moved(self.leader_epoch)
+
+    @rule(ms=st.sampled_from([10, 50, 700]))
+    def time_passes(self, ms: int) -> None:
+        self.now += ms
+        self.note(self.queue.on_expiry(self.now))
+
+    @invariant()
+    def words_are_true(self) -> None:
+        written = self.log.values
+        for value, fate in self.fate.items():
+            if fate == "acknowledged":
+                assert value in written
+            if fate == "failed":
+                assert value not in written, "a definite failure became visible (I-21)"
+
+    @invariant()
+    def in_flight_is_bounded(self) -> None:
+        assert len(self.queue.in_flight) <= 5
+
+    @invariant()
+    def each_is_there_once_and_in_order(self) -> None:
+        if self.idempotent:
+            assert self.log.values == sorted(set(self.log.values)), "I-59"
+        else:
+            assert len(self.log.values) == len(set(self.log.values))
+
+    def teardown(self) -> None:
+        """Once the network is well again, everything is settled before its deadline."""
+        for _ in range(400):
+            self.note(self.queue.on_expiry(self.now))
+            if self.queue.idle:
+                break
+            if self.queue.wants_identity:
+                self.identity()
+            self.take()
+            while self.sent:
+                self.leader_appends()
+            while self.answers:
+                sent, answer = self.answers.pop(0)
+                self.note(
+                    self.queue.on_answer(
+                        sent.batch, sent.attempt, answer, now_ms=self.now, chance=0.5
+                    )
+                )
+            if not self.queue.in_flight or not any(b.outstanding for b in self.queue.in_flight):
+                self.now += 5
+            elif not self.sent:
+                self.now += 200  # its request is on no wire any more: only the deadline is left
+        assert self.queue.idle
+        assert len(self.fate) == self.next_value
+        self.words_are_true()
+        self.each_is_there_once_and_in_order()
+
+
+class PlainQueueMachine(QueueMachine):
+    idempotent = False
+
+
+TestIdempotentQueue = QueueMachine.TestCase
+TestIdempotentQueue.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestPlainQueue = PlainQueueMachine.TestCase
+TestPlainQueue.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
