@@ -3,7 +3,7 @@
 ROUNDS=${ROUNDS:-5}
 SECONDS_UP=${SECONDS_UP:-6}
 SECONDS_DOWN=${SECONDS_DOWN:-4}
-TOPIC=${TOPIC:-chaos}
+TOPIC=${TOPIC:-chaos-$(date +%Y%m%d-%H%M%S)}
 BROKERS="1 2 3"
 BOOTSTRAP=broker-1:9192,broker-2:9192,broker-3:9192
 

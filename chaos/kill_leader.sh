@@ -3,8 +3,8 @@
 # consumer run against the cluster of docker-compose.yml (which must be up).
 #
 # Ends by itself with a verdict: 0 sound, 1 broken (lost, doubled, reordered, invented records ...),
-# 2 no verdict. Variables: ROUNDS (5), SECONDS_DOWN (4) and SECONDS_UP (6) of each round, TOPIC (chaos),
-# HISTORY (a file to keep the history in).
+# 2 no verdict. Variables: ROUNDS (5), SECONDS_DOWN (4) and SECONDS_UP (6) of each round, TOPIC (a
+# new name), HISTORY (a file to keep the history in).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

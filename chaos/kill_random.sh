@@ -4,8 +4,8 @@
 # controller instead.
 #
 # Ends by itself with a verdict: 0 sound, 1 broken (lost, doubled, reordered, invented records ...),
-# 2 no verdict. Variables: ROUNDS (5), SECONDS_DOWN (4) and SECONDS_UP (6) of each round, TOPIC (chaos),
-# SEED (of the choices; printed), HISTORY (a file to keep the history in).
+# 2 no verdict. Variables: ROUNDS (5), SECONDS_DOWN (4) and SECONDS_UP (6) of each round, TOPIC (a
+# new name), SEED (of the choices; printed), HISTORY (a file to keep the history in).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--seconds", type=float, default=30, help="how long to write (30)")
-    parser.add_argument("--topic", default="chaos", help="created if it is not there (chaos)")
+    parser.add_argument("--topic", default="chaos", help="must not be there yet (chaos)")
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--replication-factor", type=int, default=3)
     parser.add_argument("--min-insync-replicas", type=int, default=2)
@@ -97,8 +97,6 @@ def _discard(line: str) -> int:
 
 async def _create_topic(arguments: argparse.Namespace) -> None:
     from strandline import Admin, NewTopic
-    from strandline.errors import TopicAlreadyExists
-
     topic = NewTopic(
         arguments.topic,
         num_partitions=arguments.partitions,
@@ -106,8 +104,8 @@ async def _create_topic(arguments: argparse.Namespace) -> None:
         config={"min.insync.replicas": str(arguments.min_insync_replicas)},
     )
     async with Admin(arguments.bootstrap) as admin:
-        with contextlib.suppress(TopicAlreadyExists):
-            await admin.create_topics([topic])
+        # One that is there already is an error: what others wrote would look like phantoms.
+        await admin.create_topics([topic])
 
 
 async def _until_told(seconds: float, work: Workload) -> None:
