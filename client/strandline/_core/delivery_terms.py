@@ -5,12 +5,22 @@ told.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline.errors import DeliveryTimedOut, OutcomeUnknown, describe
+from strandline_proto.errors import (
+    InvalidProducerEpoch,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+)
 
 if TYPE_CHECKING:
     from strandline._core.producer_batch import ProducerBatch
+
+LOST_IDENTITY: Final = frozenset(
+    {OutOfOrderSequenceNumber.code, InvalidProducerEpoch.code, UnknownProducerId.code}
+)
+"""The leader's record of this producer does not lead up to the batch; it was not written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,30 +16,27 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strandline._core.delivery_terms import (
+    LOST_IDENTITY,
     Answer,
     Identity,
     QueueOptions,
     expired,
     failure,
 )
-from strandline._core.producer_batch import NO_SEQUENCE, ProducerBatch
+from strandline._core.producer_batch import NO_SEQUENCE, ProducerBatch, sequence_before
 from strandline.errors import BrokerError, DeliveryTimedOut, from_code
 from strandline_proto.batch import add_sequence
 from strandline_proto.errors import (
     NONE,
     CorruptMessage,
-    InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
-    UnknownProducerId,
 )
 
 if TYPE_CHECKING:
     from strandline._core.backoff import Backoff
 
+LAST_CALL_MS: Final = 100.0
 _CORRUPT_TRIES_MAX: Final = 3
-_LOST_IDENTITY: Final = frozenset(
-    {OutOfOrderSequenceNumber.code, InvalidProducerEpoch.code, UnknownProducerId.code}
-)
 
 Settled = tuple[ProducerBatch, Exception | None]
 
@@ -106,8 +103,8 @@ class PartitionQueue:
         if self.options.idempotent and self._identity is None:
             self.wants_identity = bool(self.in_flight or self.ready or self._open_is_due(now_ms))
             return None
-        batch = self._next_resend()
-        if batch is None:
+        batch = self._next_resend(now_ms)
+        if batch is None and not self._resend:
             batch = self._next_new(now_ms)
         if batch is not None:
             batch.outstanding = True
@@ -115,12 +112,22 @@ class PartitionQueue:
             batch.sent_ms = now_ms
         return batch
 
-    def _next_resend(self) -> ProducerBatch | None:
+    def _next_resend(self, now_ms: float) -> ProducerBatch | None:
         while self._resend:
-            batch = self._resend.popleft()
-            if not batch.settled:
-                return batch
+            if self._resend[0].settled:
+                self._resend.popleft()
+            elif self._is_too_late(self._resend[0], now_ms):
+                return None
+            else:
+                return self._resend.popleft()
         return None
+
+    def _is_too_late(self, batch: ProducerBatch, now_ms: float) -> bool:
+        """No answer would come in time: what was not written so far had better stay so."""
+        if batch.may_be_written:
+            return False
+        last_call_ms = min(LAST_CALL_MS, self.options.delivery_timeout_ms / 4)
+        return batch.deadline_ms - now_ms < last_call_ms
 
     def _next_new(self, now_ms: float) -> ProducerBatch | None:
         if self._renew or self._gap_at != NO_SEQUENCE:
@@ -128,6 +135,8 @@ class PartitionQueue:
         if len(self.in_flight) >= self.options.max_in_flight:
             return None
         if self.ready:
+            if self._is_too_late(self.ready[0], now_ms):
+                return None
             batch = self.ready.popleft()
         elif self.open is not None and self._open_is_due(now_ms):
             batch, self.open = self.open, None
@@ -176,7 +185,7 @@ class PartitionQueue:
             return []  # a later attempt of the same bytes is under way and decides
         batch.outstanding = False
         batch.last_error = error
-        if answer.code in _LOST_IDENTITY and self.options.idempotent:
+        if answer.code in LOST_IDENTITY and self.options.idempotent:
             settled = self._out_of_sequence(batch, error)
         elif not self._retries(batch, error):
             settled = self._give_up(batch, failure(batch, str(self), error))
@@ -323,7 +332,7 @@ class PartitionQueue:
         if batch.base_sequence != NO_SEQUENCE:
             if batch.may_be_written:
                 self._renew = True
-            elif self._gap_at == NO_SEQUENCE or _before(batch.base_sequence, self._gap_at):
+            elif self._gap_at == NO_SEQUENCE or sequence_before(batch.base_sequence, self._gap_at):
                 self._gap_at = batch.base_sequence
         return [(batch, error)]
 
@@ -342,7 +351,11 @@ class PartitionQueue:
             self.wants_identity = True
             return
         first = next(
-            (i for i, b in enumerate(self.in_flight) if not _before(b.base_sequence, self._gap_at)),
+            (
+                i
+                for i, b in enumerate(self.in_flight)
+                if not sequence_before(b.base_sequence, self._gap_at)
+            ),
             len(self.in_flight),
         )
         gap_at, self._gap_at = self._gap_at, NO_SEQUENCE
@@ -386,8 +399,3 @@ class PartitionQueue:
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
-
-
-def _before(a: int, b: int) -> bool:
-    """Whether sequence `a` comes before `b`, across the wrap after 2^31 - 1."""
-    return 0 < (b - a) & 0x7FFFFFFF < 0x40000000

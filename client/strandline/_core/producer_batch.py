@@ -101,3 +101,8 @@ class ProducerBatch:
         _CRC.pack_into(data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
         self.data = bytes(data)
         self.base_sequence = base_sequence
+
+
+def sequence_before(a: int, b: int) -> bool:
+    """Whether sequence `a` comes before `b`, across the wrap after 2^31 - 1."""
+    return 0 < (b - a) & 0x7FFFFFFF < 0x40000000

@@ -1,0 +1,374 @@
+"""The producer against scripted brokers: order, retries, failover, honest errors, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from strandline import Producer, Record
+from strandline.errors import (
+    BufferFull,
+    ClientClosed,
+    ConfigurationError,
+    DeliveryTimedOut,
+    NoBrokerReachable,
+    NotEnoughReplicas,
+    OutcomeUnknown,
+    RecordTooLarge,
+    SendManyFailed,
+    TopicRecreated,
+    UnknownTopicOrPartition,
+)
+from strandline_proto import errors
+from support.scripted_broker import ScriptedCluster, scripted_cluster
+from support.scripted_log import Act
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with scripted_cluster(3) as scripted:
+        yield scripted
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%06d" % i for i in range(count)]
+
+
+async def test_an_awaited_record_is_acknowledged_where_it_is(cluster: ScriptedCluster) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap) as producer:
+        first = await producer.send_and_wait("orders", b"a", key=b"k", timestamp_ms=77)
+        second = await producer.send_and_wait("orders", b"b", headers=(("h", b"x"), ("n", None)))
+    assert (first.topic, first.partition, first.offset, first.timestamp) == ("orders", 0, 0, 77)
+    assert second.offset == 1
+    records = p.records()
+    assert (records[0].key, records[0].value, records[0].timestamp) == (b"k", b"a", 77)
+    assert records[1].headers == (("h", b"x"), ("n", None))
+
+
+async def test_pipelined_records_keep_their_order_over_lost_answers_and_dropped_streams(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    p.acts.extend(
+        [
+            Act(append=True),
+            Act(append=True, drop_stream=True),
+            Act(append=False, drop_stream=True),
+            Act(code=errors.NotLeaderOrFollower.code),
+            Act(append=True, code=errors.RequestTimedOut.code),
+        ]
+    )
+    values = numbered(2000)
+    async with Producer(cluster.bootstrap, batch_size=1000) as producer:
+        futures = [await producer.send("orders", value) for value in values]
+        acknowledged = await asyncio.gather(*futures)
+    assert p.values() == values
+    assert [m.offset for m in acknowledged] == list(range(2000))
+
+
+async def test_a_change_of_leader_costs_little_and_loses_nothing(cluster: ScriptedCluster) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"0")
+        await cluster.brokers[1].stop()
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1, cluster.move_leader, "orders", 0, 2)
+        started = loop.time()
+        moved = await producer.send_and_wait("orders", b"1")
+        assert loop.time() - started < 1.0
+    assert moved.leader_epoch == 1
+    assert p.values() == [b"0", b"1"]
+
+
+async def test_a_paused_leader_does_not_hold_records_once_another_leads(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"0")
+        cluster.brokers[1].pause()
+        under_way = await producer.send("orders", b"1")
+        asyncio.get_running_loop().call_later(0.05, cluster.move_leader, "orders", 0, 3)
+        async with asyncio.timeout(5):
+            assert (await under_way).leader_epoch == 1
+        cluster.brokers[1].resume()
+    assert p.values() == [b"0", b"1"]
+
+
+async def test_a_timeout_names_its_cause_and_that_nothing_was_written(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    refusal = Act(code=errors.NotEnoughReplicas.code, message="orders/0 has ISR {1}, needs 2")
+    p.acts.extend([refusal] * 200)
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=300) as producer:
+        with pytest.raises(DeliveryTimedOut, match=r"ISR \{1\}, needs 2") as caught:
+            await producer.send_and_wait("orders", b"x")
+        assert isinstance(caught.value.cause, NotEnoughReplicas)
+        assert not caught.value.may_have_been_written
+        p.acts.clear()
+        await producer.send_and_wait("orders", b"y")
+    assert p.values() == [b"y"]
+
+
+async def test_an_answer_that_never_comes_is_an_unknown_outcome_and_the_next_record_goes_on(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    p.acts.append(Act(append=True, answer=False))
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=300) as producer:
+        with pytest.raises(DeliveryTimedOut) as caught:
+            await producer.send_and_wait("orders", b"x")
+        assert caught.value.may_have_been_written
+        await producer.send_and_wait("orders", b"y")
+    assert p.values() == [b"x", b"y"]
+    assert len(cluster.identity_requests) == 2, "the second is the bump (KIP-360)"
+
+
+async def test_without_idempotence_a_lost_answer_is_never_sent_again(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    p.acts.append(Act(append=True, drop_stream=True))
+    async with Producer(cluster.bootstrap, acks=1) as producer:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await producer.send_and_wait("orders", b"x")
+        assert caught.value.may_have_been_written
+        assert (await producer.send_and_wait("orders", b"y")).offset == 1
+    assert p.values() == [b"x", b"y"]
+    assert cluster.identity_requests == []
+
+
+async def test_acks_0_promises_nothing_and_says_so(cluster: ScriptedCluster) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap, acks=0) as producer:
+        sent = await producer.send_and_wait("orders", b"x")
+        assert sent.offset == -1
+        async with asyncio.timeout(5):
+            await p.changed.wait() if not p.batches else None
+    assert p.values() == [b"x"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_every_codec_arrives_whole(cluster: ScriptedCluster, codec: str) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap, compression_type=codec) as producer:
+        await producer.send_many("orders", [b"value " * 100] * 50)
+    assert p.values() == [b"value " * 100] * 50
+    assert sum(len(data) for _, data in p.batches) < 50 * 600
+
+
+async def test_send_many_gives_one_answer_with_the_ranges(cluster: ScriptedCluster) -> None:
+    partitions = cluster.create("orders", 3)
+    values = numbered(20_000)
+    async with Producer(cluster.bootstrap, batch_size=8192) as producer:
+        result = await producer.send_many("orders", iter(values))
+    assert (result.records, result.acknowledged, result.failed, result.unknown) == (
+        20_000,
+        20_000,
+        0,
+        0,
+    )
+    assert sum(r.count for r in result.ranges) == 20_000
+    assert sorted(v for p in partitions for v in p.values() if v is not None) == values
+    for r in result.ranges:
+        assert r.end - r.start == r.count
+        assert partitions[r.partition].end >= r.end
+
+
+async def test_send_many_takes_pairs_and_whole_records_and_keeps_keys_together(
+    cluster: ScriptedCluster,
+) -> None:
+    partitions = cluster.create("orders", 3)
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_many("orders", [(b"k%d" % (i % 10), b"%d" % i) for i in range(100)])
+        await producer.send_many(
+            "orders",
+            [Record(value=b"r", key=None, headers=(("h", b"1"),), timestamp_ms=5, partition=2)],
+        )
+    homes: dict[bytes | None, set[int]] = {}
+    for index, p in enumerate(partitions):
+        for r in p.records():
+            homes.setdefault(r.key, set()).add(index)
+    assert all(len(home) == 1 for home in homes.values())
+    last = partitions[2].records()[-1]
+    assert (last.value, last.timestamp, last.headers) == (b"r", 5, (("h", b"1"),))
+
+
+async def test_send_many_that_fails_in_part_says_how_many_and_which(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    p.acts.append(Act(code=errors.InvalidRecord.code, message="not like this"))
+    async with Producer(cluster.bootstrap, batch_size=1000) as producer:
+        with pytest.raises(SendManyFailed, match="were not written") as caught:
+            await producer.send_many("orders", numbered(500))
+    result = caught.value.result
+    assert result.failed > 0
+    assert result.unknown == 0
+    assert result.acknowledged == 500 - result.failed == len(p.values())
+    assert not caught.value.may_have_been_written
+    assert p.values() == numbered(500)[result.failed :]
+
+
+async def test_an_iterable_that_raises_leaves_its_first_records_accounted_for(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+
+    def broken() -> Iterator[bytes]:
+        yield from numbered(10)
+        raise ValueError("no more")
+
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(ValueError, match="no more") as caught:
+            await producer.send_many("orders", broken())
+        assert "10 records" in caught.value.__notes__[0]
+        await producer.flush()
+    assert p.values() == numbered(10)
+
+
+async def test_a_full_buffer_makes_senders_wait_and_then_gives_up_honestly(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    p.acts.extend([Act(code=errors.NotEnoughReplicas.code)] * 500)
+    async with Producer(cluster.bootstrap, buffer_memory=1000, delivery_timeout_ms=400) as producer:
+        held = await producer.send("orders", b"x" * 900)
+        waiting = producer.send("orders", b"y" * 900)
+        with pytest.raises(BufferFull) as caught:
+            await waiting
+        assert not caught.value.may_have_been_written
+        with pytest.raises(DeliveryTimedOut):
+            await held
+        p.acts.clear()
+        await producer.send_and_wait("orders", b"z" * 900)
+    assert p.values() == [b"z" * 900]
+
+
+async def test_a_record_above_the_limit_is_refused_before_it_is_sent(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders")
+    async with Producer(cluster.bootstrap, max_request_size=1000) as producer:
+        with pytest.raises(RecordTooLarge, match="above max_request_size"):
+            await producer.send("orders", b"x" * 1000)
+        with pytest.raises(RecordTooLarge):
+            await producer.send_many("orders", [b"ok", b"x" * 1000])
+
+
+async def test_an_unknown_topic_is_a_clear_error_in_good_time(cluster: ScriptedCluster) -> None:
+    async with Producer(cluster.bootstrap) as producer, asyncio.timeout(5):
+        with pytest.raises(UnknownTopicOrPartition, match="'nosuch' does not exist"):
+            await producer.send("nosuch", b"x")
+        cluster.create("orders")
+        with pytest.raises(UnknownTopicOrPartition, match="there is no 5"):
+            await producer.send("orders", b"x", partition=5)
+        assert await producer.partitions_for("orders") == {0}
+
+
+async def test_a_topic_created_anew_fails_what_was_meant_for_the_old_one(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders", topic_id=b"1" * 16)
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"0")
+        p.acts.append(Act(code=errors.NotLeaderOrFollower.code))
+        doomed = await producer.send("orders", b"1")
+        cluster.delete("orders")
+        [new] = cluster.create("orders", topic_id=b"2" * 16)
+        with pytest.raises(TopicRecreated):
+            await doomed
+        assert (await producer.send_and_wait("orders", b"2")).offset == 0
+    assert new.values() == [b"2"]
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_no_broker_is_an_error_that_names_who_was_asked_and_leaves_no_task(
+    free_port: int,
+) -> None:
+    before = len(asyncio.all_tasks())
+    producer = Producer(f"127.0.0.1:{free_port}", connect_timeout_ms=300)
+    with pytest.raises(NoBrokerReachable, match=f"asked 127.0.0.1:{free_port}"):
+        await producer.start()
+    assert len(asyncio.all_tasks()) == before
+    with pytest.raises(ClientClosed):
+        await producer.send("orders", b"x")
+
+
+async def test_records_for_a_dead_cluster_were_certainly_not_written(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders")
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=400) as producer:
+        await producer.partitions_for("orders")
+        for broker in cluster.brokers.values():
+            await broker.stop()
+        with pytest.raises(DeliveryTimedOut) as caught:
+            await producer.send_and_wait("orders", b"x")
+    assert not caught.value.may_have_been_written
+    assert "UNAVAILABLE" in str(caught.value)
+
+
+async def test_a_cancelled_send_and_wait_is_delivered_and_flush_waits_for_it(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"0")
+        cluster.brokers[1].pause()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await producer.send_and_wait("orders", b"1")
+        cluster.brokers[1].resume()
+        await producer.flush()
+        assert p.values() == [b"0", b"1"]
+
+
+async def test_a_refused_identity_is_asked_for_again(cluster: ScriptedCluster) -> None:
+    cluster.create("orders")
+    cluster.refuse_identity = 3
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"x")
+    assert len(cluster.identity_requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"acks": 2}, "acks=2"),
+        ({"acks": 1, "enable_idempotence": True}, "needs acks='all'"),
+        ({"max_in_flight": 6}, "at most 5"),
+        ({"compression_type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
+        ({"linger_ms": -1}, "linger_ms"),
+        ({"bootstrap_servers": "localhost"}, "host:port"),
+        ({"bootstrap_servers": ""}, "empty"),
+    ],
+)
+def test_options_that_contradict_are_refused_by_name(options: dict[str, object], word: str) -> None:
+    with pytest.raises(ConfigurationError, match=word):
+        Producer(**{"bootstrap_servers": "h:1", **options})  # type: ignore[arg-type]
+
+
+async def test_text_is_refused_with_advice(cluster: ScriptedCluster) -> None:
+    cluster.create("orders")
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(TypeError, match="encode it"):
+            await producer.send("orders", "text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="encode it"):
+            await producer.send_many("orders", ["text"])  # type: ignore[list-item]
