@@ -1,6 +1,7 @@
 """How commands use the client library: one event loop, one deadline, errors as one line."""
 
 import asyncio
+import functools
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -58,8 +59,14 @@ def _as_cli_error(why: Exception) -> CliError:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
+    return _runner().run(work)
+
+
+@functools.cache
+def _runner() -> asyncio.Runner:
+    """One event loop for the whole command: gRPC's poller stays with the first loop it meets."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)

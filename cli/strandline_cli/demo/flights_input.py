@@ -78,7 +78,7 @@ def find_input(path: Path | None, *, small: bool) -> DemoInput:
     """The lines of `path`, or the flights of the installed data package. Raises CliError."""
     limit = SMALL_RECORDS if small else None
     if path is None:
-        return DemoInput("336,776 flights from New York, 2013", _flights_archive(), True, limit)
+        return DemoInput("flights from New York in 2013", _flights_archive(), True, limit)
     if not path.is_file():
         raise CliError(f"{path} is not a file: name a file of lines with --input")
     if path.stat().st_size == 0:

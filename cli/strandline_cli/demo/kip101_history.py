@@ -36,7 +36,7 @@ _ASK_S: Final = 2.0
 BROKER_CONFIG: Final = {
     # A follower that has everything is answered only after that time, so it learns of a new high
     # watermark long after the record itself: the window in which both histories happen.
-    "replica.fetch.wait.max.ms": "20000",
+    "replica.fetch.wait.max.ms": "5000",
     "replica.high.watermark.checkpoint.interval.ms": "100",
 }
 # Nobody is fenced for silence while it is paused.

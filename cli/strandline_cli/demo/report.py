@@ -7,11 +7,14 @@ from strandline_cli.demo.stream import Stream
 from strandline_cli.demo.table_check import Findings
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow as pa  # type: ignore[import-untyped]
     from rich.console import Console
 
 _ROWS_SHOWN = 4
-_VALUE_SHOWN = 56
+_KEY_WIDTH = 10
+_OTHER_COLUMNS_WIDTH = 57
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +112,29 @@ def _print_first_look(console: "Console", table: "pa.Table") -> None:
     from rich.text import Text
 
     look = Table(title="A first look at the table", title_justify="left")
-    for name in ("partition", "offset", "timestamp", "leader_epoch", "key", "value"):
+    for name in ("partition", "offset", "epoch", "time", "key", "value"):
         look.add_column(name, no_wrap=True)
+    # What the frame and the other columns leave of the terminal's width.
+    room = max(16, console.width - _OTHER_COLUMNS_WIDTH)
     first = table.sort_by([("offset", "ascending"), ("partition", "ascending")])
     for row in first.slice(0, _ROWS_SHOWN).to_pylist():
-        key = "" if row["key"] is None else row["key"].decode(errors="replace")
-        value = "" if row["value"] is None else row["value"].decode(errors="replace")
-        if len(value) > _VALUE_SHOWN:
-            value = value[: _VALUE_SHOWN - 1] + "…"
-        cells = (row["partition"], row["offset"], row["timestamp"], row["leader_epoch"], key, value)
-        look.add_row(*(Text(str(cell)) for cell in cells))
+        moment, key = _clock_time(row["timestamp"]), _cut(_text(row["key"]), _KEY_WIDTH)
+        cells = (row["partition"], row["offset"], row["leader_epoch"], moment, key)
+        look.add_row(*(Text(str(cell)) for cell in (*cells, _cut(_text(row["value"]), room))))
     console.print(look)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data.decode(errors="replace")
+
+
+def _clock_time(timestamp: "datetime | int") -> str:
+    from datetime import UTC, datetime
+
+    if isinstance(timestamp, int):
+        timestamp = datetime.fromtimestamp(timestamp / 1000, tz=UTC)
+    return f"{timestamp:%H:%M:%S}"
