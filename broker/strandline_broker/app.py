@@ -41,7 +41,7 @@ from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.telemetry import ServerMetrics, watch_event_loop
+from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
 
 if TYPE_CHECKING:
@@ -179,6 +179,11 @@ class Broker:
                     watch_event_loop(self._runtime.clock, self.metrics), name="event-loop"
                 ),
             ]
+            if self._config.metrics_listeners:
+                serving = serve_metrics(
+                    self._runtime.metrics, self._config.metrics_listeners, self._runtime.log
+                )
+                background.append(group.create_task(serving, name="metrics"))
             await stop.wait()
             self._runtime.log.info("shutting down")
             await self.lifecycle.shut_down()

@@ -1,0 +1,96 @@
+"""Log lines and metrics of a server process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from strandline_broker.listeners import HostPort
+from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
+from strandline_runtime.real import RealClock, real_runtime
+from support.scripted_controller import running
+
+LOG_TWO_LINES = """
+import sys
+from strandline_broker.telemetry import configure_logging
+configure_logging(log_format=sys.argv[1], level="info", server="broker-1")
+import structlog
+log = structlog.get_logger()
+log.debug("hidden")
+log.info("serving", port=9, why="two words")
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    log.error("broken", exc_info=error)
+assert "rich" not in sys.modules
+"""
+
+
+def logged(log_format: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LOG_TWO_LINES, log_format],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_a_console_line_has_time_level_server_event_and_fields() -> None:
+    lines = logged("console")
+    assert lines[0].split(" ", 1)[1] == "info    broker-1 serving port=9 why='two words'"
+    assert "broken" in lines[1]
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_a_json_line_is_one_object() -> None:
+    first, second = (json.loads(line) for line in logged("json"))
+    assert first["event"] == "serving"
+    assert (first["level"], first["server"], first["port"]) == ("info", "broker-1", 9)
+    assert "ZeroDivisionError" in second["exception"]
+
+
+async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
+    registry = CollectorRegistry()
+    metrics = ServerMetrics(registry)
+
+    def longest() -> float:
+        return registry.get_sample_value("strandline_event_loop_block_seconds_max") or 0.0
+
+    async with running(watch_event_loop(RealClock(), metrics)):
+        await asyncio.sleep(0)
+        started = RealClock.monotonic()
+        while RealClock.monotonic() < started + 0.4:
+            pass
+        async with asyncio.timeout(10):
+            while longest() < 0.25:  # noqa: ASYNC110 - a gauge tells nobody that it changed
+                await asyncio.sleep(0.01)
+
+
+async def test_metrics_are_served_to_a_scraper_and_garbage_does_no_harm() -> None:
+    runtime = real_runtime("test")
+    ServerMetrics(runtime.metrics).requests.labels(method="Produce").inc()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with running(serve_metrics(runtime.metrics, [HostPort("127.0.0.1", port)], runtime.log)):
+        for sent in (b"\x00garbage", b"GET /metrics HTTP/1.1\r\n\r\n"):
+            async with asyncio.timeout(10):
+                while True:
+                    try:
+                        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                        break
+                    except ConnectionRefusedError:
+                        await asyncio.sleep(0.01)
+                writer.write(sent)
+                writer.write_eof()
+                answer = await reader.read()
+                writer.close()
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b'strandline_requests_total{method="Produce"} 1.0' in answer
