@@ -282,10 +282,6 @@ class PartitionQueue:
         self._next_sequence = 0
         self._number_from(0, 0)
 
-    @property
-    def identity(self) -> Identity | None:
-        return self._identity
-
     def on_expiry(self, now_ms: float) -> list[Settled]:
         """Give up what has passed its delivery deadline, and say honestly what became of it."""
         settled: list[Settled] = []

@@ -1,0 +1,139 @@
+"""The administrator, and everything blocking, against scripted brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from strandline import Admin, NewTopic, sync
+from strandline.errors import (
+    ClientClosed,
+    InvalidReplicationFactor,
+    NoBrokerReachable,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+    UnsupportedFeature,
+)
+from support.scripted_broker import ScriptedCluster, scripted_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with scripted_cluster(3) as scripted:
+        yield scripted
+
+
+async def test_topics_are_created_described_listed_and_deleted(cluster: ScriptedCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        [made] = await admin.create_topics([NewTopic("orders", 3, 3)])
+        assert (made.name, made.partitions) == ("orders", 3)
+        assert await admin.list_topics() == ["orders"]
+        described = (await admin.describe_topics(["orders"]))["orders"]
+        assert [p.leader for p in described.partitions] == [1, 2, 3]
+        assert described.topic_id == made.topic_id
+        with pytest.raises(TopicAlreadyExists):
+            await admin.create_topics(["orders"])
+        with pytest.raises(InvalidReplicationFactor):
+            await admin.create_topics([NewTopic("t", 1, 9)])
+        await admin.delete_topics(["orders"])
+        assert await admin.list_topics() == []
+        for call in (admin.delete_topics, admin.describe_topics):
+            with pytest.raises(UnknownTopicOrPartition, match="'orders' does not exist"):
+                await call(["orders"])
+
+
+async def test_cluster_replicas_configuration_and_offsets_are_described(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders", 2)
+    async with Admin(cluster.bootstrap) as admin:
+        described = await admin.describe_cluster()
+        assert [b.id for b in described.brokers] == [1, 2, 3]
+        assert [b.id for b in await admin.brokers()] == [1, 2, 3]
+        replicas = await admin.describe_replicas(["orders"])
+        assert [(r.partition, r.broker) for r in replicas] == [
+            (p, b) for p in (0, 1) for b in (1, 2, 3)
+        ]
+        configs = await admin.describe_configs([("topic", "orders"), ("broker", 1)])
+        assert configs["topic", "orders"]["min.insync.replicas"].value == "2"
+        assert [(o.start, o.end) for o in await admin.list_offsets("orders")] == [(0, 0), (0, 0)]
+        await cluster.brokers[2].stop()
+        left = {r.broker for r in await admin.describe_replicas()}
+        assert left == {1, 3}, "a broker that is down is left out"
+        assert await admin.list_topics() == ["orders"]
+
+
+@pytest.fixture
+def threaded_cluster() -> Iterator[ScriptedCluster]:
+    """A scripted cluster on a thread of its own, for callers that block."""
+    ready: list[ScriptedCluster] = []
+    started, stop = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        async with scripted_cluster(2) as cluster:
+            ready.append(cluster)
+            loops.append(asyncio.get_running_loop())
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert started.wait(10)
+    try:
+        yield ready[0]
+    finally:
+        loops[0].call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def test_everything_has_a_blocking_twin(threaded_cluster: ScriptedCluster) -> None:
+    bootstrap = threaded_cluster.bootstrap
+    with sync.Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic("orders", 2, 2)])
+        assert admin.list_topics() == ["orders"]
+    with sync.Producer(bootstrap) as producer:
+        assert producer.send_and_wait("orders", b"a", partition=0).offset == 0
+        assert producer.send("orders", b"b", partition=0).result(10).offset == 1
+        assert producer.send_many("orders", [b"c"] * 10, partition=1).acknowledged == 10
+        assert producer.partitions_for("orders") == {0, 1}
+        producer.flush()
+    with sync.Consumer(
+        "orders", bootstrap_servers=bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        values = sorted(next(consumer).value or b"" for _ in range(12))
+        assert values == [b"a", b"b", *[b"c"] * 10]
+        assert consumer.end_offsets([("orders", 0)]) == {("orders", 0): 2}
+        assert consumer.position(("orders", 1)) == 10
+        with pytest.raises(UnsupportedFeature):
+            consumer.subscribe(["orders"])
+    with pytest.raises(ClientClosed):
+        producer.flush()
+
+
+def test_a_blocking_start_that_fails_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(NoBrokerReachable):
+        sync.Producer("127.0.0.1:1", connect_timeout_ms=200).start()
+    assert threading.active_count() == before
+
+
+def test_importing_the_library_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, strandline; dir(strandline); "
+        "heavy = {'grpc', 'aiokafka', 'structlog', 'prometheus_client', 'asyncio'}; "
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules); "
+        "strandline.Producer; "
+        "assert not {'structlog', 'prometheus_client', 'typer'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
