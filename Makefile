@@ -58,14 +58,14 @@ proto-lint:
 	@$(BIN)/buf lint
 
 quick-tests:
-	@$(BIN)/pytest --quiet tests/tidy tests/unit tests/property
+	@$(BIN)/pytest --quiet tests/tidy tests/unit tests/property tests/golden
 
 fmt: setup ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
 demo: setup ## three brokers, a leader killed, every record in a table (INPUT=file, SMALL=1)
-	@$(BIN)/strandline demo run $(if $(INPUT),--input "$(INPUT)") $(if $(filter-out 0,$(SMALL)),--small)
+	@$(BIN)/strandline demo flights $(if $(INPUT),--input "$(INPUT)") $(if $(filter-out 0,$(SMALL)),--small)
 
 proto: setup ## generate the committed code from proto/strandline_proto/v1
 	@$(BIN)/python tools/gen_proto.py
