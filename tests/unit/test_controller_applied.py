@@ -61,6 +61,14 @@ def test_a_fenced_broker_leads_nothing_and_owes_nothing() -> None:
     assert applied.overdue(1000, 100) is None
 
 
+def test_a_new_incarnation_owes_nothing_for_the_old_one() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_elected(B1, at(10), 0)
+    applied.on_registered(B1, E2)
+    assert applied.overdue(1000, 100) is None
+
+
 def test_the_longest_overdue_comes_first_and_own_stalls_do_not_count() -> None:
     applied = Applied()
     for broker_id, since_ms in ((B1, 5), (B2, 0)):

@@ -1,0 +1,381 @@
+"""A real controller process against brokers that speak its protocol and store nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline_proto import errors
+from strandline_proto.ids import TopicId
+from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2
+from support.controller_process import WAIT_S, ControllerProcess, PretendBroker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from strandline_broker.core.push_envelope import PartitionMetadata
+    from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub
+
+LONG_SESSION_MS = 60_000
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
+    process = ControllerProcess(tmp_path)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as exits:
+        yield exits
+
+
+class Living:
+    """Brokers with their heartbeats, which a test may stop one by one."""
+
+    def __init__(self, controller: ControllerProcess, stack: AsyncExitStack) -> None:
+        self.controller = controller
+        self.brokers: dict[int, PretendBroker] = {}
+        self._stack = stack
+        self._beating: dict[int, asyncio.Task[None]] = {}
+
+    async def join(self, broker: PretendBroker) -> PretendBroker:
+        """Listen, register, beat, and wait until unfenced."""
+        stub = await self.stub()
+        await broker.listen()
+        self._stack.push_async_callback(broker.stop_listening)
+        response = await broker.register(stub)
+        assert response.error_code == 0, response
+        self.brokers[broker.broker_id] = broker
+        self.beat(broker, stub)
+        await broker.until_unfenced()
+        return broker
+
+    async def three(self) -> list[PretendBroker]:
+        return [await self.join(PretendBroker(self.controller, b)) for b in (1, 2, 3)]
+
+    def beat(self, broker: PretendBroker, stub: ControllerServiceAsyncStub) -> None:
+        task = asyncio.get_running_loop().create_task(broker.beat(stub))
+        self._beating[broker.broker_id] = task
+        self._stack.callback(task.cancel)
+
+    async def stop_beating(self, broker: PretendBroker) -> None:
+        """Ends its heartbeat stream, as the end of its process would."""
+        task = self._beating.pop(broker.broker_id)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def stub(self) -> ControllerServiceAsyncStub:
+        return await self._stack.enter_async_context(self.controller.stub())
+
+    async def create(self, name: str, partitions: int, factor: int) -> TopicId:
+        stub = await self.stub()
+        request = metadata_pb2.CreateTopicsRequest(
+            topics=[
+                metadata_pb2.NewTopic(name=name, partitions=partitions, replication_factor=factor)
+            ]
+        )
+        (result,) = (await stub.CreateTopics(request)).topics
+        assert result.error_code == 0, result
+        return TopicId(result.topic_id)
+
+    async def partition(self, topic_id: TopicId, index: int, leader: int) -> PartitionMetadata:
+        """As every live broker sees it, once all of them see that leader."""
+        for broker in self.brokers.values():
+
+            def led(broker: PretendBroker = broker) -> bool:
+                known = broker.view.partition(topic_id, index)
+                return known is not None and known.leader == leader
+
+            await broker.until(led)
+        seen = next(iter(self.brokers.values())).view.partition(topic_id, index)
+        assert seen is not None
+        return seen
+
+
+async def test_a_broker_gets_a_snapshot_then_every_batch_in_order(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, two, three = await living.three()
+    topic = await living.create("flights", 3, 3)
+    await living.partition(topic, 0, leader=1)
+    for broker in (one, two, three):
+        assert broker.received[0].full
+        assert [r.full for r in broker.received[1:]] == [False] * (len(broker.received) - 1)
+        created = broker.received[-1].leader_and_isr[0]
+        assert [p.leader for p in created.partitions] == [1, 2, 3]
+        assert all(p.is_new and p.eff_min_insync_replicas == 2 for p in created.partitions)
+        members = {m.broker_id: m.broker_epoch for m in created.partitions[0].isr_with_epochs}
+        assert members == {b.broker_id: b.epoch for b in living.brokers.values()}
+    stub = await living.stub()
+    request = metadata_pb2.DeleteTopicsRequest(topics=[metadata_pb2.TopicRef(name="flights")])
+    (deleted,) = (await stub.DeleteTopics(request)).topics
+    assert (deleted.error_code, deleted.topic_id) == (0, topic)
+    await two.until(lambda: len(two.received[-1].stop_replica) > 0)
+    (stopped,) = two.received[-1].stop_replica
+    assert stopped.topic_id == topic
+    assert {(p.leader_epoch, p.delete_partition) for p in stopped.partitions} == {(-2, True)}
+    assert not two.view.topics_by_id
+
+
+async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_ends(
+    tmp_path: Path, stack: AsyncExitStack
+) -> None:
+    controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
+    stack.callback(controller.kill)
+    controller.start()
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    await living.partition(topic, 0, leader=1)
+    await one.stop_listening()
+    await living.stop_beating(one)
+    del living.brokers[1]
+    seen = await living.partition(topic, 0, leader=2)
+    assert (seen.leader_epoch, seen.isr, seen.offline_replicas) == (1, (2, 3), (1,))
+
+
+async def test_another_process_under_the_address_proves_the_old_one_dead(
+    tmp_path: Path, stack: AsyncExitStack
+) -> None:
+    controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
+    stack.callback(controller.kill)
+    controller.start()
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    one.incarnation_id = "the next one, not registered yet"
+    await living.stop_beating(one)
+    del living.brokers[1]
+    await living.partition(topic, 0, leader=2)
+
+
+async def test_a_broken_stream_alone_fences_nobody_and_silence_does(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    stub = await living.stub()
+    await living.stop_beating(one)
+    living.beat(one, stub)
+    one.answered = None
+    await one.until_unfenced()
+    assert (await living.partition(topic, 0, leader=1)).leader_epoch == 0
+    await living.stop_beating(one)
+    del living.brokers[1]
+    assert (await living.partition(topic, 0, leader=2)).leader_epoch == 1
+    log = controller.log()
+    assert "its session ended" in log
+    assert "its process is gone" not in log
+
+
+async def test_killing_the_controller_after_any_decision_loses_none_of_it(
+    tmp_path: Path, stack: AsyncExitStack
+) -> None:
+    """After each decision: SIGKILL, restart, and the next snapshot says what the last push said."""
+    controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
+    stack.callback(controller.kill)
+    controller.start()
+    living = Living(controller, stack)
+    one = await living.join(PretendBroker(controller, 1))
+    two = await living.join(PretendBroker(controller, 2))
+    flights = TopicId(b"")
+
+    async def create() -> None:
+        nonlocal flights
+        flights = await living.create("flights", 2, 2)
+
+    async def shrink() -> None:
+        await propose(one, flights, [one])
+
+    async def grow() -> None:
+        await propose(one, flights, [one, two])
+
+    async def propose(leader: PretendBroker, topic: TopicId, isr: list[PretendBroker]) -> None:
+        known = leader.view.partition(topic, 0)
+        assert known is not None
+        stub = await living.stub()
+        request = controller_pb2.AlterPartitionRequest(
+            broker_id=leader.broker_id, broker_epoch=leader.epoch
+        )
+        request.topics.add(topic_id=topic).partitions.add(
+            partition_index=0,
+            leader_epoch=known.leader_epoch,
+            partition_epoch=known.partition_epoch,
+            new_isr_with_epochs=[
+                common_pb2.BrokerAndEpoch(broker_id=b.broker_id, broker_epoch=b.epoch) for b in isr
+            ],
+        )
+        (topic_result,) = (await stub.AlterPartition(request)).topics
+        (result,) = topic_result.partitions
+        assert result.error_code == 0, result
+        assert result.partition_epoch == known.partition_epoch + 1
+        assert result.eff_min_insync_replicas == 2
+
+    async def third_broker() -> None:
+        await living.join(PretendBroker(controller, 3))
+
+    async def delete() -> None:
+        stub = await living.stub()
+        request = metadata_pb2.DeleteTopicsRequest(topics=[metadata_pb2.TopicRef(topic_id=flights)])
+        assert (await stub.DeleteTopics(request)).topics[0].error_code == 0
+
+    ids = set()
+    for epoch, decide in enumerate((create, shrink, grow, third_broker, delete), start=1):
+        await decide()
+        stub = await living.stub()
+        block = await stub.AllocateProducerIds(
+            controller_pb2.AllocateProducerIdsRequest(broker_id=1, broker_epoch=one.epoch)
+        )
+        ids.add(block.producer_id_start)
+        before = await controller.describe(stub)
+        offset = before.controller.metadata_offset
+        await one.until(lambda offset=offset: one.view.metadata_offset == offset)  # type: ignore[misc]
+        told = one.view
+        controller.kill()
+        controller.start()
+        await one.until(lambda offset=offset: one.view.metadata_offset > offset)  # type: ignore[misc]
+        assert one.received[-1].full
+        assert one.view.controller_epoch == epoch + 1
+        assert one.view.topics_by_id == told.topics_by_id
+        assert one.view.brokers == told.brokers
+    assert ids == {0, 1000, 2000, 3000, 4000}
+
+
+async def test_a_second_process_under_a_living_brokers_id_is_refused(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one = await living.join(PretendBroker(controller, 1))
+    stub = await living.stub()
+    other = PretendBroker(controller, 1)
+    other.directory_id = "elsewhere"
+    response = await other.register(stub)
+    assert response.error_code == errors.DuplicateBrokerRegistration.code
+    assert "node.id" in response.error_message
+    assert (await one.register(stub)).broker_epoch == one.epoch, "its own retry"
+    await one.stop_listening()
+    await living.stop_beating(one)
+    async with asyncio.timeout(WAIT_S):
+        while (response := await other.register(stub)).error_code != 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert response.broker_epoch > one.epoch
+
+
+async def test_a_controlled_shutdown_is_granted_when_all_live_brokers_know(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    one.want_shut_down = True
+    await one.until(lambda: one.answered is not None and one.answered.should_shut_down)
+    for broker in living.brokers.values():
+        known = broker.view.partition(topic, 0)
+        assert known is not None
+        assert known.leader == 2, "granted before everybody knew"
+
+
+async def test_a_broker_that_misses_something_gets_everything(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one = await living.join(PretendBroker(controller, 1))
+    one.ask_for_full = 1
+    topic = await living.create("flights", 1, 1)
+    await living.partition(topic, 0, leader=1)
+    assert one.received[-1].full
+    assert not one.received[-2].full
+
+
+async def test_a_leader_that_cannot_apply_its_election_is_elected_around(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    topic = await living.create("first", 1, 3)
+    await living.partition(topic, 0, leader=1)
+    one.failing = [(topic, 0, errors.KafkaStorageError.code)]
+    await living.create("second", 1, 3)
+    seen = await living.partition(topic, 0, leader=2)
+    assert seen.isr == (2, 3)
+
+
+async def test_a_stalled_controller_fences_nobody_for_its_own_silence(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    await living.partition(topic, 0, leader=1)
+    controller.send(signal.SIGSTOP)
+    await asyncio.sleep(1.3 * controller.session_ms / 1000)
+    controller.send(signal.SIGCONT)
+    one.answered = None
+    await one.until_unfenced()
+    await living.create("after", 1, 3)
+    assert (await living.partition(topic, 0, leader=1)).leader_epoch == 0
+    assert "broker fenced" not in controller.log()
+
+
+async def test_a_controller_whose_log_lacks_what_a_broker_remembers_refuses_to_run(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    await living.join(PretendBroker(controller, 1))
+    stub = await living.stub()
+    described = await controller.describe(stub)
+    two = PretendBroker(controller, 2)
+    await two.listen()
+    stack.push_async_callback(two.stop_listening)
+    registering = asyncio.get_running_loop().create_task(
+        two.register(
+            stub,
+            store_id=described.controller.store_id,
+            controller_epoch=1,
+            metadata_offset=described.controller.metadata_offset + 1,
+        )
+    )
+    stack.callback(registering.cancel)
+    assert await controller.exit_status() != 0
+    assert "older copy" in controller.log()
+    await asyncio.wait([registering])
+    assert registering.exception() is not None
+
+
+async def test_a_second_controller_on_the_same_directory_is_refused(
+    controller: ControllerProcess, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    await stack.enter_async_context(controller.stub())
+    (tmp_path / "second").mkdir()
+    other = ControllerProcess(
+        tmp_path / "second", settings={"log.dirs": str(tmp_path / "controller")}
+    )
+    stack.callback(other.kill)
+    other.start()
+    assert await other.exit_status() == 1
+    log = other.log()
+    assert log.startswith("error: ")
+    assert "locked by another running process" in log
+    assert "Traceback" not in log
+
+
+async def test_sigterm_ends_the_controller_at_once_and_cleanly(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    await living.three()
+    assert await asyncio.to_thread(controller.terminate) == 0
+    assert "stopped" in controller.log()

@@ -1,0 +1,243 @@
+"""The pipeline: one decision at a time, durable before true, true before known."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.producer_ids import decide_producer_ids
+from strandline_broker.core.controller.records import ConfigRecord
+from strandline_broker.core.controller.registration import decide_registration
+from strandline_broker.core.controller.sessions import Sessions
+from strandline_broker.core.controller.startup import decide_start
+from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.topics import (
+    NewTopic,
+    TopicDefaults,
+    decide_create_topic,
+)
+from strandline_broker.core.controller.unfencing import decide_unfence
+from strandline_broker.hosts.controller.pipeline import QUEUE_MAX, Pipeline, replay_log
+from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
+from strandline_proto.ids import BrokerEpoch, TopicId
+from strandline_runtime.real import real_runtime
+from support.controller_cluster import B1, registration
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
+
+    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.records import AnyRecord
+
+
+class Stopped(BaseException):
+    """The process would have ended here."""
+
+
+def stop(why: str) -> NoReturn:
+    raise Stopped(why)
+
+
+class MemoryLog:
+    """A log in memory whose writes wait for the test, and may fail."""
+
+    def __init__(self) -> None:
+        self.values: list[list[bytes]] = []
+        self.fails = False
+
+    @property
+    def end_offset(self) -> int:
+        return sum(len(batch) for batch in self.values)
+
+    def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
+        base = 0
+        for batch in self.values:
+            yield base, base + len(batch) - 1, batch
+            base += len(batch)
+
+    def append(
+        self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
+    ) -> tuple[int, int]:
+        if self.fails:
+            raise OSError(5, "Input/output error")
+        base = self.end_offset
+        self.values.append(list(values))
+        return base, base + len(values) - 1
+
+
+class Bench:
+    def __init__(self, log: MemoryLog | MetadataLog) -> None:
+        self.state = ControllerState()
+        self.published: list[tuple[int, int]] = []
+        self.log = log
+        runtime = replace(real_runtime("test"), exit=stop)
+        self.pipeline = Pipeline(runtime, self.state, log, self._on_commit)
+
+    def _on_commit(self, records: Sequence[AnyRecord], envelope: Envelope) -> None:
+        self.published.append((self.log.end_offset, self.state.last_offset))
+
+    async def start(self) -> None:
+        await self.pipeline.commit(decide_start(self.state, min_insync_replicas=1).records)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.pipeline.run())
+            yield
+            task.cancel()
+        self.pipeline.close()
+
+
+def config(value: str) -> Decision[str]:
+    return Decision((ConfigRecord(key="k", value=value),), answer=value)
+
+
+async def test_an_answer_comes_after_the_log_the_state_and_the_push() -> None:
+    bench = Bench(MemoryLog())
+    await bench.start()
+    async with bench.running():
+        assert await bench.pipeline.submit(lambda: config("one")) == "one"
+        assert bench.state.defaults["k"] == "one"
+        assert bench.published[-1] == (3, 2)
+
+
+async def test_each_decision_sees_what_the_ones_before_it_committed() -> None:
+    bench = Bench(MemoryLog())
+    await bench.start()
+
+    def count() -> Decision[str]:
+        return config(str(int(bench.state.defaults.get("k", "0")) + 1))
+
+    async with bench.running():
+        answers = await asyncio.gather(*(bench.pipeline.submit(count) for _ in range(20)))
+    assert answers == [str(n) for n in range(1, 21)]
+
+
+async def test_a_refusal_writes_nothing_and_the_next_decision_is_taken() -> None:
+    log = MemoryLog()
+    bench = Bench(log)
+    await bench.start()
+
+    def refuse() -> Decision[str]:
+        raise InvalidRequest("no")
+
+    async with bench.running():
+        with pytest.raises(InvalidRequest):
+            await bench.pipeline.submit(refuse)
+        assert len(log.values) == 1
+        assert await bench.pipeline.submit(lambda: config("one")) == "one"
+
+
+async def test_who_leaves_before_its_turn_is_not_decided_for() -> None:
+    bench = Bench(MemoryLog())
+    await bench.start()
+    async with asyncio.TaskGroup() as tasks:
+        gone = tasks.create_task(bench.pipeline.submit(lambda: config("gone")))
+        await asyncio.sleep(0)
+        gone.cancel()
+    async with bench.running():
+        await bench.pipeline.submit(lambda: config("stays"))
+    assert bench.state.defaults["k"] == "stays"
+    assert len(bench.published) == 2
+
+
+async def test_a_full_queue_refuses_at_once() -> None:
+    bench = Bench(MemoryLog())
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [
+            tasks.create_task(bench.pipeline.submit(lambda: config("x"))) for _ in range(QUEUE_MAX)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(ThrottlingQuotaExceeded):
+            await bench.pipeline.submit(lambda: config("one too many"))
+        for task in waiting:
+            task.cancel()
+
+
+async def test_a_failed_write_ends_the_process_before_anyone_hears_of_it() -> None:
+    log = MemoryLog()
+    bench = Bench(log)
+    await bench.start()
+    log.fails = True
+    with pytest.raises(Stopped, match="could not be written"):
+        await bench.pipeline.commit(config("lost").records)
+    assert "k" not in bench.state.defaults
+    assert len(bench.published) == 1
+
+
+def open_log(path: Path) -> tuple[DataDirectory, MetadataLog]:
+    runtime = real_runtime("test")
+    directory = DataDirectory.open(
+        runtime.fs, str(path), node_id=100, cluster_id="c", new_id=runtime.random_id
+    )
+    return directory, MetadataLog.open(runtime.fs, directory, lambda _: None)
+
+
+async def test_a_crash_after_any_batch_leaves_a_log_that_gives_that_state(tmp_path: Path) -> None:
+    directory, log = open_log(tmp_path / "live")
+    bench = Bench(log)
+    snapshots: list[str] = []
+
+    def remember() -> None:
+        """What a crash at this moment would leave, and the state it has to give."""
+        copy = tmp_path / f"crash-{len(snapshots)}"
+        shutil.copytree(tmp_path / "live", copy)
+        snapshots.append(repr(bench.state))
+
+    def register() -> Decision[object]:
+        decision = decide_registration(
+            bench.state,
+            Sessions(1000),
+            registration(B1, "one"),
+            cluster_id="c",
+            store_id="s",
+            now_ms=0,
+        )
+        return Decision(decision.records, decision.answer)
+
+    def epoch() -> BrokerEpoch:
+        return bench.state.brokers[B1].epoch
+
+    def create(name: str) -> Decision[object]:
+        wish = NewTopic(name, 3, 1, (), (("segment.bytes", "1000"),))
+        decision = decide_create_topic(
+            bench.state,
+            wish,
+            defaults=TopicDefaults(1, 1),
+            topic_id=TopicId(name.encode() * 16),
+            validate_only=False,
+        )
+        return Decision(decision.records, decision.answer)
+
+    await bench.start()
+    remember()
+    async with bench.running():
+        await bench.pipeline.submit(register)
+        remember()
+        await bench.pipeline.submit(
+            lambda: decide_unfence(bench.state, B1, epoch(), applied=bench.state.last_offset)
+        )
+        remember()
+        for name in "ab":
+            await bench.pipeline.submit(lambda name=name: create(name))  # type: ignore[misc]
+            remember()
+        await bench.pipeline.submit(lambda: decide_producer_ids(bench.state, B1, epoch()))
+        remember()
+    log.close()
+    directory.close()
+    for number, expected in enumerate(snapshots):
+        opened, reopened = open_log(tmp_path / f"crash-{number}")
+        state = ControllerState()
+        replay_log(state, reopened)
+        assert repr(state) == expected
+        reopened.close()
+        opened.close()
