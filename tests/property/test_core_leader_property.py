@@ -49,7 +49,6 @@ class LeaderHistory(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.next_broker_epoch = 100
-        self.state = partition_state(A, B, C, min_isr=MIN_ISR)
         self.registered = dict(FIRST_EPOCHS)
         self.fenced: set[BrokerId] = set()
         self.pushes: list[tuple[PartitionState, dict[BrokerId, BrokerEpoch]]] = []
@@ -59,14 +58,24 @@ class LeaderHistory(RuleBasedStateMachine):
         self.fetches: list[Fetch] = []
         self.model_watermark = 0
 
-    @initialize(end=st.integers(0, 5), committed=st.integers(0, 5), flush_always=st.booleans())
-    def elected(self, end: int, committed: int, flush_always: bool) -> None:
+    @initialize(
+        end=st.integers(0, 5),
+        committed=st.integers(0, 5),
+        in_sync=st.sampled_from([(A, B, C), (A, B), (A, C), (A,)]),
+        flush_always=st.booleans(),
+    )
+    def elected(
+        self, end: int, committed: int, in_sync: tuple[BrokerId, ...], flush_always: bool
+    ) -> None:
         committed = min(committed, end)
+        self.state = partition_state(*in_sync, min_isr=MIN_ISR)
         self.model_watermark = committed
         self.flush_always = flush_always
         self.leader_metadata = self.eligible()
         # Candidates hold what is committed (I-15); what else they hold is not known to the leader.
-        self.processes = [Process(b, FIRST_EPOCHS[b], committed) for b in (B, C)]
+        self.processes = [
+            Process(b, FIRST_EPOCHS[b], committed if b in in_sync else 0) for b in (B, C)
+        ]
         self.leader = Leader(
             A,
             FIRST_EPOCHS[A],
@@ -179,6 +188,15 @@ class LeaderHistory(RuleBasedStateMachine):
                 assert held >= max(self.leader.high_watermark, self.leader.epoch_start), "I-24"
         self.see(effects)
 
+    @rule(n=st.integers(0, 3), but=st.sampled_from([None, B, C]))
+    def replicate(self, n: int, but: BrokerId | None) -> None:
+        """Records arrive and are copied by everyone, or by all but one."""
+        if n > 0:
+            self.append(n)
+        for which, process in enumerate(self.processes):
+            if process.broker_id != but:
+                self.fetch(which, 10)
+
     @rule(ms=st.integers(0, 60))
     def tick(self, ms: int) -> None:
         self.now_ms += ms
@@ -214,6 +232,14 @@ class LeaderHistory(RuleBasedStateMachine):
     def unfence(self, b: BrokerId) -> None:
         self.fenced.discard(b)
         self.push()
+
+    @rule(b=FOLLOWERS)
+    def leave_and_return(self, b: BrokerId) -> None:
+        """A short silence: the leader hears of both at once."""
+        self.fence(b)
+        self.unfence(b)
+        while self.pushes:
+            self.a_push_arrives()
 
     @rule(b=FOLLOWERS, lost=st.integers(0, 3), old_one_lives=st.booleans())
     def restart(self, b: BrokerId, lost: int, old_one_lives: bool) -> None:
