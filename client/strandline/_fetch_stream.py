@@ -13,6 +13,7 @@ from strandline._core.fetch_session import FetchSession, FetchTarget
 from strandline.errors import BrokerUnreachable, StrandlineError, from_code
 from strandline_proto.errors import NONE
 from strandline_proto.v1 import fetch_pb2
+from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
@@ -87,6 +88,7 @@ class FetchStream:
         finally:
             self._polling = None
             call.cancel()
+        deliver_cancellation()
         if error is not None:
             raise error
 

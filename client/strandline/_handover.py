@@ -75,10 +75,7 @@ class HandOver:
         batch, timestamp = self._append(queue, value, key, timestamp_ms, headers)
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         batch.waiters.append((batch.count, timestamp, future))
-        batch.count += 1
-        batch.reserved += size
-        self._sender.buffered += size
-        self._sender.dispatch(queue)
+        self._grow(queue, batch, size)
         return future
 
     def add(
@@ -103,10 +100,14 @@ class HandOver:
         else:
             batch.collectors.append((batch.count, 1, collector))
         collector.handed_over += 1
+        self._grow(queue, batch, size)
+
+    def _grow(self, queue: PartitionQueue, batch: ProducerBatch, size: int) -> None:
         batch.count += 1
         batch.reserved += size
         self._sender.buffered += size
-        self._sender.dispatch(queue)
+        if batch.count == 1:  # a batch that had records has been offered, or something wakes it
+            self._sender.dispatch(queue)
 
     def fill(
         self,

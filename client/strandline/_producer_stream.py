@@ -104,6 +104,7 @@ class ProducerStream:
             for request in unanswered.values():
                 for queue, batch, attempt in request.batches:
                     self._sender.on_lost(queue, batch, attempt, error)
+        deliver_cancellation()
         raise error
 
     # Writing.
