@@ -20,6 +20,7 @@ from strandline._core.delivery_terms import Answer
 from strandline.errors import BrokerUnreachable, StrandlineError
 from strandline.types import Broker
 from strandline_proto.v1 import produce_pb2
+from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from strandline._core.partition_queue import PartitionQueue

@@ -17,6 +17,7 @@ import grpc.aio
 
 from strandline_proto.errors import NONE, StaleBrokerEpoch
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
+from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,7 @@ class PushStream:
             )
         finally:
             call.cancel()
+        deliver_cancellation()
 
     async def _send(self, call: Call) -> None:
         while True:

@@ -1,0 +1,15 @@
+"""A cancellation that must not get lost."""
+
+import asyncio
+
+
+def deliver_cancellation() -> None:
+    """Raise CancelledError if this task has been cancelled and nobody has told it.
+
+    To be called after an `except*` around a TaskGroup. Where a child fails at the moment at which
+    the group's owner is cancelled, the group raises the failure alone (Python 3.11 and 3.12), and
+    an owner that handles it would go on for ever, as nobody cancels it a second time.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling() > 0:
+        raise asyncio.CancelledError
