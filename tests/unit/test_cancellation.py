@@ -11,47 +11,52 @@ class _Broken(Exception):
     pass
 
 
-async def _serve_for_ever(about_to_break: asyncio.Event, calls: list[str]) -> None:
-    """A stream that is opened anew whenever it breaks."""
-    while True:
-        calls.append("opened")
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_break_when(about_to_break))
-        except* _Broken:
-            pass
-        deliver_cancellation()
+class _Streams:
+    """Opens a stream anew whenever it breaks, until it is cancelled."""
 
+    def __init__(self) -> None:
+        self.opened = asyncio.Semaphore(0)
+        self.breaks = asyncio.Event()
 
-async def _break_when(event: asyncio.Event) -> None:
-    await event.wait()
-    event.clear()
-    raise _Broken
+    async def serve(self) -> None:
+        while True:
+            self.opened.release()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._break())
+            except* _Broken:
+                pass
+            deliver_cancellation()
+
+    async def _break(self) -> None:
+        await self.breaks.wait()
+        self.breaks.clear()
+        raise _Broken
 
 
 async def test_an_owner_cancelled_while_its_group_fails_ends() -> None:
-    about_to_break, calls = asyncio.Event(), list[str]()
-    owner = asyncio.get_running_loop().create_task(_serve_for_ever(about_to_break, calls))
+    streams = _Streams()
+    owner = asyncio.get_running_loop().create_task(streams.serve())
+    await streams.opened.acquire()
     await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    about_to_break.set()
+    streams.breaks.set()
+    # Now the child fails, and its owner is cancelled before it hears of the failure.
     await asyncio.sleep(0)
     owner.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await owner
-    assert calls == ["opened"]
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await owner
 
 
 async def test_a_task_that_nobody_cancels_goes_on() -> None:
     deliver_cancellation()
-    about_to_break, calls = asyncio.Event(), list[str]()
-    owner = asyncio.get_running_loop().create_task(_serve_for_ever(about_to_break, calls))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    about_to_break.set()
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert calls == ["opened", "opened"]
+    streams = _Streams()
+    owner = asyncio.get_running_loop().create_task(streams.serve())
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await streams.opened.acquire()
+            streams.breaks.set()
+        await streams.opened.acquire()
     owner.cancel()
     with pytest.raises(asyncio.CancelledError):
         await owner
