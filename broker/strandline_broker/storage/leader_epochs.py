@@ -8,6 +8,7 @@ returns, so no batch stands in the log whose epoch is not here.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ UNDEFINED: Final = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "_fs", "directory")
+    __slots__ = ("_entries", "_fs", "directory", "unsettled")
 
     def __init__(
         self, fs: FileSystem, directory: str, entries: Iterable[tuple[int, int]] = ()
@@ -33,6 +34,8 @@ class LeaderEpochs:
         self._fs = fs
         self.directory = directory
         pairs = list(entries)
+        self.unsettled = False
+        """The file says more than memory; `write` settles it before another batch is appended."""
         # One tuple: a reader on another thread never meets epochs and starts that do not match.
         self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
 
@@ -122,6 +125,17 @@ class LeaderEpochs:
         if i >= 0:
             self._keep(epochs[i:], [log_start_offset, *starts[i + 1 :]])
 
+    def revert(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """Go back to `entries`, as no batch followed; the file too, unless it cannot be written
+        now.
+        """
+        if entries == self.entries:
+            return
+        self._entries = ([epoch for epoch, _ in entries], [start for _, start in entries])
+        self.unsettled = True
+        with contextlib.suppress(OSError):
+            self.write()
+
     def clear(self) -> None:
         self._keep([], [])
 
@@ -132,6 +146,7 @@ class LeaderEpochs:
             f"{self.directory}/{FILE_NAME}",
             (f"{epoch} {start}" for epoch, start in self.entries),
         )
+        self.unsettled = False
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
         """Durable first: memory follows only if the file was replaced (P-36)."""
@@ -139,3 +154,4 @@ class LeaderEpochs:
             return
         LeaderEpochs(self._fs, self.directory, zip(epochs, starts, strict=True)).write()
         self._entries = epochs, starts
+        self.unsettled = False

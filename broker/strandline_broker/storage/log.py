@@ -1,10 +1,11 @@
 """One replica's log: record batches in segments, appended at the end, read from anywhere.
 
-Appends and truncations happen one at a time, on the event loop or in the disk pool; `flush_snapshot`
-and `flushed` on the loop; reads anywhere meanwhile: they work on values that an append only
-extends, and ask again if `truncations` moved (P-34). Offsets are dense (I-1), epochs never fall
-(I-2), and the epoch checkpoint knows an epoch before the log holds a batch of it (I-47). An append
-is all or nothing: after a short write or a full disk the file is cut back, then the error is raised.
+Appends and truncations happen one at a time, on the event loop or in the disk pool;
+`flush_snapshot` and `flushed` on the loop; reads anywhere meanwhile: they work on values that an
+append only extends, and ask again if `truncations` moved (P-34). Offsets are dense (I-1), epochs
+never fall (I-2), and the epoch checkpoint knows an epoch before the log holds a batch of it (I-47).
+An append is all or nothing: after a short write or on a full disk the file is cut back, and the
+error raised.
 """
 
 from __future__ import annotations
@@ -56,29 +57,6 @@ class Appended:
 
 
 class Log:
-    __slots__ = (
-        "_durable_at_cut",
-        "_flushed",
-        "_fs",
-        "_reader",
-        "_rolls",
-        "_rolls_synced",
-        "config",
-        "damaged",
-        "deleted",
-        "leader_epochs",
-        "limits",
-        "log_end_offset",
-        "log_start_offset",
-        "partition",
-        "path",
-        "size_bytes",
-        "tail",
-        "topic",
-        "topic_id",
-        "truncations",
-    )
-
     def __init__(
         self,
         fs: FileSystem,
@@ -132,7 +110,7 @@ class Log:
 
     def append_as_leader(self, batch: bytes, header: BatchHeader, *, leader_epoch: int) -> Appended:
         """Append one checked batch. KafkaStorageError or OSError: nothing was appended."""
-        self.check_usable()
+        self._check_appendable()
         if leader_epoch != self.leader_epochs.latest():
             self.assign_epoch(leader_epoch)
         base = self.log_end_offset
@@ -157,10 +135,10 @@ class Log:
         Raises CorruptMessage if one is not whole and sound, does not follow the one before, or has
         an epoch that falls or is above `leader_epoch` (I-43).
         """
-        self.check_usable()
+        self._check_appendable()
         end = self.log_end_offset
         epochs = self.leader_epochs
-        latest = epochs.latest()
+        entries, latest = epochs.entries, epochs.latest()
         found = check_run(
             records,
             log_end_offset=end,
@@ -182,7 +160,7 @@ class Log:
             position = segment.size
             self._write(segment, (records,), len(records))
         except OSError:
-            epochs.drop_above(end)
+            epochs.revert(entries)
             raise
         for header in found:
             segment.note_batch(position, header, header.last_offset)
@@ -227,6 +205,11 @@ class Log:
         if self.damaged is not None:
             raise KafkaStorageError(self.damaged)
 
+    def _check_appendable(self) -> None:
+        self.check_usable()
+        if self.leader_epochs.unsettled:
+            self.leader_epochs.write()
+
     def assign_epoch(self, leader_epoch: int) -> None:
         """Note durably that this leader's epoch begins at the log's end (I-46)."""
         self.check_usable()
@@ -253,7 +236,7 @@ class Log:
         return self._reader.offset_for_timestamp(timestamp)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        """As above, of the first record with the largest timestamp."""
         return self._reader.max_timestamp()
 
     def damage(self, bad: BadBatch) -> DamagedLog:
@@ -338,7 +321,9 @@ class Log:
 
         So a reader that took the old log, and may miss bytes of it, sees another count afterwards.
         """
-        self._durable_at_cut = min(self.durable_offset, offset)
+        # An empty log has nothing to lose: its end is durable wherever it is.
+        is_empty = offset == segments[0].base_offset
+        self._durable_at_cut = offset if is_empty else min(self.durable_offset, offset)
         self.log_end_offset = offset
         self.size_bytes = sum(segment.size for segment in segments)
         self.tail = segments, recent

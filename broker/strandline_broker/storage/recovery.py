@@ -225,28 +225,33 @@ class Recovery:
         self._touched.append(segment)
         at = 0
         for at, header in walk(file, 0, size, offset=segment.base_offset, crc=True):
-            # A gap is legal in what a compaction wrote, and that is below the recovery point.
             expected = segment.end_offset
-            if header.base_offset > expected >= self._expected.recovery_point:
-                why = f"base offset {header.base_offset} where {expected} must follow"
+            why = self._misplaced(header, expected) or self._wrong_epoch(header, expected)
+            if why is not None:
                 raise BadBatch(file.path, at, expected, why)
-            self._check_epoch(file.path, at, header, max(header.base_offset, expected))
             segment.note_batch(at, header, header.last_offset)
             recent.append(header.last_offset, at + header.size)
 
-    def _check_epoch(self, path: str, at: int, header: BatchHeader, offset: int) -> None:
+    def _misplaced(self, header: BatchHeader, expected: int) -> str | None:
+        """Only a compaction leaves a gap, and that lies below the recovery point."""
+        point = self._expected.recovery_point
+        if header.base_offset > expected and (expected >= point or header.next_offset > point):
+            return f"base offset {header.base_offset} where {expected} must follow"
+        return None
+
+    def _wrong_epoch(self, header: BatchHeader, expected: int) -> str | None:
+        offset = max(header.base_offset, expected)
         found = self._found_epochs
         latest = found[-1][0] if found else -1
         if self._epochs_known is not None:
             named = self._epochs_known.epoch_at(offset)
             if header.leader_epoch != named:
-                why = f"leader epoch {header.leader_epoch}, the epoch checkpoint says {named}"
-                raise BadBatch(path, at, offset, why)
+                return f"leader epoch {header.leader_epoch}, the epoch checkpoint says {named}"
         elif header.leader_epoch < latest:
-            why = f"leader epoch {header.leader_epoch} after {latest}"
-            raise BadBatch(path, at, offset, why)
+            return f"leader epoch {header.leader_epoch} after {latest}"
         if header.leader_epoch > latest:
             found.append((header.leader_epoch, offset))
+        return None
 
     def _cut(self, number: int, bad: BadBatch, size: int) -> None:
         """End the log before `bad`, which stands in segment `number` of `size` bytes, unless that

@@ -257,7 +257,7 @@ class Segment:
             times = times.cut(end_offset)
         file = File(self._fs, self.path(), WRITE)
         start = offsets.last_position
-        if not self.plausible(file, start):
+        if not self.plausible(file, start) or (start > 0 and len(times) == 0):
             offsets, start = OffsetIndex(self.base_offset), 0
             times = TimeIndex(self.base_offset)
         self._view = View(file, offsets, times)

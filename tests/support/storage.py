@@ -1,0 +1,112 @@
+"""Small logs in temporary directories, written through the real storage layer."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.log import Log, LogConfig
+from strandline_proto.batch import Compression, build_batch, iter_headers, read_header, read_records
+from strandline_runtime.real import RealFileSystem
+from strandline_runtime.runtime import FileSystem
+
+TOPIC_ID = bytes(range(16))
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=10 << 20)
+LARGE = LogConfig(segment_bytes=1 << 30, index_interval_bytes=4096, segment_index_bytes=10 << 20)
+
+
+def batch_of(
+    *values: bytes, timestamp_ms: int = 1000, compression: Compression = Compression.NONE
+) -> bytes:
+    return build_batch(
+        ((None, value) for value in values), timestamp_ms=timestamp_ms, compression=compression
+    )
+
+
+@dataclass
+class Store:
+    """One data directory with the log `t-0`, opened and closed as a broker does."""
+
+    path: Path
+    config: LogConfig = SMALL
+    fs: FileSystem = field(default_factory=RealFileSystem)
+    reports: list[str] = field(default_factory=list)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._ids = random.Random(self.seed)
+        self.directory = self._open()
+        self.log = self.create()
+
+    def new_id(self) -> bytes:
+        return self._ids.randbytes(16)
+
+    def _open(self) -> DataDirectory:
+        return DataDirectory.open(
+            self.fs, str(self.path), node_id=1, cluster_id=None, new_id=self.new_id
+        )
+
+    def create(self, topic_id: bytes = TOPIC_ID) -> Log:
+        return self.directory.create_log("t", topic_id, 0, self.config)
+
+    @property
+    def log_dir(self) -> Path:
+        return self.path / "t-0"
+
+    def append(self, *values: bytes, epoch: int = 0, timestamp_ms: int = 1000) -> int:
+        """Appends as leader; the base offset."""
+        batch = batch_of(*values, timestamp_ms=timestamp_ms)
+        return self.log.append_as_leader(batch, read_header(batch), leader_epoch=epoch).base_offset
+
+    def flush(self) -> None:
+        ticket = self.log.flush_snapshot()
+        ticket.run()
+        self.log.flushed(ticket)
+
+    def checkpoint(self, high_watermark: int | None = None) -> None:
+        key = ("t", 0)
+        self.directory.write_recovery_points({key: self.log.durable_offset})
+        self.directory.write_log_starts({key: self.log.log_start_offset})
+        if high_watermark is not None:
+            self.directory.write_high_watermarks({key: high_watermark})
+
+    def stop(self, epoch: int = 7) -> None:
+        """A controlled shutdown."""
+        self.log.close()
+        self.checkpoint(self.log.log_end_offset)
+        self.directory.write_clean_shutdown(epoch)
+        self.directory.close()
+
+    def kill(self) -> None:
+        """SIGKILL: the lock goes, nothing is written."""
+        self.directory.close()
+
+    def start(self) -> Log:
+        self.directory = self._open()
+        (found,) = self.directory.partitions()
+        self.log = self.directory.load_log(found, self.config, self.reports.append)
+        return self.log
+
+    def restart(self, how: Callable[["Store"], None] | None = None) -> Log:
+        (how or Store.kill)(self)
+        return self.start()
+
+    def values(self) -> list[bytes]:
+        return values_of(self.log)
+
+
+def values_of(log: Log, *, max_bytes: int = 1 << 20) -> list[bytes]:
+    """Every value from the log's start to its end, read as a consumer would."""
+    values: list[bytes] = []
+    position = log.log_start_offset
+    while position < log.log_end_offset:
+        run = log.read(position, max_bytes=max_bytes, limit=log.log_end_offset)
+        assert run.records, position
+        for at, header in iter_headers(run.records):
+            for record in read_records(run.records, at, header):
+                if record.offset >= position:
+                    values.append(record.value or b"")
+        assert run.next_offset > position
+        position = run.next_offset
+    return values

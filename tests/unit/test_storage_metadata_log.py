@@ -1,0 +1,94 @@
+"""The controller's store: each decision whole and durable, or not there."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from strandline_broker.storage.damage import DamagedLog
+from strandline_broker.storage.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_proto.batch import read_header
+from support.disk import FaultyDisk
+
+DECISIONS = [[b"epoch"], [b"topic", b"partition", b""], [b"x" * 300]]
+
+
+def opened(disk: FaultyDisk) -> tuple[DataDirectory, MetadataLog, list[str]]:
+    reports: list[str] = []
+    directory = DataDirectory.open(
+        disk, str(disk.root), node_id=100, cluster_id="c", new_id=lambda: bytes(range(16))
+    )
+    return directory, MetadataLog.open(disk, directory, reports.append), reports
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> FaultyDisk:
+    (tmp_path / "data").mkdir()
+    return FaultyDisk(tmp_path / "data")
+
+
+def written(disk: FaultyDisk) -> Path:
+    _, log, _ = opened(disk)
+    ends = [log.append(values, controller_epoch=1, now_ms=5) for values in DECISIONS]
+    assert ends == [(0, 0), (1, 3), (4, 4)]
+    assert log.end_offset == 5
+    return disk.root / "__cluster_metadata-0" / f"{0:020d}.log"
+
+
+def test_decisions_come_back_in_order_after_a_loss_of_power(disk: FaultyDisk) -> None:
+    written(disk)
+    disk.crash()
+    _, log, reports = opened(disk)
+    assert list(log.batches()) == [
+        (0, 0, DECISIONS[0]),
+        (1, 3, DECISIONS[1]),
+        (4, 4, DECISIONS[2]),
+    ]
+    assert reports == []
+    assert log.append([b"next"], controller_epoch=2, now_ms=6) == (5, 5)
+
+
+def test_a_torn_last_decision_was_never_made(disk: FaultyDisk) -> None:
+    path = written(disk)
+    disk.kill()
+    os.truncate(path, path.stat().st_size - 1)
+    _, log, reports = opened(disk)
+    assert [values for _, _, values in log.batches()] == DECISIONS[:2]
+    assert len(reports) == 1
+
+
+def test_a_bad_decision_with_a_sound_one_behind_it_is_damage(disk: FaultyDisk) -> None:
+    path = written(disk)
+    disk.kill()
+    data = path.read_bytes()
+    last = read_header(data).size
+    last += read_header(data, last).size
+    for at in range(last):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
+        with pytest.raises(DamagedLog, match=r"sound batch stands behind it.*from a copy"):
+            opened(disk)
+        disk.kill()
+
+
+def test_a_metadata_log_that_vanished_is_not_begun_anew(disk: FaultyDisk) -> None:
+    path = written(disk)
+    disk.kill()
+    for child in path.parent.iterdir():
+        child.unlink()
+    path.parent.rmdir()
+    with pytest.raises(DirectoryError, match="put the directory back from a copy"):
+        opened(disk)
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "pwritev"])
+def test_a_failed_append_is_final(disk: FaultyDisk, call: str) -> None:
+    _, log, _ = opened(disk)
+    log.append([b"a"], controller_epoch=1, now_ms=1)
+    disk.failing[call] = errno.EIO
+    with pytest.raises(OSError, match=r"\.log"):
+        log.append([b"b"], controller_epoch=1, now_ms=1)
+    disk.failing.clear()
+    with pytest.raises(AssertionError, match="must have ended"):
+        log.append([b"c"], controller_epoch=1, now_ms=1)
