@@ -165,7 +165,7 @@ class Broker:
             self._runtime,
             self.metrics,
             PushRpc(self.receiver),
-            IdentifyRpc(self.broker_id, self.lifecycle, self.metadata),
+            IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
         )
 
     async def _serve_until(self, stop: asyncio.Event) -> None:

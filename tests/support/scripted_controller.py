@@ -41,6 +41,8 @@ class ScriptedController(services_pb2_grpc.ControllerServiceServicer):
         ] = lambda _: controller_pb2.AlterPartitionResponse()
         self.alterations_go_on = asyncio.Event()
         self.alterations_go_on.set()
+        self.heartbeats_go_on = asyncio.Event()
+        self.heartbeats_go_on.set()
         self._news = asyncio.Condition()
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -62,6 +64,7 @@ class ScriptedController(services_pb2_grpc.ControllerServiceServicer):
         async for beat in request_iterator:
             self.heartbeats.append(beat)
             await self._tell()
+            await self.heartbeats_go_on.wait()
             answer = self.on_heartbeat(beat)
             if answer is None:
                 return

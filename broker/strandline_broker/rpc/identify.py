@@ -10,16 +10,13 @@ from strandline_proto.v1 import push_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.lifecycle import BrokerLifecycle
     from strandline_proto.ids import BrokerId
 
 
 class IdentifyRpc:
-    def __init__(
-        self, broker_id: BrokerId, lifecycle: BrokerLifecycle, metadata: MetadataCache
-    ) -> None:
+    def __init__(self, broker_id: BrokerId, incarnation_id: str, metadata: MetadataCache) -> None:
         self._broker_id = broker_id
-        self._lifecycle = lifecycle
+        self._incarnation_id = incarnation_id
         self._metadata = metadata
 
     async def Identify(
@@ -28,5 +25,5 @@ class IdentifyRpc:
         return push_pb2.IdentifyResponse(
             cluster_id=self._metadata.cluster_id,
             broker_id=self._broker_id,
-            incarnation_id=self._lifecycle.incarnation_id,
+            incarnation_id=self._incarnation_id,
         )

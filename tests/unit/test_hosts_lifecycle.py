@@ -1,0 +1,324 @@
+"""A broker's registration, heartbeats and controlled shutdown, against a scripted controller over
+real gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from strandline_broker.config import load_broker_config
+from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.core.push_envelope import Endpoint
+from strandline_broker.hosts import lifecycle as lifecycle_module
+from strandline_broker.hosts.controller_link import ControllerLink
+from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart
+from strandline_broker.storage.directory import DataDirectory
+from strandline_proto.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    NotController,
+    StaleBrokerEpoch,
+)
+from strandline_proto.ids import ControllerEpoch, MetadataOffset
+from strandline_proto.v1 import controller_pb2
+from strandline_runtime.real import real_runtime
+from support.envelopes import envelope
+from support.scripted_controller import WAIT_S, running, scripted_controller
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+Registration = controller_pb2.BrokerRegistrationResponse
+Heartbeat = controller_pb2.BrokerHeartbeatResponse
+
+
+class Exited(Exception):
+    """The process would have stopped at once."""
+
+
+def _exit(why: str) -> NoReturn:
+    raise Exited(why)
+
+
+@dataclass
+class Subject:
+    lifecycle: BrokerLifecycle
+    directory: DataDirectory
+    metadata: MetadataCache
+
+
+@asynccontextmanager
+async def broker(
+    path: Path, target: str, metadata: MetadataCache | None = None, **settings: str
+) -> AsyncIterator[Subject]:
+    """Everything a lifecycle needs; the caller runs it."""
+    runtime = replace(real_runtime("broker-1"), exit=_exit)
+    config = load_broker_config(
+        None,
+        {
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:9092",
+            "log.dirs": str(path),
+            "controller.quorum.bootstrap.servers": target,
+            "broker.heartbeat.interval.ms": "50",
+        }
+        | {name.replace("_", "."): value for name, value in settings.items()},
+        {},
+    )
+    directory = DataDirectory.open(
+        runtime.fs, str(path), node_id=1, cluster_id=None, new_id=runtime.random_id
+    )
+    metadata = metadata or MetadataCache(cluster_id=directory.cluster_id or "")
+    link = ControllerLink(runtime, target)
+    lifecycle = BrokerLifecycle(
+        runtime,
+        config,
+        directory,
+        metadata,
+        link,
+        endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+        version="1",
+    )
+    try:
+        yield Subject(lifecycle, directory, metadata)
+    finally:
+        await link.close()
+        directory.close()
+
+
+async def within(waiting: asyncio.Event) -> None:
+    async with asyncio.timeout(WAIT_S):
+        await waiting.wait()
+
+
+async def failure(subject: Subject, kind: type[Exception]) -> str:
+    with pytest.raises(kind) as caught:
+        async with asyncio.timeout(WAIT_S):
+            await subject.lifecycle.run()
+    return str(caught.value)
+
+
+async def test_a_registration_says_who_where_and_what_was_applied_before(tmp_path: Path) -> None:
+    before = MetadataCache(
+        store_id="store",
+        known_controller_epoch=ControllerEpoch(3),
+        known_offset=MetadataOffset(40),
+    )
+    async with (
+        scripted_controller() as controller,
+        broker(tmp_path, controller.target, before) as b,
+    ):
+        async with running(b.lifecycle.run()):
+            await within(b.lifecycle.registered)
+        assert b.lifecycle.broker_epoch == 7
+        assert b.directory.cluster_id == b.metadata.cluster_id == "cluster"
+    said = controller.registrations[0]
+    assert (said.broker_id, said.incarnation_id) == (1, b.lifecycle.incarnation_id)
+    assert said.directory_id == b.directory.directory_id
+    assert (said.store_id, said.controller_epoch, said.metadata_offset) == ("store", 3, 40)
+    assert [(e.listener, e.host, e.port) for e in said.listeners] == [
+        ("PLAINTEXT", "127.0.0.1", 9092)
+    ]
+    assert said.inter_broker_listener == "PLAINTEXT"
+    assert said.flush_policy == "replicated"
+    assert said.previous_broker_epoch == -1
+
+
+async def test_the_epoch_of_a_clean_shutdown_is_presented_once(tmp_path: Path) -> None:
+    """I-52: the marker is gone as soon as the directory is opened."""
+    async with scripted_controller() as controller:
+        async with broker(tmp_path, controller.target) as first:
+            first.directory.write_clean_shutdown(5)
+        for _ in range(2):
+            async with broker(tmp_path, controller.target) as b, running(b.lifecycle.run()):
+                await within(b.lifecycle.registered)
+    assert [r.previous_broker_epoch for r in controller.registrations] == [5, -1]
+
+
+async def test_a_broker_wants_to_be_fenced_until_it_has_loaded_and_applied_a_snapshot(
+    tmp_path: Path,
+) -> None:
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        async with running(b.lifecycle.run()):
+            await controller.until(lambda: len(controller.heartbeats) >= 2)
+            b.lifecycle.on_loaded()
+            seen = len(controller.heartbeats)
+            await controller.until(lambda: len(controller.heartbeats) >= seen + 2)
+            assert all(beat.want_fence for beat in controller.heartbeats)
+            assert b.lifecycle.state is BrokerState.FENCED
+            b.metadata.apply(envelope(9, full=True))
+            b.lifecycle.on_applied()
+            await within(b.lifecycle.unfenced)
+        assert controller.heartbeats[-1].current_metadata_offset == 9
+        assert controller.heartbeats[0].current_metadata_offset == -1
+        assert {beat.broker_epoch for beat in controller.heartbeats} == {7}
+
+
+async def test_a_controller_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    async with scripted_controller() as gone:
+        port = int(gone.target.rpartition(":")[2])
+    async with broker(tmp_path, f"127.0.0.1:{port}") as b, running(b.lifecycle.run()):
+        await asyncio.sleep(0)
+        async with scripted_controller(port):
+            await within(b.lifecycle.registered)
+
+
+async def test_a_broken_heartbeat_stream_is_opened_again_without_registering_again(
+    tmp_path: Path,
+) -> None:
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        controller.on_heartbeat = lambda _: None
+        async with running(b.lifecycle.run()):
+            await controller.until(lambda: controller.streams >= 3)
+    assert len(controller.registrations) == 1
+
+
+async def test_a_silent_controller_costs_one_message_timeout_not_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-80: a half-open peer is noticed by the timer of each message."""
+    monkeypatch.setattr(lifecycle_module, "ANSWER_TIMEOUT_S_MIN", 0.1)
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        controller.heartbeats_go_on.clear()
+        async with running(b.lifecycle.run()):
+            await controller.until(lambda: controller.streams >= 2)
+            assert b.lifecycle.last_answer_s is None
+            controller.heartbeats_go_on.set()
+            await controller.until(lambda: len(controller.heartbeats) >= 5)
+            assert b.lifecycle.last_answer_s is not None
+    assert len(controller.registrations) == 1
+
+
+@pytest.mark.parametrize("when", ["registration", "heartbeat"])
+async def test_a_process_that_was_replaced_stops_at_once(tmp_path: Path, when: str) -> None:
+    """P-73."""
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        if when == "registration":
+            controller.on_registration = lambda _: Registration(
+                error_code=StaleBrokerEpoch.code, error_message="epoch 9 is newer"
+            )
+        else:
+            controller.on_heartbeat = lambda _: Heartbeat(
+                error_code=StaleBrokerEpoch.code, error_message="epoch 9 is newer"
+            )
+        why = await failure(b, Exited)
+    assert "has been replaced by another process" in why
+    assert "epoch 9 is newer" in why
+    assert len(controller.registrations) == 1
+
+
+async def test_a_controller_that_does_not_know_the_broker_gets_the_same_incarnation_again(
+    tmp_path: Path,
+) -> None:
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        epochs = iter((7, 30))
+        controller.on_registration = lambda _: Registration(
+            broker_epoch=next(epochs), cluster_id="cluster", store_id="store"
+        )
+        controller.on_heartbeat = lambda beat: Heartbeat(
+            error_code=BrokerIdNotRegistered.code if beat.broker_epoch == 7 else 0
+        )
+        async with running(b.lifecycle.run()):
+            await controller.until(lambda: len(controller.heartbeats) >= 3)
+    assert b.lifecycle.broker_epoch == 30
+    assert len({r.incarnation_id for r in controller.registrations}) == 1
+    assert len(controller.registrations) == 2
+
+
+async def test_a_taken_broker_id_is_tried_again_and_then_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-71."""
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        controller.on_registration = lambda _: Registration(
+            error_code=DuplicateBrokerRegistration.code, error_message="id 1 is in use by pid 5"
+        )
+        monkeypatch.setattr(lifecycle_module, "DUPLICATE_WAIT_S", 0.2)
+        assert await failure(b, CannotStart) == "id 1 is in use by pid 5"
+    assert len(controller.registrations) >= 2
+
+
+async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path) -> None:
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        controller.on_registration = lambda _: Registration(
+            error_code=InconsistentClusterId.code, error_message="you belong to cluster X"
+        )
+        message = await failure(b, CannotStart)
+    assert message == (
+        f"the controller at {controller.target} refuses this broker: you belong to cluster X"
+    )
+    assert len(controller.registrations) == 1
+
+
+async def test_a_controller_with_another_store_is_refused_by_the_broker(tmp_path: Path) -> None:
+    """P-76: the directory remembers whose log it has applied."""
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        b.metadata.store_id = "the-one-before"
+        message = await failure(b, CannotStart)
+    assert "has store store" in message
+    assert "start the controller on its original data directory" in message
+
+
+async def test_a_controller_that_is_not_ready_is_asked_again(tmp_path: Path) -> None:
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        accept: Callable[[object], Registration] = controller.on_registration  # type: ignore[assignment]
+        refusals = iter((True, True, False))
+        controller.on_registration = lambda request: (
+            Registration(error_code=NotController.code) if next(refusals) else accept(request)
+        )
+        async with running(b.lifecycle.run()):
+            await within(b.lifecycle.registered)
+    assert len(controller.registrations) == 3
+
+
+async def test_a_controlled_shutdown_waits_for_the_word_of_the_controller(tmp_path: Path) -> None:
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        controller.on_heartbeat = lambda beat: Heartbeat(
+            should_shut_down=beat.want_shut_down
+            and sum(1 for h in controller.heartbeats if h.want_shut_down) >= 3
+        )
+        async with running(b.lifecycle.run()):
+            await within(b.lifecycle.registered)
+            async with asyncio.timeout(WAIT_S):
+                await b.lifecycle.shut_down()
+    assert sum(1 for h in controller.heartbeats if h.want_shut_down) == 3
+
+
+async def test_a_shutdown_that_is_not_granted_goes_on_at_its_deadline(tmp_path: Path) -> None:
+    async with (
+        scripted_controller() as controller,
+        broker(tmp_path, controller.target, controlled_shutdown_max_wait_ms="100") as b,
+    ):
+        controller.on_heartbeat = lambda _: Heartbeat()
+        async with running(b.lifecycle.run()):
+            await within(b.lifecycle.registered)
+            async with asyncio.timeout(WAIT_S):
+                await b.lifecycle.shut_down()
+        assert b.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+async def test_a_shutdown_does_not_wait_long_for_a_controller_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle_module, "GIVE_UP_CONTROLLER_S", 0.1)
+    async with AsyncExitStack() as rest:
+        async with scripted_controller() as controller:
+            subject = broker(tmp_path, controller.target, controlled_shutdown_max_wait_ms="600000")
+            b = await rest.enter_async_context(subject)
+            await rest.enter_async_context(running(b.lifecycle.run()))
+            await within(b.lifecycle.registered)
+        async with asyncio.timeout(WAIT_S):
+            await b.lifecycle.shut_down()
+
+
+async def test_a_broker_that_never_registered_shuts_down_at_once(tmp_path: Path) -> None:
+    async with broker(tmp_path, "127.0.0.1:1") as b:
+        async with asyncio.timeout(WAIT_S):
+            await b.lifecycle.shut_down()

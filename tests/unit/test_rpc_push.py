@@ -1,0 +1,328 @@
+"""The controller's push stream as a broker serves it: real gRPC, a real data directory, real
+replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+import pytest
+
+from strandline_broker.config import load_broker_config
+from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.push import PushReceiver
+from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.rpc.broker_service import Service, add_replica_service
+from strandline_broker.rpc.identify import IdentifyRpc
+from strandline_broker.rpc.push import PushRpc, envelope_from_wire
+from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.telemetry import ServerMetrics
+from strandline_proto.errors import (
+    KafkaStorageError,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+)
+from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
+from strandline_proto.v1 import common_pb2, push_pb2
+from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
+from strandline_runtime.real import real_runtime
+from support.scripted_controller import WAIT_S, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
+
+    Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
+
+TOPIC_ID = b"t" * 16
+MY_EPOCH = 7
+
+
+@dataclass
+class Subject:
+    stub: ReplicaServiceAsyncStub
+    receiver: PushReceiver
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    directory: DataDirectory
+
+
+@asynccontextmanager
+async def broker(path: Path) -> AsyncIterator[Subject]:
+    """A broker that is loaded and registered; `receiver.run` is up to the test."""
+    runtime = real_runtime("broker-1")
+    config = load_broker_config(
+        None,
+        {
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(path),
+            "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+        },
+        {},
+    )
+    directory = DataDirectory.open(
+        runtime.fs, str(path), node_id=1, cluster_id=None, new_id=runtime.random_id
+    )
+    metadata = MetadataCache(cluster_id="cluster", store_id=directory.state.store_id or "")
+
+    def epoch() -> BrokerEpoch:
+        return BrokerEpoch(MY_EPOCH)
+
+    replicas = ReplicaManager(
+        runtime, config, directory, metadata, broker_epoch=epoch, propose_isr=lambda *_: None
+    )
+    receiver = PushReceiver(
+        runtime, directory, metadata, replicas, broker_epoch=epoch, on_applied=lambda: None
+    )
+    server = runtime.network.server()
+    identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
+    service = Service(runtime, ServerMetrics(runtime.metrics), PushRpc(receiver), identify)
+    add_replica_service(server, service)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await replicas.load()
+    channel = runtime.network.channel(f"127.0.0.1:{port}")
+    try:
+        async with running(replicas.run()):
+            yield Subject(ReplicaServiceStub(channel), receiver, replicas, metadata, directory)
+    finally:
+        await channel.close()
+        await server.stop(None)
+        await replicas.close()
+        directory.close()
+
+
+def push(
+    offset: int,
+    prev: int,
+    *,
+    full: bool = False,
+    controller_epoch: int = 1,
+    broker_epoch: int = MY_EPOCH,
+) -> push_pb2.LeaderAndIsrRequest:
+    return push_pb2.LeaderAndIsrRequest(
+        controller_id=100,
+        cluster_id="cluster",
+        store_id="store",
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        metadata_offset=offset,
+        prev_metadata_offset=prev,
+        full=full,
+    )
+
+
+def with_topic(
+    request: push_pb2.LeaderAndIsrRequest, *, leader_epoch: int = 0
+) -> push_pb2.LeaderAndIsrRequest:
+    """The same push, electing broker 1 leader of its only partition."""
+    topic = request.leader_and_isr.add(topic_name="orders", topic_id=TOPIC_ID)
+    topic.configs.add(name="max.message.bytes", value="5000")
+    topic.partitions.add(
+        partition_index=0,
+        leader=1,
+        leader_epoch=leader_epoch,
+        partition_epoch=leader_epoch,
+        isr_with_epochs=[common_pb2.BrokerAndEpoch(broker_id=1, broker_epoch=MY_EPOCH)],
+        replicas=[1],
+        eff_min_insync_replicas=1,
+        is_new=True,
+    )
+    known = request.update_metadata.topics.add(topic_name="orders", topic_id=TOPIC_ID)
+    known.partitions.add(
+        index=0, leader=1, leader_epoch=leader_epoch, isr=[1], replicas=[1], partition_epoch=0
+    )
+    request.update_metadata.live_brokers.add(broker_id=1, broker_epoch=MY_EPOCH)
+    return request
+
+
+async def ask(call: Call, request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrResponse:
+    async with asyncio.timeout(WAIT_S):
+        await call.write(request)
+        answer = await call.read()
+    assert isinstance(answer, push_pb2.LeaderAndIsrResponse), answer
+    return answer
+
+
+async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
+        assert (answer.error_code, answer.want_full) == (0, False)
+        assert (answer.metadata_offset, answer.applied_metadata_offset) == (9, 9)
+        assert (answer.store_id, answer.controller_epoch) == ("store", 1)
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        assert partition.leader is not None
+        assert partition.max_message_bytes == 5000
+        assert b.metadata.knows_partition(TOPIC_ID, 0)
+        state = b.directory.state
+        assert (state.store_id, state.controller_epoch, state.metadata_offset) == ("store", 1, 9)
+    again = DataDirectory.open(
+        real_runtime("x").fs, str(tmp_path), node_id=1, cluster_id=None, new_id=lambda: b"n" * 16
+    )
+    assert again.state.metadata_offset == 9
+    again.close()
+
+
+async def test_increments_follow_each_other_and_a_gap_asks_for_everything(tmp_path: Path) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        assert (await ask(call, push(2, 1))).want_full
+        await ask(call, push(5, 4, full=True))
+        assert (await ask(call, push(6, 5))).applied_metadata_offset == 6
+        gap = await ask(call, push(9, 8))
+        assert (gap.want_full, gap.applied_metadata_offset, gap.error_code) == (True, 6, 0)
+        assert gap.metadata_offset == 9
+        assert (await ask(call, push(9, 8, full=True))).applied_metadata_offset == 9
+        # P-79: the snapshot that was asked for may be of the offset that is applied.
+        same = await ask(call, push(9, 8, full=True))
+        assert (same.want_full, same.error_code, same.applied_metadata_offset) == (False, 0, 9)
+
+
+async def test_pushes_of_the_past_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    """I-31, I-32, P-17: a deposed controller, and a push to an earlier incarnation."""
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, push(5, 4, full=True, controller_epoch=3))
+        old = await ask(call, with_topic(push(6, 5, controller_epoch=2)))
+        assert (old.error_code, old.want_full) == (StaleControllerEpoch.code, False)
+        other = await ask(call, with_topic(push(6, 5, controller_epoch=3, broker_epoch=6)))
+        assert other.error_code == StaleBrokerEpoch.code
+        assert b.metadata.applied_offset == 5
+        assert b.replicas.find(TOPIC_ID, 0) is None
+
+
+async def test_a_newer_stream_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        old = b.stub.LeaderAndIsr()
+        await ask(old, push(5, 4, full=True))
+        new = b.stub.LeaderAndIsr()
+        assert (await ask(new, push(6, 5))).applied_metadata_offset == 6
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await old.read()
+        assert caught.value.code() is grpc.StatusCode.ABORTED
+
+
+async def test_what_an_older_stream_sent_is_dropped_if_it_was_not_begun(tmp_path: Path) -> None:
+    async with broker(tmp_path) as b:
+        old = b.receiver.open_stream()
+        waiting = asyncio.get_running_loop().create_future()
+
+        async def submit_old() -> None:
+            waiting.set_result(None)
+            envelope = envelope_from_wire(push(5, 4, full=True))
+            assert await b.receiver.apply(old, envelope) is None
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(submit_old())
+            await waiting
+            new = b.receiver.open_stream()
+            async with running(b.receiver.run()):
+                answer = await b.receiver.apply(new, envelope_from_wire(push(9, 8, full=True)))
+        assert answer is not None
+        assert b.metadata.applied_offset == 9
+
+
+async def test_an_envelope_that_was_begun_is_finished_although_its_stream_breaks(
+    tmp_path: Path,
+) -> None:
+    """P-38."""
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, push(5, 4, full=True))
+        await call.write(with_topic(push(6, 5)))
+        call.cancel()
+        # Whether the push was begun or dropped, the broker is at one offset or the other, whole.
+        new = b.stub.LeaderAndIsr()
+        answer = await ask(new, push(50, 49))
+        assert answer.want_full
+        assert answer.applied_metadata_offset in (5, 6)
+        hosted = b.replicas.find(TOPIC_ID, 0) is not None
+        assert hosted == (answer.applied_metadata_offset == 6) == b.metadata.knows_topic(TOPIC_ID)
+
+
+async def test_pushes_wait_until_the_broker_is_ready_to_apply_them(tmp_path: Path) -> None:
+    async with broker(tmp_path) as b:
+        call = b.stub.LeaderAndIsr()
+        await call.write(push(5, 4, full=True))
+        assert b.metadata.applied_offset == -1
+        async with running(b.receiver.run()), asyncio.timeout(WAIT_S):
+            answer = await call.read()
+        assert isinstance(answer, push_pb2.LeaderAndIsrResponse)
+        assert answer.applied_metadata_offset == 5
+
+
+async def test_a_partition_that_cannot_be_applied_is_reported_and_the_rest_is_applied(
+    tmp_path: Path,
+) -> None:
+    """P-79, P-20: the directory once held the replica and lost it."""
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        b.directory.update_state(hosted=frozenset({(TOPIC_ID, 0)}))
+        answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
+        assert answer.applied_metadata_offset == 9
+        (failed,) = answer.topics[0].partitions
+        assert answer.topics[0].topic_id == TOPIC_ID
+        assert (failed.partition_index, failed.error_code) == (0, KafkaStorageError.code)
+        assert "orders-0" in failed.error_message
+        assert b.metadata.knows_topic(TOPIC_ID)
+
+
+async def test_a_broker_says_which_process_it_is(tmp_path: Path) -> None:
+    """P-81."""
+    async with broker(tmp_path) as b:
+        identity = await b.stub.Identify(push_pb2.IdentifyRequest(), timeout=WAIT_S)
+    assert (identity.cluster_id, identity.broker_id) == ("cluster", 1)
+    assert identity.incarnation_id == "incarnation"
+
+
+def test_every_field_of_a_push_reaches_the_envelope() -> None:
+    request = push(9, 4, full=True, controller_epoch=2)
+    with_topic(request, leader_epoch=3)
+    request.leader_and_isr[0].partitions[0].leader_recovery_state = 1
+    request.leader_and_isr[0].partitions[0].elr.append(2)
+    stop = request.stop_replica.add(topic_id=b"s" * 16)
+    stop.partitions.add(partition_index=4, leader_epoch=-2, delete_partition=True)
+    request.update_metadata.deleted_topic_ids.append(b"d" * 16)
+    request.update_metadata.removed_brokers.append(8)
+    request.update_metadata.live_brokers.add(
+        broker_id=2,
+        broker_epoch=11,
+        endpoints=[common_pb2.Endpoint(listener="L", host="h", port=1)],
+        rack="r",
+        fenced=True,
+        in_controlled_shutdown=True,
+    )
+    envelope = envelope_from_wire(request)
+    assert (envelope.full, envelope.metadata_offset, envelope.prev_metadata_offset) == (True, 9, 4)
+    (state,) = envelope.leader_and_isr
+    assert (state.topic, state.topic_id, state.leader_epoch) == ("orders", TOPIC_ID, 3)
+    assert (state.recovering, state.elr, state.is_new, state.eff_min_insync) == (
+        True,
+        (2,),
+        True,
+        1,
+    )
+    assert [(m.broker_id, m.broker_epoch) for m in state.isr] == [(1, MY_EPOCH)]
+    (stopped,) = envelope.stop_replicas
+    assert (stopped.topic_id, stopped.partition, stopped.leader_epoch) == (b"s" * 16, 4, -2)
+    assert stopped.delete
+    assert envelope.deleted_topic_ids == (b"d" * 16,)
+    assert envelope.removed_brokers == (8,)
+    second = envelope.live_brokers[1]
+    assert (second.broker_id, second.broker_epoch, second.rack) == (BrokerId(2), 11, "r")
+    assert (second.fenced, second.in_controlled_shutdown) == (True, True)
+    assert second.endpoints[0].port == 1
+    hosted = envelope.hosted_topic(TopicId(TOPIC_ID))
+    assert hosted is not None
+    assert hosted.configs == {"max.message.bytes": "5000"}
+    assert envelope.topics[0].partitions[0].isr == (1,)
