@@ -18,7 +18,7 @@ from strandline_spark.errors import OptionError, StrandlineSparkError, TableErro
 from strandline_spark.micro_batch import BatchReport, MicroBatchWriter
 from strandline_spark.options import EARLIEST, LATEST
 from strandline_spark.positions import Lineage, PositionFiles
-from strandline_spark.session import start_session
+from strandline_spark.session import check_java, start_session, stop_jvm
 from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
@@ -75,28 +75,42 @@ class Totals:
 
 
 def run_bronze(job: BronzeJob, on_batch: Callable[[BatchReport], None]) -> Totals:
-    """Runs the job to its end (`every` has none but an interrupt). Raises StrandlineSparkError."""
+    """Runs the job to its end (`every` has none but an interrupt). Raises StrandlineSparkError.
+
+    The table, the topics and the start are checked first: Spark takes seconds to start.
+    """
+    prepare(job)
     spark = start_session(
-        "strandline ingest bronze", master=job.master, memory=job.memory, log_path=job.log_file
+        "strandline ingest bronze",
+        master=job.master,
+        memory=job.memory,
+        log_path=job.log_file,
+        direct=job.direct,
     )
     try:
-        return ingest(spark, job, on_batch)
+        return stream(spark, job, on_batch)
     finally:
         spark.stop()
+        stop_jvm()
 
 
-def ingest(spark: SparkSession, job: BronzeJob, on_batch: Callable[[BatchReport], None]) -> Totals:
-    """The job on a session that is there already."""
-    totals = Totals()
+def prepare(job: BronzeJob) -> None:
+    """The table is there, the topics are, and the checkpoint knows where it starts."""
+    check_java()
+    try:
+        prepare_start(job, BronzeTable.open_or_create(job.table))
+    finally:
+        close_channels()
+
+
+def stream(spark: SparkSession, job: BronzeJob, on_batch: Callable[[BatchReport], None]) -> Totals:
+    """The prepared job on a session that is there already."""
+    totals = Totals(version=BronzeTable.open(job.table).version)
 
     def noted(report: BatchReport) -> None:
         totals.add(report)
         on_batch(report)
 
-    table = BronzeTable.open_or_create(job.table)
-    totals.version = table.version
-    prepare_start(job, table)
-    close_channels()
     writer = MicroBatchWriter(
         table_path=job.table,
         checkpoint=job.checkpoint,

@@ -63,7 +63,7 @@ def close_channels() -> None:
         _channels.pop(key).close()
 
 
-def pauses(patience: float = PATIENCE_SECONDS) -> Iterator[float]:
+def pauses(patience: float) -> Iterator[float]:
     """Yields the seconds left, with a growing pause between; ends when the patience does."""
     deadline = time.monotonic() + patience
     pause = BACKOFF_SECONDS_MIN
@@ -111,7 +111,7 @@ class Cluster:
         key = (topic_id, partition)
         self._epochs[key] = max(epoch, self._epochs.get(key, -1))
 
-    def leaders(self, topics: Iterable[str], patience: float = PATIENCE_SECONDS) -> Leaders:
+    def leaders(self, topics: Iterable[str], patience: float | None = None) -> Leaders:
         """Every partition of the topics. Raises UnknownTopic or, past the patience,
         ClusterUnreachable.
 
@@ -119,6 +119,7 @@ class Cluster:
         each of them.
         """
         wanted = tuple(topics)
+        patience = PATIENCE_SECONDS if patience is None else patience
         why = "no answer"
         for _ in pauses(patience):
             unknown: set[str] = set()
@@ -255,7 +256,7 @@ class Cluster:
         pending = set(wanted)
         done: dict[TopicPartition, tuple[int, Leader]] = {}
         why: dict[TopicPartition, str] = {}
-        for left in pauses() if pending else ():
+        for left in pauses(PATIENCE_SECONDS) if pending else ():
             leaders = self.leaders(sorted({tp.topic for tp in pending}), left)
             by_address = _by_address(pending, leaders, why)
             for address, part in by_address.items():

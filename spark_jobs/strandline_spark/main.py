@@ -118,7 +118,6 @@ def _add_verify(verify: argparse.ArgumentParser) -> None:
 
 def _run_bronze(arguments: argparse.Namespace) -> int:
     from strandline_spark.options import local_path, parse_options
-    from strandline_spark.session import check_java
 
     if not arguments.bootstrap:
         raise OptionError("say where the cluster is: --bootstrap HOST:PORT or STRANDLINE_BOOTSTRAP")
@@ -127,7 +126,6 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     options = parse_options(
         {"bootstrap.servers": arguments.bootstrap, "subscribe": arguments.topics}
     )
-    check_java()
     from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
 
     job = BronzeJob(

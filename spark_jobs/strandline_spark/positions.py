@@ -84,7 +84,7 @@ class PositionFiles:
             return None
         try:
             return from_json(data["offsets"])
-        except (KeyError, TypeError, ValueError) as why:
+        except (AttributeError, KeyError, TypeError, ValueError) as why:
             raise _unreadable(self.path, why) from why
 
     def write_initial(self, offsets: Offsets) -> Offsets:
@@ -111,7 +111,7 @@ class PositionFiles:
             return Lineage()
         try:
             return Lineage.from_data(data)
-        except (KeyError, TypeError, ValueError) as why:
+        except (AttributeError, KeyError, TypeError, ValueError) as why:
             raise _unreadable(path, why) from why
 
     def write_lineage(self, lineage: Lineage) -> None:

@@ -1,28 +1,29 @@
 """The Spark session of our jobs: local unless asked otherwise, modest, and quiet.
 
-The JVM is started before this process opens a gRPC channel: Spark starts it by a fork, which does
-not go together with gRPC's threads. What the JVM and Spark's workers print goes to a log file, so
-that a job's own output is what its user sees.
+What the JVM and Spark's workers print goes to a log file, so that a job's own output is what its
+user sees.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import tempfile
+import time
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN: Final = 17
+START_SECONDS_MAX: Final = 120.0
+POLL_SECONDS: Final = 0.05
 _LOG_CONFIGURATION: Final = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_REMEDY: Final = (
@@ -35,6 +36,9 @@ _MALLOC: Final = {
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
 }
+
+_jvms: list[subprocess.Popen[bytes]] = []
+"""The JVM of this process, at most one: PySpark keeps one gateway."""
 
 
 def check_java() -> None:
@@ -55,54 +59,89 @@ def check_java() -> None:
         raise EnvironmentProblem(f"{java} is Java {found[1]}, Spark needs 17; {_JAVA_REMEDY}")
 
 
-def set_worker_environment() -> None:
+def set_worker_python() -> None:
     """Spark's workers must run this interpreter: with another they do not find the source."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for name, value in _MALLOC.items():
-        os.environ.setdefault(name, value)
 
 
-@contextlib.contextmanager
-def _output_to(path: str) -> Iterator[None]:
-    """Standard output and error of processes started meanwhile go to the file."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [(fd, os.dup(fd)) for fd in (1, 2)]
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        for fd, _ in kept:
-            os.dup2(log, fd)
-        yield
-    finally:
-        for fd, copy in kept:
-            os.dup2(copy, fd)
-            os.close(copy)
-        os.close(log)
-
-
-def start_session(app_name: str, *, master: str, memory: str, log_path: str) -> SparkSession:
+def start_session(
+    app_name: str, *, master: str, memory: str, log_path: str, direct: bool
+) -> SparkSession:
     """A session. Raises EnvironmentProblem if Java or Spark cannot be started."""
     check_java()
-    set_worker_environment()
+    set_worker_python()
     os.makedirs(os.path.dirname(os.path.abspath(log_path)), exist_ok=True)
-    from pyspark.errors import PySparkRuntimeError
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    settings = _configuration(master, memory, direct=direct)
     builder = SparkSession.builder.appName(app_name).master(master)
-    for key, value in _configuration(master, memory).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
+    if SparkContext._gateway is not None:
+        return builder.getOrCreate()
+    port, secret = _start_jvm(settings | {"spark.master": master}, log_path)
+    # PySpark connects to the JVM that these name in place of forking one.
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     try:
-        with _output_to(log_path):
-            return builder.getOrCreate()
-    except PySparkRuntimeError as why:
-        raise EnvironmentProblem(f"Spark did not start; {log_path} says why ({why})") from why
+        return builder.getOrCreate()
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
 
-def _configuration(master: str, memory: str) -> dict[str, str]:
+def stop_jvm() -> None:
+    """Ends the JVM that `start_session` started, if any; it would end with this process."""
+    from pyspark import SparkContext
+
+    while _jvms:
+        jvm = _jvms.pop()
+        SparkContext._gateway = None
+        if jvm.stdin is not None:
+            jvm.stdin.close()
+        jvm.wait(timeout=START_SECONDS_MAX)
+
+
+def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
+    """Starts Spark's gateway and returns its port and secret.
+
+    PySpark would fork (it runs Python code in the child), and a fork of a process whose threads are
+    inside gRPC fails. This start needs no code in the child: a shell ignores Ctrl-C for the JVM,
+    which is this process's to handle, and becomes it. The JVM ends when its standard input does.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    submit = os.path.join(_find_spark_home(), "bin", "spark-submit")
+    options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    command = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", submit, *options, "pyspark-shell"]
+    with tempfile.TemporaryDirectory() as directory, open(log_path, "ab") as log:
+        connection = os.path.join(directory, "connection")
+        environment = {**_MALLOC, **os.environ, "SPARK_CONNECT_MODE": "0"}
+        environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = connection
+        jvm = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
+        )
+        _jvms.append(jvm)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not os.path.isfile(connection):
+            if jvm.poll() is not None or time.monotonic() > deadline:
+                raise EnvironmentProblem(f"Spark's JVM did not start; {log_path} says why")
+            time.sleep(POLL_SECONDS)
+        with open(connection, "rb") as file:
+            port, secret_size = struct.unpack(">ii", file.read(8))
+            return port, file.read(secret_size).decode("utf-8")
+
+
+def _configuration(master: str, memory: str, *, direct: bool) -> dict[str, str]:
+    java = [f"-Dlog4j2.configurationFile=file:{_LOG_CONFIGURATION}"]
+    if direct:
+        # The JVM only plans and commits: the second compiler and a concurrent collector would take
+        # more of the processor than they give, and the start would cost twice as much.
+        java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     settings = {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG_CONFIGURATION}",
+        "spark.driver.extraJavaOptions": " ".join(java),
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.python.unix.domain.socket.enabled": "true",

@@ -34,6 +34,7 @@ from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE
 PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"
 METADATA_FORMAT: Final = 1
+_LOG: Final = "_delta_log"
 _FENCE: Final = "strandline/{topic}/{partition}"
 _CONFIGURATION: Final[dict[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -125,7 +126,8 @@ class BronzeTable:
     @classmethod
     def open_or_create(cls, path: str) -> BronzeTable:
         if not DeltaTable.is_deltatable(path):
-            if os.path.isfile(path) or (os.path.isdir(path) and os.listdir(path)):
+            # A log without a first entry is what a crash in the middle of the creation leaves.
+            if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
                 raise TableError(f"{path} exists and is no Delta table; give an empty path")
             os.makedirs(path, exist_ok=True)
             DeltaTable.create(

@@ -1,0 +1,51 @@
+"""One Spark session for the whole suite: a JVM takes seconds to start.
+
+Spark's Python side warns of things that are not ours; they are let through by their text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.fake_broker_sync import FakeBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+_LIBRARY_WARNINGS = (
+    # PySpark leaves the sockets of its callback server to the garbage collector.
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+    "ignore:subprocess .* is still running:ResourceWarning",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/spark" in item.nodeid or "/spark/" in str(item.path):
+            for warning in _LIBRARY_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    from strandline_spark.cluster import close_channels
+
+    with FakeBroker() as fake:  # type: ignore[abstract] # the calls it lacks are answered UNIMPLEMENTED
+        yield fake
+        close_channels()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from strandline_spark.session import start_session, stop_jvm
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = start_session("tests", master="local[2]", memory="1g", log_path=str(log), direct=True)
+    yield session
+    session.stop()
+    stop_jvm()

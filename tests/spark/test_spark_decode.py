@@ -1,0 +1,232 @@
+"""The compiled decoder against aiokafka's parser, on every kind of batch and on damage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline_proto.batch import CRC_AT, Compression
+from strandline_proto.errors import CorruptMessage, UnsupportedVersion, WireError
+from strandline_spark.decode import RangeDecoder
+from strandline_spark.schema import arrow_schema
+from support.fake_broker_sync import resealed
+from support.spark_batches import MadeBatch, MadeRecord, Row, build, lay_out
+
+_BYTES = st.none() | st.binary(max_size=40)
+_HEADERS = st.lists(st.tuples(st.text(max_size=8), _BYTES), max_size=3)
+_RECORDS = st.builds(
+    MadeRecord,
+    key=_BYTES,
+    value=_BYTES | st.binary(min_size=200, max_size=400),
+    headers=_HEADERS,
+    timestamp_ms=st.integers(0, 1 << 45),
+    gap=st.sampled_from([0, 0, 0, 2]),
+)
+_BATCHES = st.builds(
+    MadeBatch,
+    records=st.lists(_RECORDS, min_size=1, max_size=12),
+    codec=st.sampled_from(list(Compression)),
+    control=st.sampled_from([False, False, False, True]),
+    append_time=st.booleans(),
+    gap=st.sampled_from([0, 0, 3]),
+    epoch_step=st.sampled_from([0, 0, 1]),
+)
+_LOGS = st.lists(_BATCHES, min_size=1, max_size=6)
+
+
+def decoded(decoder: RangeDecoder, *messages: bytes) -> list[Row]:
+    """What the decoder yields, as aiokafka's rows."""
+    rows: list[Row] = []
+    for message in messages:
+        for batch in decoder.decode(message):
+            assert batch.schema.equals(arrow_schema(include_headers=True))
+            batch.validate(full=True)
+            rows += map(_row, batch.to_pylist(maps_as_pydicts=None), _millis(batch))
+    return rows
+
+
+def _millis(batch: Any) -> list[int]:
+    return [us // 1000 for us in batch.column("timestamp").view(pa.int64()).to_pylist()]
+
+
+def _row(row: dict[str, Any], timestamp: int) -> Row:
+    headers = row["headers"]
+    return (
+        row["offset"],
+        timestamp,
+        row["timestampType"],
+        row["leaderEpoch"],
+        row["key"],
+        row["value"],
+        None if headers is None else [(h["key"], h["value"]) for h in headers],
+    )
+
+
+def new_decoder(start: int, stop: int) -> RangeDecoder:
+    return RangeDecoder("t", 3, start, stop, include_headers=True)
+
+
+@settings(deadline=None, max_examples=150)
+@given(_LOGS, st.data())
+def test_any_range_of_any_log_decodes_as_aiokafka_reads_it(
+    batches: list[MadeBatch], data: st.DataObject
+) -> None:
+    log = lay_out(batches, base_offset=1000)
+    start = data.draw(st.integers(1000, log.end_offset))
+    stop = data.draw(st.integers(start, log.end_offset))
+    cut = data.draw(st.sampled_from([0, *log.starts]))
+    decoder = new_decoder(start, stop)
+
+    # The range arrives in two messages, cut between two batches.
+    rows = decoded(decoder, log.data[:cut], log.data[cut:])
+    decoder.finish(log.end_offset)
+
+    assert rows == [row for row in log.rows if start <= row[0] < stop]
+    assert decoder.position == stop
+    assert decoder.rows == len(rows)
+    assert decoder.rows + decoder.skipped == stop - start
+
+
+@settings(deadline=None, max_examples=100)
+@given(_LOGS, st.data())
+def test_a_message_that_is_cut_off_inside_a_batch_is_an_error(
+    batches: list[MadeBatch], data: st.DataObject
+) -> None:
+    log = lay_out(batches, base_offset=0)
+    size = data.draw(st.integers(1, len(log.data) - 1).filter(lambda n: n not in log.starts))
+    with pytest.raises(CorruptMessage):
+        decoded(new_decoder(0, log.end_offset), log.data[:size])
+
+
+@settings(deadline=None, max_examples=150)
+@given(_BATCHES, st.data())
+def test_a_flipped_bit_that_the_checksum_covers_is_an_error(
+    made: MadeBatch, data: st.DataObject
+) -> None:
+    log = lay_out([made], base_offset=0)
+    at = data.draw(st.integers(CRC_AT, len(log.data) - 1))
+    damaged = bytearray(log.data)
+    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(CorruptMessage, match="CRC"):
+        decoded(new_decoder(0, log.end_offset), bytes(damaged))
+
+
+@settings(deadline=None, max_examples=300)
+@given(_BATCHES.filter(lambda made: made.codec == 0 and not made.control), st.data())
+def test_records_that_contradict_their_format_never_crash_the_kernel(
+    made: MadeBatch, data: st.DataObject
+) -> None:
+    # The checksum is made to fit again, so that the kernel itself meets the damage.
+    log = lay_out([made], base_offset=0)
+    damaged = bytearray(log.data)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(57, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    decoder = new_decoder(0, log.end_offset)
+    try:
+        rows = decoded(decoder, resealed(damaged))
+    except WireError:
+        return
+    assert len(rows) == decoder.rows <= log.end_offset
+
+
+def _plain(count: int, *, codec: int = 0, first: int = 0) -> MadeBatch:
+    records = [MadeRecord(b"%d" % i, b"v%d" % i, [], 0) for i in range(first, first + count)]
+    return MadeBatch(records, codec=codec)
+
+
+def test_compressed_and_plain_batches_of_one_message_come_out_in_offset_order() -> None:
+    codecs = [Compression.ZSTD, 0, Compression.LZ4, Compression.GZIP, 0, Compression.SNAPPY]
+    log = lay_out([_plain(5, codec=c, first=5 * i) for i, c in enumerate(codecs)], base_offset=0)
+    rows = decoded(new_decoder(0, 30), log.data)
+    assert [row[0] for row in rows] == list(range(30))
+    assert [row[4] for row in rows] == [b"%d" % i for i in range(30)]
+
+
+def test_what_decompresses_to_more_than_a_group_is_yielded_in_several_batches() -> None:
+    big = MadeBatch([MadeRecord(None, bytes(3 << 20), [], 0)] * 2, codec=Compression.ZSTD)
+    log = lay_out([big] * 4, base_offset=0)
+    decoder = new_decoder(0, 8)
+    batches = list(decoder.decode(log.data))
+    assert [batch.num_rows for batch in batches] == [4, 4]
+    assert len(log.data) < 100_000
+
+
+def test_a_column_without_nulls_and_one_of_nulls_only_are_both_right() -> None:
+    log = lay_out([MadeBatch([MadeRecord(None, b"v", [], 0)] * 3)], base_offset=0)
+    (batch,) = new_decoder(0, 3).decode(log.data)
+    assert batch.column("key").null_count == 3
+    assert batch.column("value").null_count == 0
+
+
+def test_a_timestamp_outside_of_sparks_range_is_set_to_its_end() -> None:
+    log = lay_out([MadeBatch([MadeRecord(None, b"", [], (1 << 62))])], base_offset=0)
+    (batch,) = new_decoder(0, 1).decode(log.data)
+    assert batch.column("timestamp").view(pa.int64())[0].as_py() > (1 << 62)
+
+
+def test_a_header_key_that_is_not_utf8_is_repaired_rather_than_refused() -> None:
+    log = lay_out([MadeBatch([MadeRecord(None, b"", [("kk", b"x")], 0)])], base_offset=0)
+    damaged = bytearray(log.data)
+    damaged[damaged.rindex(b"kk")] = 0xFF
+    (row,) = decoded(new_decoder(0, 1), resealed(damaged))
+    assert row[6] == [("�k", b"x")]
+
+
+def test_offsets_that_go_back_between_batches_are_an_error() -> None:
+    first = lay_out([_plain(3)], base_offset=10)
+    second = lay_out([_plain(3)], base_offset=11)
+    with pytest.raises(CorruptMessage, match="offsets go back"):
+        decoded(new_decoder(10, 20), first.data + second.data)
+
+
+def test_leader_epochs_that_go_back_are_an_error_also_between_messages() -> None:
+    later = lay_out([MadeBatch(_plain(3).records, epoch_step=5)], base_offset=0)
+    earlier = lay_out([MadeBatch(_plain(3).records, epoch_step=4)], base_offset=3)
+    decoder = new_decoder(0, 6)
+    decoded(decoder, later.data)
+    with pytest.raises(CorruptMessage, match="epochs go back"):
+        decoded(decoder, earlier.data)
+
+
+def test_a_dense_batch_that_lacks_a_record_is_an_error_not_a_hole() -> None:
+    # Two records that both claim offset delta 1: count and span agree, offset 0 is not there.
+    data = bytearray(lay_out([_plain(2)], base_offset=0).data)
+    first_record = 61
+    assert data[first_record + 3] == 0
+    data[first_record + 3] = 2
+    with pytest.raises(CorruptMessage):
+        decoded(new_decoder(0, 2), resealed(data))
+
+
+def test_a_record_count_that_cannot_fit_allocates_nothing() -> None:
+    data = bytearray(lay_out([_plain(2)], base_offset=0).data)
+    data[57:61] = (2**31 - 1).to_bytes(4, "big")
+    data[23:27] = (2**31 - 2).to_bytes(4, "big")
+    with pytest.raises(CorruptMessage, match="cannot be in"):
+        decoded(new_decoder(0, 2), resealed(data))
+
+
+def test_a_codec_that_is_not_known_is_refused() -> None:
+    data = bytearray(build(_plain(1))[0])
+    data[22] |= 0x05
+    with pytest.raises(UnsupportedVersion, match="compression type 5"):
+        decoded(new_decoder(0, 1), resealed(data))
+
+
+def test_another_message_format_is_refused() -> None:
+    data = bytearray(build(_plain(1))[0])
+    data[16] = 1
+    with pytest.raises(UnsupportedVersion, match="message format 1"):
+        decoded(new_decoder(0, 1), bytes(data))
+
+
+@pytest.mark.parametrize("codec", [c for c in Compression if c != Compression.NONE])
+def test_a_compressed_body_that_is_cut_short_is_an_error(codec: Compression) -> None:
+    data = bytearray(build(_plain(50, codec=codec))[0])[:-9]
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    with pytest.raises(CorruptMessage):
+        decoded(new_decoder(0, 50), resealed(data))

@@ -1,0 +1,281 @@
+"""The bronze table's commits and fences, and what `verify` finds in tables that are wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline_proto.ids import topic_id_text
+from strandline_spark.errors import FenceError, TableError
+from strandline_spark.main import main
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.table import FILE_SCHEMA, BronzeTable, CommittedRange, DataFile
+from strandline_spark.verify import Run, fold, verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.fake_broker_sync import FakeBroker
+
+T0 = TopicPartition("t", 0)
+ID = topic_id_text(bytes(16))
+
+
+def write_file(root: str, offsets: list[int], *, epochs: list[int] | None = None) -> DataFile:
+    """A file of topic t, partition 0 with these offsets, not committed."""
+    BronzeTable.open_or_create(root)
+    epochs = [0] * len(offsets) if epochs is None else epochs
+    path = f"topic=t/ingest_date=2026-01-01/{os.urandom(4).hex()}.parquet"
+    full = os.path.join(root, path)
+    os.makedirs(os.path.dirname(full), exist_ok=True)
+    rows = [
+        {"partition": 0, "offset": o, "leader_epoch": e, "batch_id": 0, "timestamp_type": 0}
+        for o, e in zip(offsets, epochs, strict=True)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=FILE_SCHEMA), full)
+    return DataFile(
+        path=path,
+        size=os.path.getsize(full),
+        topic="t",
+        ingest_date="2026-01-01",
+        partition=0,
+        rows=len(offsets),
+        offset_min=min(offsets),
+        offset_max=max(offsets),
+        leader_epoch_min=min(epochs),
+        leader_epoch_max=max(epochs),
+    )
+
+
+def taken(start: int, end: int, *, rows: int | None = None, skipped: int | None = 0) -> Any:
+    count = end - start if rows is None else rows
+    return CommittedRange("t", ID, 0, start, end, rows=count, skipped=skipped, leader_epoch=0)
+
+
+def commit(root: str, batch_id: int, one: CommittedRange, *files: DataFile, job: str = "j") -> None:
+    BronzeTable.open_or_create(root).commit(job, batch_id, [one], list(files))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "table")
+
+
+def sound_table(root: str) -> None:
+    """Offsets 0 to 20 in two commits."""
+    table = BronzeTable.open_or_create(root)
+    table.commit("j", 0, [taken(0, 10)], [write_file(root, list(range(10)))])
+    table.commit("j", 1, [taken(10, 20)], [write_file(root, list(range(10, 20)))])
+
+
+def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
+    sound_table(root)
+    table = BronzeTable.open(root)
+    assert table.committed_batch("j") == 1
+    assert table.committed_batch("other") is None
+    assert table.end(T0) == 20
+    assert table.last_ranges()[T0] == taken(10, 20)
+    assert [[one.start for one in ranges] for ranges in table.commits()] == [[10], [0]]
+    assert table.version == 2
+
+
+def test_of_two_drivers_of_one_job_the_later_commit_is_refused(root: str) -> None:
+    sound_table(root)
+    first, second = BronzeTable.open(root), BronzeTable.open(root)
+    file = write_file(root, list(range(20, 30)))
+    first.commit("j", 2, [taken(20, 30)], [file])
+    with pytest.raises(TableError, match="another writer"):
+        second.commit("j", 2, [taken(20, 30)], [file])
+
+
+def test_of_two_jobs_on_one_partition_the_later_commit_is_refused(root: str) -> None:
+    sound_table(root)
+    first, second = BronzeTable.open(root), BronzeTable.open(root)
+    first.commit("j", 2, [taken(20, 30)], [write_file(root, list(range(20, 30)))])
+    with pytest.raises(TableError, match="one job for each topic"):
+        second.commit("k", 0, [taken(20, 30)], [write_file(root, list(range(20, 30)))])
+    assert BronzeTable.open(root).delta.count() == 30
+
+
+def test_jobs_on_different_partitions_commit_beside_each_other(root: str) -> None:
+    sound_table(root)
+    first, second = BronzeTable.open(root), BronzeTable.open(root)
+    first.commit("j", 2, [taken(20, 30)], [write_file(root, list(range(20, 30)))])
+    other = CommittedRange("u", ID, 0, 0, 5, rows=0, skipped=5, leader_epoch=0)
+    second.commit("k", 0, [other], [])
+    assert BronzeTable.open(root).end(TopicPartition("u", 0)) == 5
+
+
+@pytest.mark.parametrize(("start", "word"), [(19, "doubled"), (21, "lost")])
+def test_a_batch_that_does_not_start_where_the_table_ends_is_fenced(
+    root: str, start: int, word: str
+) -> None:
+    sound_table(root)
+    with pytest.raises(FenceError, match=f"up to offset 20, .* at {start}: .* {word}.*--from"):
+        BronzeTable.open(root).check_fence(T0, start)
+    BronzeTable.open(root).check_fence(T0, 20)
+    BronzeTable.open(root).check_fence(TopicPartition("t", 9), 777)
+
+
+def test_the_fence_outlives_checkpoints_of_the_log_and_compaction(root: str) -> None:
+    sound_table(root)
+    table = BronzeTable.open(root)
+    table.delta.optimize.compact()
+    table.delta.create_checkpoint()
+    for name in os.listdir(os.path.join(root, "_delta_log")):
+        if name.endswith(".json") and int(name[:20]) < 3:
+            os.unlink(os.path.join(root, "_delta_log", name))
+    assert BronzeTable.open(root).end(T0) == 20
+    assert all(one.sound for one in verify(root, "t", None))
+
+
+def test_what_is_no_bronze_table_is_refused(root: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="is no Delta table"):
+        BronzeTable.open(root)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    with pytest.raises(TableError, match="give an empty path"):
+        BronzeTable.open_or_create(str(tmp_path / "full"))
+    from deltalake import write_deltalake
+
+    write_deltalake(root, pa.table({"a": [1]}))
+    with pytest.raises(TableError, match="not a bronze table"):
+        BronzeTable.open(root)
+
+
+def test_a_sound_table_is_sound(root: str) -> None:
+    sound_table(root)
+    (found,) = verify(root, "t", None)
+    assert found.sound
+    assert (found.rows, found.first_offset, found.end_offset) == (20, 0, 20)
+    assert (found.gaps, found.doubles, found.skipped) == (0, 0, 0)
+
+
+def test_offsets_that_a_commit_counted_as_empty_are_no_gap(root: str) -> None:
+    commit(root, 0, taken(0, 10, rows=8, skipped=2), write_file(root, [0, 1, 2, 3, 5, 6, 7, 9]))
+    (found,) = verify(root, "t", None)
+    assert found.sound
+    assert found.skipped == 2
+
+
+def problems(root: str) -> str:
+    (found,) = verify(root, "t", None)
+    assert not found.sound
+    return " | ".join(found.problems)
+
+
+def test_a_missing_row_is_a_gap(root: str) -> None:
+    commit(root, 0, taken(0, 10), write_file(root, [0, 1, 2, 3, 5, 6, 7, 8, 9]))
+    assert "1 offsets have no row" in problems(root)
+    assert "committed with 10 rows, 9 are there" in problems(root)
+
+
+def test_a_hole_in_dataframe_mode_is_a_gap(root: str) -> None:
+    commit(root, 0, taken(0, 10, rows=9, skipped=None), write_file(root, list(range(9))))
+    assert "1 offsets have no row" in problems(root)
+
+
+def test_missing_first_and_last_rows_are_gaps(root: str) -> None:
+    commit(root, 0, taken(0, 10), write_file(root, list(range(1, 9))))
+    (found,) = verify(root, "t", None)
+    assert found.gaps == 2
+
+
+def test_a_row_too_many_is_a_double_also_across_files(root: str) -> None:
+    sound_table(root)
+    commit(root, 2, taken(20, 21), write_file(root, [20, 5, 5]))
+    (found,) = verify(root, "t", None)
+    assert found.doubles == 2
+    assert "2 rows repeat an offset" in found.problems[0]
+
+
+def test_rows_past_the_tables_own_end_are_a_problem(root: str) -> None:
+    commit(root, 0, taken(0, 10), write_file(root, list(range(12))))
+    assert "rows go up to 12, past the table's end 10" in problems(root)
+
+
+def test_commits_that_do_not_join_are_a_problem(root: str) -> None:
+    commit(root, 0, taken(0, 10), write_file(root, list(range(10))))
+    commit(root, 1, taken(12, 20), write_file(root, list(range(12, 20))))
+    assert "took in up to 10, then from 12" in problems(root)
+
+
+def test_leader_epochs_that_fall_are_a_problem_within_and_between_files(root: str) -> None:
+    commit(root, 0, taken(0, 3), write_file(root, [0, 1, 2], epochs=[0, 2, 1]))
+    assert "leader epochs go back" in problems(root)
+    other = f"{root}-2"
+    commit(other, 0, taken(0, 2), write_file(other, [0, 1], epochs=[3, 3]))
+    commit(other, 1, taken(2, 4), write_file(other, [2, 3], epochs=[2, 2]))
+    assert "leader epochs go back" in problems(other)
+
+
+def test_rows_without_any_commit_left_in_the_log_are_judged_by_themselves(root: str) -> None:
+    commit(root, 0, taken(0, 10), write_file(root, [*range(4), *range(6, 10)]))
+    table = BronzeTable.open(root)
+    table.delta.create_checkpoint()
+    log = os.path.join(root, "_delta_log")
+    for name in os.listdir(log):
+        if name.endswith(".json") and int(name[:20]) < 1:
+            os.unlink(os.path.join(log, name))
+    (found,) = verify(root, "t", None)
+    assert found.gaps == 2
+
+
+def test_a_topic_that_the_table_does_not_hold_is_an_error(root: str) -> None:
+    sound_table(root)
+    with pytest.raises(TableError, match="nothing of topic u"):
+        verify(root, "u", None)
+
+
+def test_the_cluster_shows_lag_new_partitions_and_a_table_that_is_ahead(
+    root: str, broker: FakeBroker
+) -> None:
+    topic = broker.create("t", 2)
+    topic.topic_id = bytes(16)
+    for partition in topic.partitions:
+        partition.append([(b"", b"")] * 25)
+    sound_table(root)
+    first, second = verify(root, "t", broker.address)
+    assert (first.lag, first.high_watermark, first.sound) == (5, 25, True)
+    assert (second.lag, second.rows, second.sound) == (25, 0, True)
+    topic.partitions[0].held_back = 10
+    assert "past the high watermark 15" in verify(root, "t", broker.address)[0].problems[0]
+    topic.topic_id = b"x" * 16
+    assert "another topic id" in verify(root, "t", broker.address)[0].problems[-1]
+
+
+def test_the_command_prints_a_verdict_and_its_status_says_it_too(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound_table(root)
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", root, "t"])
+    assert ended.value.code == 0
+    assert "sound: every offset once" in capsys.readouterr().out
+    commit(root, 2, taken(20, 30), write_file(root, [20, 29]))
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", root, "t", "--format", "json"])
+    assert ended.value.code == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["sound"], document["gaps"], document["doubles"]) == (False, 8, 0)
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", f"{root}-none", "t"])
+    assert ended.value.code == 1
+    assert "error: " in capsys.readouterr().err
+
+
+@given(st.lists(st.integers(0, 30), max_size=40))
+def test_runs_hold_every_row_once_and_overlap_only_where_an_offset_repeats(
+    offsets: list[int],
+) -> None:
+    runs: list[Run] = fold(np.array(offsets, np.int64), np.zeros(len(offsets), np.int32))
+    unfolded = [offset for run in runs for offset in range(run.start, run.end)]
+    assert sorted(unfolded) == sorted(offsets)
