@@ -72,7 +72,7 @@ class FetchStream:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._poll(call, address))
-                group.create_task(self._watch())
+                await self._watch()
         except* _Interrupted:
             pass
         except* grpc.aio.AioRpcError as group_of:

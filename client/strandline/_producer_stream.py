@@ -95,7 +95,7 @@ class ProducerStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write(call))
                 group.create_task(self._read(call))
-                group.create_task(self._watch(address))
+                await self._watch(address)
         except* (grpc.aio.AioRpcError, BrokerUnreachable, asyncio.InvalidStateError) as group_of:
             error = _first_cause(group_of, address) or error
         finally:

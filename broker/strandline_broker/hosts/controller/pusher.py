@@ -113,7 +113,7 @@ class PushStream:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send(call))
                 tasks.create_task(self._read(call))
-                tasks.create_task(self._watch())
+                await self._watch()
         except* (grpc.RpcError, asyncio.InvalidStateError, _Over) as broken:
             why = broken.exceptions[0]
             self._plan.runtime.log.debug(
