@@ -165,8 +165,7 @@ class BrokerConfig(ServerConfig):
     @property
     def inter_broker_listener(self) -> Listener:
         """The listener that the controller and other brokers dial."""
-        name = self.inter_broker_listener_name
-        return next(listener for listener in self.listeners if listener.name == name)
+        return next(li for li in self.listeners if li.name == self.inter_broker_listener_name)
 
     @property
     def controller_target(self) -> str:
