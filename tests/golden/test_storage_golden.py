@@ -51,7 +51,8 @@ def manifest_of(golden: Path) -> dict[str, Any]:
 def described(header: BatchHeader) -> dict[str, str]:
     """A header in the words of Kafka's dump tool."""
     time = "LogAppendTime" if header.is_log_append_time else "CreateTime"
-    return {
+    horizon = f"OptionalLong[{header.base_timestamp}]"
+    return ({"deleteHorizonMs": horizon} if header.attributes & 0x40 else {}) | {
         "baseOffset": str(header.base_offset),
         "lastOffset": str(header.last_offset),
         "count": str(header.record_count),

@@ -332,18 +332,17 @@ class DataDirectory:
         # Hosted no more before the directory goes: a crash in between leaves a directory, which is
         # hosted again at start.
         self.update_state(hosted=self.state.hosted - {(log.topic_id, log.partition)})
-        path = self._rename(log.path, suffix)
+        if isinstance(log, Log):
+            log.retire()
+        self._rename(log.path, suffix)
         self._logs.pop((log.topic, log.partition), None)
         self._checkpoints.forget((log.topic, log.partition))
-        if isinstance(log, Log):
-            log.moved_to(path)
 
-    def _rename(self, path: str, suffix: str) -> str:
+    def _rename(self, path: str, suffix: str) -> None:
         ending = f".{self._new_id().hex()}-{suffix}"
         name = path.rpartition("/")[2][: NAME_MAX - len(ending)] + ending
         self._fs.replace(path, f"{self.path}/{name}")
         self._fs.fsync_dir(self.path)
-        return f"{self.path}/{name}"
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `create_log` make this replica anew although it was here before: the caller knows it

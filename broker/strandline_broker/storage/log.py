@@ -371,11 +371,10 @@ class Log:
         self.flushed(ticket)
         self._release()
 
-    def moved_to(self, path: str) -> None:
-        """The directory was renamed, for deletion or as a stray: the log is not used any more."""
+    def retire(self) -> None:
+        """The directory is about to be given up: a reader that finds no file knows why."""
         self.deleted = True
         self.damaged = f"{self.topic}-{self.partition} was removed from this broker"
-        self.path = path
         self._release()
 
     def _release(self) -> None:

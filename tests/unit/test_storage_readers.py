@@ -1,0 +1,70 @@
+"""Readers in the disk pool while the log is appended to, rolled and cut."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from strandline_broker.storage.log import Log
+from strandline_proto.batch import crc_matches, iter_headers, read_header
+from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
+from support.storage import SMALL, Store, batch_of
+
+ROUNDS = 20
+
+
+def read_all(log: Log, done: list[bool]) -> int:
+    """Reads until told to stop; every run must be whole, in order and in one piece."""
+    runs = 0
+    while not done:
+        position = log.log_start_offset
+        while not done:
+            try:
+                run = log.read(position, max_bytes=700, limit=log.log_end_offset)
+            except OffsetOutOfRange:
+                break
+            if not run.records:
+                break
+            offset = run.base_offset
+            assert offset <= position
+            for at, header in iter_headers(run.records):
+                assert header.base_offset == offset
+                assert crc_matches(run.records, at, header)
+                offset = header.next_offset
+            assert offset == run.next_offset
+            position = run.next_offset
+            runs += 1
+    return runs
+
+
+def test_reads_are_whole_whatever_appends_rolls_and_cuts_do_meanwhile(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", SMALL)
+    done: list[bool] = []
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read_all, store.log, done) for _ in range(2)]
+        try:
+            for i in range(ROUNDS):
+                for j in range(30):
+                    store.append(b"%d-%d" % (i, j) * (j % 9 + 1), b"second", epoch=i)
+                ticket = store.log.flush_snapshot()
+                if i % 3 == 0:
+                    store.log.truncate_to(store.log.log_end_offset - 2 * (i % 25))
+                if i % 10 == 9:
+                    store.log.truncate_fully_and_start_at(i)
+                ticket.run()
+                store.log.flushed(ticket)
+                assert store.log.durable_offset <= store.log.log_end_offset
+        finally:
+            done.append(True)
+        assert sum(reader.result(timeout=30) for reader in readers) > 0
+
+
+def test_a_reader_of_a_log_that_is_deleted_is_told_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", SMALL)
+    batch = batch_of(b"x" * 100)
+    for _ in range(200):
+        store.log.append_as_leader(batch, read_header(batch), leader_epoch=0)
+    log, done = store.log, list[bool]()
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read_all, log, done)
+        store.directory.delete_log(log)
+        store.directory.purge_deleted()
+        assert isinstance(reader.exception(timeout=30), KafkaStorageError)
