@@ -389,3 +389,42 @@ def test_what_was_not_written_is_not_sent_again_when_no_answer_can_come_in_time(
     late = add(queue, 1000)
     assert queue.take(1901, 0) is None
     assert queue.take(1900, 0) is late
+
+
+def test_a_batch_under_way_at_its_deadline_may_have_been_written() -> None:
+    queue = make()
+    batch = add(queue)
+    take(queue)
+    [(settled, error)] = queue.on_expiry(1000)
+    assert settled is batch
+    assert isinstance(error, DeliveryTimedOut)
+    assert error.may_have_been_written
+
+
+def test_nothing_new_goes_out_while_there_is_a_hole_in_the_sequence() -> None:
+    queue = make()
+    first, second, third = add(queue), add(queue), add(queue)
+    take(queue)
+    take(queue)
+    refuse(queue, first, errors.RecordTooLarge.code)
+    assert queue.take(0, 0) is None
+    refuse(queue, second, errors.OutOfOrderSequenceNumber.code)
+    assert [take(queue, 500) for _ in range(2)] == [second, third]
+    assert [sequence(second), sequence(third)] == [(0, 0), (0, 1)]
+
+
+def test_several_refusals_of_one_round_count_as_one_failure_and_success_forgets_them() -> None:
+    backoff = Backoff()
+    queue = make()
+    queue._backoff = backoff
+    batches = [add(queue) for _ in range(5)]
+    for _ in batches:
+        take(queue)
+    for batch in batches:
+        refuse(queue, batch, errors.NotEnoughReplicas.code)
+    assert backoff.failures == 1
+    queue.obstacle = ConnectionError("old news")
+    take(queue, 500)
+    queue.on_answer(batches[0], 2, DONE, now_ms=500, chance=0)
+    assert backoff.failures == 0
+    assert queue.obstacle is None

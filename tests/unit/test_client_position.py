@@ -123,6 +123,12 @@ def test_a_reset_ends_where_the_leader_says() -> None:
     assert at(position, Phase.FETCHING)
 
 
+def test_batches_before_the_position_do_not_move_it_back() -> None:
+    position = reading()
+    assert position.on_fetched(position.generation, 45, 3)
+    assert position.fetch_offset == 50
+
+
 def test_a_failed_position_stays_failed_until_it_is_moved() -> None:
     position = reading()
     position.fail(ValueError("first"))

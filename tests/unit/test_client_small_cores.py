@@ -41,6 +41,9 @@ def test_a_sticky_partition_is_left_after_a_batch_of_bytes() -> None:
     assert sticky.current == 1
     sticky.spend(1)
     assert sticky.current is None
+    sticky.choose([0, 1, 2], lambda p: 0, (0.5, 0.9))
+    sticky.spend(99)
+    assert sticky.current == 1, "the next partition gets a whole batch's worth again"
 
 
 def test_the_less_loaded_of_two_drawn_partitions_is_chosen() -> None:
