@@ -86,7 +86,7 @@ class Living:
             ]
         )
         (result,) = (await stub.CreateTopics(request)).topics
-        assert result.error_code == 0, result
+        assert result.error_code == 0, (result, self.controller.log())
         return TopicId(result.topic_id)
 
     async def partition(self, topic_id: TopicId, index: int, leader: int) -> PartitionMetadata:
@@ -181,77 +181,72 @@ async def test_a_broken_stream_alone_fences_nobody_and_silence_does(
     assert "its process is gone" not in log
 
 
+async def propose_isr(
+    living: Living, leader: PretendBroker, topic: TopicId, isr: list[PretendBroker]
+) -> None:
+    """AlterPartition of partition 0, which must succeed."""
+    known = leader.view.partition(topic, 0)
+    assert known is not None
+    request = controller_pb2.AlterPartitionRequest(
+        broker_id=leader.broker_id, broker_epoch=leader.epoch
+    )
+    request.topics.add(topic_id=topic).partitions.add(
+        partition_index=0,
+        leader_epoch=known.leader_epoch,
+        partition_epoch=known.partition_epoch,
+        new_isr_with_epochs=[
+            common_pb2.BrokerAndEpoch(broker_id=b.broker_id, broker_epoch=b.epoch) for b in isr
+        ],
+    )
+    (topic_result,) = (await (await living.stub()).AlterPartition(request)).topics
+    (result,) = topic_result.partitions
+    assert result.error_code == 0, result
+    assert result.partition_epoch == known.partition_epoch + 1
+    assert result.eff_min_insync_replicas == 2
+
+
+async def kill_and_compare(living: Living, one: PretendBroker) -> None:
+    """SIGKILL and restart: the next snapshot says what the last push said."""
+    before = await living.controller.describe(await living.stub())
+    offset = before.controller.metadata_offset
+    await one.until(lambda: one.view.metadata_offset == offset)
+    told = one.view
+    living.controller.kill()
+    living.controller.start()
+    await one.until(lambda: one.view.metadata_offset > offset)
+    assert one.received[-1].full
+    assert one.view.controller_epoch == told.controller_epoch + 1
+    assert one.view.topics_by_id == told.topics_by_id
+    assert one.view.brokers == told.brokers
+
+
 async def test_killing_the_controller_after_any_decision_loses_none_of_it(
     tmp_path: Path, stack: AsyncExitStack
 ) -> None:
-    """After each decision: SIGKILL, restart, and the next snapshot says what the last push said."""
     controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
     stack.callback(controller.kill)
     controller.start()
     living = Living(controller, stack)
     one = await living.join(PretendBroker(controller, 1))
     two = await living.join(PretendBroker(controller, 2))
-    flights = TopicId(b"")
-
-    async def create() -> None:
-        nonlocal flights
-        flights = await living.create("flights", 2, 2)
-
-    async def shrink() -> None:
-        await propose(one, flights, [one])
-
-    async def grow() -> None:
-        await propose(one, flights, [one, two])
-
-    async def propose(leader: PretendBroker, topic: TopicId, isr: list[PretendBroker]) -> None:
-        known = leader.view.partition(topic, 0)
-        assert known is not None
+    topic = await living.create("flights", 2, 2)
+    await kill_and_compare(living, one)
+    await propose_isr(living, one, topic, [one])
+    await kill_and_compare(living, one)
+    await propose_isr(living, one, topic, [one, two])
+    await kill_and_compare(living, one)
+    await living.join(PretendBroker(controller, 3))
+    blocks = []
+    for _ in range(2):
         stub = await living.stub()
-        request = controller_pb2.AlterPartitionRequest(
-            broker_id=leader.broker_id, broker_epoch=leader.epoch
-        )
-        request.topics.add(topic_id=topic).partitions.add(
-            partition_index=0,
-            leader_epoch=known.leader_epoch,
-            partition_epoch=known.partition_epoch,
-            new_isr_with_epochs=[
-                common_pb2.BrokerAndEpoch(broker_id=b.broker_id, broker_epoch=b.epoch) for b in isr
-            ],
-        )
-        (topic_result,) = (await stub.AlterPartition(request)).topics
-        (result,) = topic_result.partitions
-        assert result.error_code == 0, result
-        assert result.partition_epoch == known.partition_epoch + 1
-        assert result.eff_min_insync_replicas == 2
-
-    async def third_broker() -> None:
-        await living.join(PretendBroker(controller, 3))
-
-    async def delete() -> None:
-        stub = await living.stub()
-        request = metadata_pb2.DeleteTopicsRequest(topics=[metadata_pb2.TopicRef(topic_id=flights)])
-        assert (await stub.DeleteTopics(request)).topics[0].error_code == 0
-
-    ids = set()
-    for epoch, decide in enumerate((create, shrink, grow, third_broker, delete), start=1):
-        await decide()
-        stub = await living.stub()
-        block = await stub.AllocateProducerIds(
-            controller_pb2.AllocateProducerIdsRequest(broker_id=1, broker_epoch=one.epoch)
-        )
-        ids.add(block.producer_id_start)
-        before = await controller.describe(stub)
-        offset = before.controller.metadata_offset
-        await one.until(lambda offset=offset: one.view.metadata_offset == offset)  # type: ignore[misc]
-        told = one.view
-        controller.kill()
-        controller.start()
-        await one.until(lambda offset=offset: one.view.metadata_offset > offset)  # type: ignore[misc]
-        assert one.received[-1].full
-        assert one.view.controller_epoch == epoch + 1
-        assert one.view.topics_by_id == told.topics_by_id
-        assert one.view.brokers == told.brokers
-    assert ids == {0, 1000, 2000, 3000, 4000}
+        request = controller_pb2.AllocateProducerIdsRequest(broker_id=1, broker_epoch=one.epoch)
+        blocks.append((await stub.AllocateProducerIds(request)).producer_id_start)
+        await kill_and_compare(living, one)
+    assert blocks == [0, 1000]
+    deletion = metadata_pb2.DeleteTopicsRequest(topics=[metadata_pb2.TopicRef(topic_id=topic)])
+    assert (await (await living.stub()).DeleteTopics(deletion)).topics[0].error_code == 0
+    await kill_and_compare(living, one)
+    assert not one.view.topics_by_id
 
 
 async def test_a_second_process_under_a_living_brokers_id_is_refused(

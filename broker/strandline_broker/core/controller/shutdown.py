@@ -42,8 +42,10 @@ def may_shut_down(
     broker = state.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return True
-    if broker.shutdown_offset is None or any(p.leader == broker_id for p in state.partitions()):
+    if broker.shutdown_offset is None:
         return False
+    # The decision that set the offset moved every leadership, and nobody elects a stopping broker.
+    assert all(p.leader != broker_id for p in state.partitions()), (broker, "I-84")
     return all(
         applied.get(b.broker_id, -1) >= broker.shutdown_offset
         for b in state.brokers.values()

@@ -46,7 +46,13 @@ from strandline_broker.core.controller.topics import (
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import Pipeline
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
-from strandline_proto.errors import KafkaStorageError, ThrottlingQuotaExceeded, UnknownServerError
+from strandline_proto.errors import (
+    NONE,
+    KafkaStorageError,
+    StaleBrokerEpoch,
+    ThrottlingQuotaExceeded,
+    UnknownServerError,
+)
 from strandline_proto.ids import (
     NO_LEADER,
     BrokerEpoch,
@@ -258,6 +264,7 @@ class Controller:
         """
         interval_s = min(0.5, self._settings.session_ms / 10_000)
         swept_ms = self.now_ms()
+        self.sessions.on_sweep(swept_ms)  # so that a stall before the first real sweep is seen too
         while True:
             await asyncio.sleep(interval_s)
             now_ms = self.now_ms()
@@ -274,7 +281,6 @@ class Controller:
         overdue = self.applied.overdue(now_ms, self._settings.session_ms)
         if overdue is not None:
             why = "it has not applied its election for a session"
-            self.applied.on_fenced(overdue[0])
             await self._fence(partial(decide_fence, self.state, *overdue), *overdue, why)
 
     def _expire(self, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[bool]:
@@ -332,6 +338,10 @@ class Controller:
         if mismatch is not None:
             self._refuse_to_run(mismatch)
         self._on_applied(receiver, MetadataOffset(answer.applied_metadata_offset))
+        if answer.error_code not in (NONE, StaleBrokerEpoch.code):
+            self._runtime.log.warning(
+                "a broker refuses a push", broker=receiver.broker_id, why=answer.error_message
+            )
         for topic in answer.topics:
             for partition in topic.partitions:
                 self._runtime.log.warning(

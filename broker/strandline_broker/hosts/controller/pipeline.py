@@ -124,7 +124,7 @@ class Pipeline:
         )
         try:
             base, last = await asyncio.get_running_loop().run_in_executor(self._executor, append)
-        except OSError as error:
+        except (OSError, WireError) as error:
             self._runtime.exit(f"the controller's log could not be written: {error}")
         assert base == state.next_offset, (base, state.next_offset)
         assert last == base + len(records) - 1, (base, last, len(records))
