@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint \
+.PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	quick-tests fmt demo proto bench lock clean
 
 help: ## show this help
@@ -36,7 +36,7 @@ test: setup ## run every gate and the whole test suite
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) -j2 --output-sync=target gates quick-tests
 
-gates: format-check lint types contracts proto-fresh proto-lint
+gates: format-check lint types contracts proto-fresh proto-lint docs-fresh
 
 format-check:
 	@$(BIN)/ruff format --check --quiet . || \
@@ -57,6 +57,9 @@ proto-fresh:
 proto-lint:
 	@$(BIN)/buf lint
 
+docs-fresh:
+	@$(BIN)/python tools/gen_docs.py --check
+
 quick-tests:
 	@$(BIN)/pytest --quiet tests/tidy tests/unit tests/property tests/golden
 
@@ -69,6 +72,9 @@ demo: setup ## three brokers, a leader killed, every record in a table (INPUT=fi
 
 proto: setup ## generate the committed code from proto/strandline_proto/v1
 	@$(BIN)/python tools/gen_proto.py
+
+docs: setup ## write docs/reference.md (keys, errors) from the code
+	@$(BIN)/python tools/gen_docs.py
 
 bench: setup ## the benchmarks, one after the other (a few minutes)
 	@for measure in startup failover produce consume latency; do \

@@ -1,0 +1,80 @@
+"""Write docs/reference.md, the tables of configuration keys and error codes, from the code.
+
+`--check` writes nothing and fails if the committed file differs.
+"""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS, Key
+from strandline_broker.core.topic_config import TOPIC_KEYS
+from strandline_proto.errors import ERRORS
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
+HEAD = """\
+# Reference
+
+Made from the code by `make docs`; change it there.
+
+Configuration keys are Kafka's. A server reads a TOML file (`--config`), then the environment
+(`STRANDLINE_` and the key in capitals, dots as underscores), then `--set key=value`; the last one
+wins. A key that nobody knows, or whose feature is not there yet, is an error.
+"""
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\\\|") for cell in cells) + " |\n"
+
+    names = list(columns)
+    return line(names) + line("---" for _ in names) + "".join(line(row) for row in rows)
+
+
+def keys(declared: dict[str, Key]) -> str:
+    rows = (
+        (
+            f"`{key.name}`",
+            "must be set" if key.default is None else f"`{key.default}`" if key.default else "",
+            key.doc,
+        )
+        for key in declared.values()
+    )
+    return table(("key", "default", "meaning"), rows)
+
+
+def errors() -> str:
+    rows = (
+        (str(code), kind.__name__, "yes" if kind.retriable else "no", (kind.__doc__ or "").strip())
+        for code, kind in ERRORS.items()
+    )
+    return table(("code", "error", "retriable", "meaning"), rows)
+
+
+def document() -> str:
+    topics = table(
+        ("key", "default from", "meaning"),
+        ((f"`{key.name}`", f"`{key.default_from}`", key.doc) for key in TOPIC_KEYS.values()),
+    )
+    return "\n".join(
+        [
+            HEAD,
+            f"## Broker\n\n{keys(BROKER_KEYS)}",
+            f"## Controller\n\n{keys(CONTROLLER_KEYS)}",
+            f"## Topics\n\nWhat a topic does not set, it has from its servers.\n\n{topics}",
+            f"## Errors\n\nNumeric codes are Kafka's.\n\n{errors()}",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    if not parser.parse_args().check:
+        TARGET.write_text(document(), "utf-8")
+    elif not TARGET.is_file() or TARGET.read_text("utf-8") != document():
+        raise SystemExit("docs/reference.md is stale: run `make docs`")
+
+
+if __name__ == "__main__":
+    main()
