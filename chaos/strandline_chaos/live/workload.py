@@ -97,6 +97,7 @@ def _discard(line: str) -> int:
 
 async def _create_topic(arguments: argparse.Namespace) -> None:
     from strandline import Admin, NewTopic
+
     topic = NewTopic(
         arguments.topic,
         num_partitions=arguments.partitions,

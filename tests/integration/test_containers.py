@@ -1,0 +1,128 @@
+"""The images and the compose file, tried: a cluster of containers used from inside and from the
+host, killed leaders under a checking workload, and the Spark job.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from strandline_cli.cluster_files import free_ports
+from support.command import clean_environ, strandline
+
+ROOT = Path(__file__).resolve().parents[2]
+INSIDE = "broker-1:9192,broker-2:9192,broker-3:9192"
+BUILD_S = 900.0
+COMMAND_S = 180.0
+LINES = [f"line {number}" for number in range(200)]
+
+pytestmark = [pytest.mark.docker, pytest.mark.integration]
+
+
+@dataclass(frozen=True)
+class Containers:
+    """A compose project that is up."""
+
+    environ: dict[str, str]
+    outside: str
+
+    def run(self, *argv: str, deadline_s: float = COMMAND_S) -> str:
+        """Run a command; its output. Fails if the command does."""
+        ended = subprocess.run(
+            argv,
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=deadline_s,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{argv}\n{ended.stdout}\n{ended.stderr}"
+        return ended.stdout
+
+    def compose(self, *argv: str, deadline_s: float = COMMAND_S) -> str:
+        return self.run("docker", "compose", *argv, deadline_s=deadline_s)
+
+
+@pytest.fixture(scope="module")
+def containers() -> Iterator[Containers]:
+    ports = free_ports(3)
+    environ = clean_environ(
+        {
+            "COMPOSE_PROJECT_NAME": "strandline-test",
+            **{f"BROKER_{i}_PORT": str(port) for i, port in enumerate(ports, start=1)},
+        }
+    )
+    project = Containers(environ, ",".join(f"127.0.0.1:{port}" for port in ports))
+    project.compose("down", "--volumes", "--timeout", "5")
+    try:
+        project.compose("--profile", "chaos", "build", deadline_s=BUILD_S)
+        project.compose("up", "--detach", "--wait", deadline_s=COMMAND_S)
+        yield project
+    finally:
+        project.compose("--profile", "chaos", "down", "--volumes", "--timeout", "5")
+
+
+def test_records_go_in_from_the_host_and_come_out_inside(containers: Containers) -> None:
+    created = strandline(
+        *("topic", "create", "lines", "--partitions", "3", "--replication-factor", "3"),
+        *("--bootstrap", containers.outside),
+    )
+    assert created.status == 0, created
+    produced = strandline(
+        "produce", "lines", "--bootstrap", containers.outside, stdin="\n".join(LINES) + "\n"
+    )
+    assert produced.status == 0, produced
+    consumed = containers.compose(
+        *("exec", "-T", "broker-2", "strandline", "consume", "lines", "--from-beginning"),
+        *("-f", "%v\\n", "--exit-at-end", "--bootstrap", INSIDE),
+    )
+    assert sorted(consumed.splitlines()) == sorted(LINES)
+
+
+def test_each_side_is_told_addresses_that_it_can_reach(containers: Containers) -> None:
+    outside = strandline("status", "--bootstrap", containers.outside, "--format", "json").json
+    assert [broker["state"] for broker in outside["brokers"]] == ["UNFENCED"] * 3
+    inside = json.loads(
+        containers.compose(
+            *("exec", "-T", "broker-3", "strandline", "status", "--bootstrap", INSIDE),
+            *("--format", "json"),
+        )
+    )
+    assert [broker["id"] for broker in inside["brokers"]] == [1, 2, 3]
+
+
+def test_the_processes_do_not_run_as_root(containers: Containers) -> None:
+    for service in ("controller", "broker-1"):
+        assert containers.compose("exec", "-T", service, "id", "-u").strip() != "0"
+
+
+def test_killed_leaders_lose_nothing(containers: Containers) -> None:
+    containers.environ.update(ROUNDS="2", SECONDS_UP="4", SECONDS_DOWN="2")
+    verdict = containers.run(str(ROOT / "chaos" / "kill_leader.sh"), deadline_s=400)
+    assert verdict.splitlines()[-1] == "verdict: sound"
+
+
+def test_a_broker_that_is_stopped_leaves_in_order(containers: Containers) -> None:
+    containers.compose("stop", "broker-3")
+    container = containers.compose("ps", "--all", "--quiet", "broker-3").strip()
+    state = containers.run("docker", "inspect", "-f", "{{.State.ExitCode}}", container)
+    assert state.strip() == "0", "SIGTERM is a controlled shutdown, no SIGKILL was needed"
+    containers.compose("start", "broker-3")
+    healthy = strandline("health", "--wait", "60", "--bootstrap", containers.outside, deadline_s=90)
+    assert healthy.status == 0, healthy
+
+
+def test_the_spark_container_writes_the_table_and_proves_it(containers: Containers) -> None:
+    containers.environ.update(TOPIC="lines")
+    containers.compose("--profile", "spark", "build", "ingest", deadline_s=BUILD_S)
+    spark = ("--profile", "spark", "run", "--rm", "-T", "ingest")
+    containers.compose(*spark, deadline_s=COMMAND_S)
+    verdict = containers.compose(
+        *spark, "verify", "/tables/bronze/lines", "lines", "--bootstrap", INSIDE
+    )
+    assert verdict.splitlines()[-1] == "sound: every offset once"
+    assert sum(int(line.split()[1]) for line in verdict.splitlines()[1:4]) == len(LINES)
