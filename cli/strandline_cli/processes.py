@@ -16,6 +16,7 @@ from typing import Final
 
 _HAS_PROC: Final = Path("/proc/self/stat").exists()
 _POLL_S: Final = 0.02
+_REAP_S: Final = 5.0
 
 
 def start_identity(pid: int) -> str | None:
@@ -140,6 +141,10 @@ class ServerProcess:
                     ended = select.poll()
                     ended.register(descriptor, select.POLLIN)
                     ended.poll(left_s * 1000)
+        if self._child is not None:
+            # It has ended, so this only takes its exit status; a zombie would stay otherwise.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout=_REAP_S)
         return True
 
     def forget(self) -> None:

@@ -1,0 +1,387 @@
+"""Bad input, through the command line or a raw connection, on real processes.
+
+Each mistake gets an exit status, one line that says what happened and what to do, and an answer
+before its deadline; and the cluster serves on as if nothing had been.
+"""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from strandline_cli.cluster_files import free_ports
+from strandline_cli.local_cluster import LocalCluster
+from strandline_proto.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+)
+from support.cluster import MakeCluster
+from support.command import Outcome, strandline
+from support.raw import one_record, produce_raw, run_server, send_bytes, where_is
+
+
+def _on(cluster: LocalCluster, *arguments: object, stdin: str | bytes = b"") -> Outcome:
+    return strandline(*arguments, "--bootstrap", cluster.bootstrap, stdin=stdin)
+
+
+def _create(cluster: LocalCluster, topic: str, *more: object) -> None:
+    created = _on(cluster, "topic", "create", topic, "--partitions", 1, *more)
+    assert created.status == 0, created
+
+
+def _values(cluster: LocalCluster, topic: str) -> list[str]:
+    read = _on(cluster, "consume", topic, "--from-beginning", "--exit-at-end")
+    assert read.status == 0, read
+    return read.out.splitlines()
+
+
+def _server_error(ended: Outcome) -> str:
+    """The last line of a server that could not start; log lines may stand before it."""
+    assert ended.status == 1, ended
+    assert "Traceback" not in ended.err
+    last = ended.err.strip().splitlines()[-1]
+    assert last.startswith("error: "), ended.err
+    return last
+
+
+# Topics.
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("consume", "absent", "--exit-at-end"),
+        ("produce", "absent"),
+        ("offsets", "absent"),
+        ("topic", "describe", "absent"),
+        ("topic", "delete", "absent"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_topic_is_refused_by_name_with_the_way_to_list_topics(
+    cluster: LocalCluster, command: tuple[str, ...]
+) -> None:
+    refused = _on(cluster, *command, stdin="line\n")
+    assert refused.status == 1
+    assert "absent" in refused.error
+    assert "topic list" in refused.error
+
+
+def test_a_replication_factor_above_the_live_brokers_is_refused_with_their_number(
+    cluster: LocalCluster,
+) -> None:
+    refused = _on(cluster, "topic", "create", "wide", "--replication-factor", 4)
+    assert refused.status == 1
+    assert "replication factor 4" in refused.error
+    assert "3 live brokers" in refused.error
+    assert _on(cluster, "topic", "describe", "wide").status == 1
+
+
+@pytest.mark.parametrize("name", ["a b", "..", "x" * 250, "naïve", ""])
+def test_an_invalid_topic_name_is_refused(cluster: LocalCluster, name: str) -> None:
+    refused = _on(cluster, "topic", "create", name)
+    assert refused.status == 1
+    assert "InvalidTopic" in refused.error
+
+
+def test_a_topic_that_exists_is_not_created_again(cluster: LocalCluster) -> None:
+    _create(cluster, "once")
+    refused = _on(cluster, "topic", "create", "once")
+    assert refused.status == 1
+    assert "TopicAlreadyExists" in refused.error
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("segment.byte=1", "did you mean segment.bytes"),
+        ("segment.bytes=5MB", "without a unit: write 5242880"),
+        ("retention.ms=1000", "not supported yet"),
+        ("segment.bytes", "KEY=VALUE"),
+    ],
+)
+def test_a_malformed_topic_configuration_is_refused_by_key(
+    cluster: LocalCluster, config: str, said: str
+) -> None:
+    refused = _on(cluster, "topic", "create", "configured", "--config", config)
+    assert refused.status in (1, 2)
+    assert said in refused.error
+    assert _on(cluster, "topic", "describe", "configured").status == 1
+
+
+# Records.
+
+
+def test_a_line_above_the_size_limit_is_not_acknowledged_and_the_others_are(
+    cluster: LocalCluster,
+) -> None:
+    _create(cluster, "large")
+    lines = b"before\n" + b"x" * 2_000_000 + b"\nafter\n"
+    sent = _on(cluster, "produce", "large", stdin=lines)
+    assert sent.status == 1
+    assert "1 of 3 lines were not acknowledged" in sent.error
+    assert "RecordTooLarge" in sent.error
+    assert _values(cluster, "large") == ["before", "after"]
+
+
+def test_a_batch_above_the_limit_of_its_topic_is_refused_and_nothing_of_it_written(
+    cluster: LocalCluster,
+) -> None:
+    _create(cluster, "narrow", "--config", "max.message.bytes=1000")
+    sent = _on(cluster, "produce", "narrow", stdin="x" * 5000 + "\n")
+    assert sent.status == 1
+    assert "RecordTooLarge" in sent.error
+    assert "may have been written" not in sent.error
+    assert _values(cluster, "narrow") == []
+
+
+def test_a_corrupt_batch_is_refused_and_nothing_of_it_written(cluster: LocalCluster) -> None:
+    _create(cluster, "corrupt")
+    at = where_is(cluster.address(1), "corrupt")
+    damaged = bytearray(one_record())
+    damaged[-2] ^= 1
+    result = produce_raw(cluster.address(at.leader), at.topic_id, bytes(damaged))
+    assert result.error_code == CorruptMessage.code
+    assert not result.appended
+    assert "CRC" in result.error_message
+    assert _values(cluster, "corrupt") == []
+
+
+@pytest.mark.parametrize("records", [b"", b"\0" * 20, b"garbage" * 40])
+def test_bytes_that_are_no_batch_are_refused(cluster: LocalCluster, records: bytes) -> None:
+    topic = f"nobatch{len(records)}"
+    _create(cluster, topic)
+    at = where_is(cluster.address(1), topic)
+    result = produce_raw(cluster.address(at.leader), at.topic_id, records)
+    assert result.error_code != 0
+    assert not result.appended
+    assert _values(cluster, topic) == []
+
+
+def test_a_batch_for_a_follower_is_refused_with_the_leader_to_go_to(cluster: LocalCluster) -> None:
+    _create(cluster, "follower")
+    at = where_is(cluster.address(1), "follower")
+    follower = next(broker for broker in at.replicas if broker != at.leader)
+    result = produce_raw(cluster.address(follower), at.topic_id, one_record())
+    assert result.error_code == NotLeaderOrFollower.code
+    assert not result.appended
+    assert result.current_leader.leader_id == at.leader
+    assert _values(cluster, "follower") == []
+
+
+@pytest.mark.parametrize(
+    ("ahead", "error"), [(-1, FencedLeaderEpoch.code), (1, UnknownLeaderEpoch.code)]
+)
+def test_a_batch_for_another_leader_epoch_is_refused(
+    make_cluster: MakeCluster, ahead: int, error: int
+) -> None:
+    cluster = make_cluster(brokers=2)
+    _create(cluster, "fenced", "--replication-factor", 2, "--config", "min.insync.replicas=1")
+    first = where_is(cluster.address(1), "fenced")
+    cluster.restart(first.leader)
+    assert _on(cluster, "health", "--wait", 30).status == 0
+    at = where_is(cluster.address(1), "fenced")
+    assert at.leader_epoch > first.leader_epoch
+    result = produce_raw(
+        cluster.address(at.leader),
+        at.topic_id,
+        one_record(),
+        leader_epoch=at.leader_epoch + ahead,
+    )
+    assert result.error_code == error
+    assert not result.appended
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        bytes(range(256)) * 64,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 4096,
+        b"\0\0\0\x1a\0\x12\0\0\0\0\0\x01\0\tconsole-x\0",
+    ],
+    ids=["http1", "every byte", "http2 and garbage", "a Kafka client"],
+)
+def test_garbage_on_the_port_hurts_nobody_else(cluster: LocalCluster, data: bytes) -> None:
+    for process_id in cluster.process_ids:
+        send_bytes(cluster.address(process_id), data)
+    assert _on(cluster, "health").status == 0
+
+
+# Servers.
+
+
+def test_up_on_a_port_in_use_names_the_port_and_starts_nothing(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = strandline("up", "--detach", "--dir", tmp_path, "--port", port, "-n", 1)
+    assert refused.status == 1
+    assert f"port {port} for broker 1 is in use" in refused.error
+    assert LocalCluster.open(tmp_path).alive() == []
+
+
+def test_a_server_on_a_port_in_use_ends_with_one_line(cluster: LocalCluster) -> None:
+    (free,) = free_ports(1)
+    directory = cluster.directory / "elsewhere"
+    error = _server_error(
+        run_server(
+            cluster,
+            "broker-1",
+            "node.id=9",
+            f"log.dirs={directory}",
+            f"listeners=PLAINTEXT://{cluster.address(2)}",
+        )
+    )
+    assert cluster.address(2).rpartition(":")[2] in error
+    assert str(free) not in error
+
+
+def test_a_data_directory_in_use_is_refused(cluster: LocalCluster) -> None:
+    (port,) = free_ports(1)
+    error = _server_error(
+        run_server(cluster, "broker-1", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    )
+    assert str(cluster.data_directory(1)) in error
+    assert _on(cluster, "health").status == 0
+
+
+def test_a_second_broker_with_the_same_id_is_refused_and_the_first_serves_on(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    error = _server_error(
+        run_server(
+            cluster,
+            "broker-1",
+            f"listeners=PLAINTEXT://127.0.0.1:{port}",
+            f"log.dirs={tmp_path / 'twin'}",
+        )
+    )
+    assert "1" in error
+    assert _on(cluster, "health").status == 0
+
+
+def test_a_data_directory_of_another_broker_id_is_refused(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(brokers=2)
+    cluster.stop(2)
+    error = _server_error(
+        run_server(
+            cluster,
+            "broker-2",
+            "node.id=3",
+            f"listeners=PLAINTEXT://{cluster.address(2)}",
+        )
+    )
+    assert "2" in error
+    assert "3" in error
+
+
+def test_a_data_directory_of_another_cluster_is_refused(
+    cluster: LocalCluster, make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    other = make_cluster(brokers=1)
+    other.stop(1)
+    copy = tmp_path / "copy"
+    shutil.copytree(other.data_directory(1), copy)
+    error = _server_error(
+        run_server(
+            other,
+            "broker-1",
+            "node.id=1",
+            f"log.dirs={copy}",
+            f"controller.quorum.bootstrap.servers={cluster.controller_address}",
+        )
+    )
+    assert "cluster" in error
+    assert _on(cluster, "health").status == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("log.segment.byte=1", "did you mean log.segment.bytes"),
+        ("log.segment.bytes=1GB", "without a unit"),
+        ("log.retention.hours=1", "not supported yet"),
+        ("replica.truncation=high-watermark", "development.unsafe"),
+        ("log.dirs=/a,/b", "not supported yet"),
+        ("flush.policy=sometimes", "always"),
+    ],
+)
+def test_a_malformed_configuration_is_refused_by_server_and_by_up(
+    cluster: LocalCluster, tmp_path: Path, setting: str, said: str
+) -> None:
+    assert said in _server_error(run_server(cluster, "broker-1", setting))
+    if not setting.startswith("log.dirs"):
+        options = ("--dir", tmp_path, "--port", 0, "--config", setting)
+        refused = strandline("up", "--detach", *options)
+        assert refused.status == 2
+        assert said in refused.error
+        assert not (tmp_path / "cluster.json").exists()
+
+
+def test_a_configuration_file_that_is_no_toml_is_refused(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(brokers=1, up=False)
+    (cluster.directory / "broker-1.toml").write_text("node.id = = 1\n")
+    assert "TOML" in _server_error(run_server(cluster, "broker-1"))
+
+
+def test_without_a_controller_creating_fails_in_time_and_producing_goes_on(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(brokers=3)
+    _create(cluster, "going")
+    cluster.kill("controller")
+    options = ("--bootstrap", cluster.bootstrap, "--timeout", 5)
+    refused = strandline("topic", "create", "never", *options, deadline_s=20)
+    assert refused.status == 1
+    assert "controller" in refused.error
+    # A new idempotent producer needs an id, and where brokers hold none in store only the
+    # controller has one. It is told so by its deadline; records that need no id go on.
+    late = strandline("produce", "going", *options, stdin="never\n", deadline_s=40)
+    assert late.status in (0, 1)
+    assert late.status == 0 or "1 of 1 lines were not acknowledged" in late.error
+    assert _on(cluster, "produce", "going", "--acks", 1, stdin="line\n").status == 0
+    assert _values(cluster, "going")[-1] == "line"
+    assert "controller" in _on(cluster, "health").out
+    state = _on(cluster, "status", "--format", "json").json
+    assert state["controller"]["state"] == "UNREACHABLE"
+    assert len(state["brokers"]) == 3
+
+
+def test_without_any_broker_every_command_fails_in_time() -> None:
+    (port,) = free_ports(1)
+    nowhere = ("--bootstrap", f"127.0.0.1:{port}")
+    for command in (
+        ("status",),
+        ("offsets", "t"),
+        ("topic", "list", "--timeout", 3),
+        ("topic", "create", "t", "--timeout", 3),
+        ("produce", "t", "--timeout", 3),
+        ("consume", "t", "--exit-at-end", "--timeout", 3),
+    ):
+        refused = strandline(*command, *nowhere, stdin="line\n", deadline_s=30)
+        assert refused.status == 1, command
+        assert str(port) in refused.error
+    assert strandline("health", *nowhere).status == 1
+
+
+# Java.
+
+
+@pytest.mark.parametrize("command", [("demo", "flights"), ("demo", "flights", "--small")])
+def test_the_demo_without_java_ends_at_once_with_the_remedy(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("line\n")
+    environ = {"PATH": str(tmp_path), "JAVA_HOME": ""}
+    refused = strandline(*command, "--input", lines, environ=environ)
+    assert refused.status == 1
+    assert "JAVA_HOME" in refused.error
+    assert os.listdir(tmp_path) == ["lines"]
