@@ -16,6 +16,19 @@ from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import Buffer, FileStat
 
 
+class Hurried(RealFileSystem):
+    """The real disk without waiting for it: for tests that restart processes, not machines."""
+
+    def _skip(self, fd: int) -> None:
+        pass
+
+    fsync = _skip  # type: ignore[assignment]
+    fdatasync = _skip  # type: ignore[assignment]
+
+    def fsync_dir(self, path: str) -> None:
+        pass
+
+
 class FaultyDisk:
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -10,6 +10,7 @@ import pytest
 
 from strandline_broker.storage.damage import DamagedLog
 from strandline_proto.batch import read_header
+from support.disk import Hurried
 from support.storage import LARGE, Store
 
 LAST = b"last"
@@ -19,7 +20,7 @@ def small_log(path: Path, *, flushed: int = 0, high_watermark: int | None = None
     """Six batches of two records, in two epochs; the first `flushed` of them below the recovery
     point.
     """
-    store = Store(path, LARGE)
+    store = Store(path, LARGE, fs=Hurried())
     for i in range(6):
         if i == flushed:
             store.flush()
@@ -186,7 +187,7 @@ def test_under_always_what_the_high_watermark_covered_is_damage(
 
 
 def many_segments(path: Path) -> Store:
-    store = Store(path)
+    store = Store(path, fs=Hurried())
     for i in range(60):
         store.append(b"%d" % i, b"x" * 40, epoch=i // 20)
     return store
