@@ -249,6 +249,24 @@ async def test_killing_the_controller_after_any_decision_loses_none_of_it(
     assert not one.view.topics_by_id
 
 
+async def test_a_broker_that_died_while_the_controller_was_down_is_fenced_after_a_session(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, two, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    await living.partition(topic, 0, leader=1)
+    controller.kill()
+    await one.stop_listening()
+    await living.stop_beating(one)
+    del living.brokers[1]
+    controller.start()
+    await two.until(lambda: two.view.controller_epoch == 2)
+    assert two.view.eligible.keys() == {1, 2, 3}, "everybody has a fresh session"
+    await living.partition(topic, 0, leader=2)
+    assert two.view.eligible.keys() == {2, 3}
+
+
 async def test_a_second_process_under_a_living_brokers_id_is_refused(
     controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:

@@ -1,8 +1,12 @@
 """Fencing: one incarnation, one atomic batch, and a partition that a broker cannot carry."""
 
-from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
+from strandline_broker.core.controller.fencing import (
+    decide_expire,
+    decide_fence,
+    decide_replica_failed,
+)
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, MetadataOffset
-from support.controller_cluster import B1, B2, B3, Cluster
+from support.controller_cluster import B1, B2, B3, SESSION_MS, Cluster
 
 
 def test_fencing_is_one_batch_with_everything_it_causes() -> None:
@@ -22,6 +26,25 @@ def test_only_the_incarnation_that_was_meant_is_fenced_and_only_once() -> None:
     assert decide_fence(cluster.state, B2, old).records == ()
     assert cluster.fence(B1)
     assert not cluster.fence(B1)
+
+
+def test_a_broker_that_was_heard_while_its_end_waited_in_the_queue_is_not_fenced() -> None:
+    cluster = Cluster([B1])
+    epoch = cluster.state.brokers[B1].epoch
+
+    def expire() -> bool:
+        return cluster.commit(
+            decide_expire(cluster.state, cluster.sessions, B1, epoch, now_ms=cluster.now_ms)
+        )
+
+    cluster.now_ms = SESSION_MS
+    cluster.sessions.on_heard(B1, epoch, cluster.now_ms)
+    assert not expire()
+    assert cluster.sessions.is_alive(B1, cluster.now_ms)
+    cluster.now_ms += SESSION_MS
+    assert expire()
+    assert cluster.state.brokers[B1].fenced
+    assert cluster.sessions.oldest_expired(cluster.now_ms) is None, "its session is over"
 
 
 def test_a_replica_that_cannot_be_applied_is_elected_around() -> None:

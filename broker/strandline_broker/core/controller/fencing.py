@@ -8,6 +8,7 @@ from dataclasses import replace
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all_isrs, leave_isr
 from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
+from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import ControllerState
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
@@ -25,6 +26,21 @@ def decide_fence(
         broker_id=broker_id, broker_epoch=broker_epoch, fenced=True
     )
     return Decision((*changes, mark), answer=True)
+
+
+def decide_expire(
+    state: ControllerState,
+    sessions: Sessions,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    *,
+    now_ms: int,
+) -> Decision[bool]:
+    """Fence an incarnation whose session has ended, unless it was heard while this waited."""
+    if not sessions.is_expired(broker_id, broker_epoch, now_ms):
+        return Decision((), answer=False)
+    sessions.forget(broker_id, broker_epoch)
+    return decide_fence(state, broker_id, broker_epoch)
 
 
 def decide_replica_failed(

@@ -16,7 +16,11 @@ from strandline_broker.core.controller import push
 from strandline_broker.core.controller.alter_partition import decide_alter_partition
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
+from strandline_broker.core.controller.fencing import (
+    decide_expire,
+    decide_fence,
+    decide_replica_failed,
+)
 from strandline_broker.core.controller.heartbeat import (
     answer_heartbeat,
     asks_for_change,
@@ -234,14 +238,11 @@ class Controller:
 
     def on_heartbeat_stream(self, heartbeat: Heartbeat) -> Callable[[], None]:
         """A heartbeat stream has said whose it is. Returns what to call when it ends."""
-        generation = self._detector.on_stream_opened(heartbeat.broker_id)
-
-        def ended() -> None:
-            broker = self.state.brokers.get(heartbeat.broker_id)
-            if broker is not None and broker.epoch == heartbeat.broker_epoch:
-                self._detector.on_stream_ended(broker, generation)
-
-        return ended
+        broker = self.state.brokers.get(heartbeat.broker_id)
+        if broker is None or broker.epoch != heartbeat.broker_epoch:
+            return lambda: None  # a process that was replaced says nothing about its successor
+        generation = self._detector.on_stream_opened(broker.broker_id)
+        return partial(self._detector.on_stream_ended, broker, generation)
 
     def shorten_session(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
         half = self._settings.session_ms // 2
@@ -284,10 +285,7 @@ class Controller:
             await self._fence(partial(decide_fence, self.state, *overdue), *overdue, why)
 
     def _expire(self, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[bool]:
-        if not self.sessions.is_expired(broker_id, epoch, self.now_ms()):
-            return Decision((), answer=False)  # heard from while this waited in the queue
-        self.sessions.forget(broker_id, epoch)
-        return decide_fence(self.state, broker_id, epoch)
+        return decide_expire(self.state, self.sessions, broker_id, epoch, now_ms=self.now_ms())
 
     async def _fence(
         self,

@@ -1,0 +1,81 @@
+"""An envelope on the wire: each broker is told of its own replicas, and everybody of everything."""
+
+from strandline_broker.core.controller.topics import decide_delete_topic
+from strandline_broker.hosts.controller.controller import Identity
+from strandline_broker.rpc.controller.push import PushTranslator
+from strandline_proto.ids import BrokerId
+from strandline_proto.v1 import push_pb2
+from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster
+
+TRANSLATE = PushTranslator(Identity(BrokerId(100), CLUSTER, STORE))
+
+
+def told(cluster: Cluster, broker_id: BrokerId) -> push_pb2.LeaderAndIsrRequest:
+    """The last envelope, as this broker gets it."""
+    return TRANSLATE(cluster.envelopes[-1], cluster.state.brokers[broker_id])
+
+
+def hosted(request: push_pb2.LeaderAndIsrRequest) -> list[int]:
+    return [p.partition_index for topic in request.leader_and_isr for p in topic.partitions]
+
+
+def described(request: push_pb2.LeaderAndIsrRequest) -> list[int]:
+    return [p.index for topic in request.update_metadata.topics for p in topic.partitions]
+
+
+def test_the_header_names_sender_receiver_and_place_in_the_log() -> None:
+    cluster = Cluster([B1, B2])
+    cluster.topic("t", (B1,))
+    request = told(cluster, B2)
+    assert (request.controller_id, request.cluster_id, request.store_id) == (100, CLUSTER, STORE)
+    assert request.controller_epoch == 1
+    assert request.broker_epoch == cluster.state.brokers[B2].epoch
+    assert request.metadata_offset == cluster.state.last_offset
+    assert request.prev_metadata_offset == cluster.envelopes[-2].metadata_offset
+    assert not request.full
+
+
+def test_a_broker_is_told_of_its_own_replicas_and_what_clients_ask_of_all() -> None:
+    cluster = Cluster([B1, B2, B3])
+    cluster.topic("t", (B1, B2), (B2, B3), segment_bytes="1000")
+    assert hosted(told(cluster, B1)) == [0]
+    assert hosted(told(cluster, B2)) == [0, 1]
+    assert described(told(cluster, B1)) == [0, 1]
+    (topic,) = told(cluster, B3).leader_and_isr
+    assert [(c.name, c.value) for c in topic.configs] == [("segment.bytes", "1000")]
+    (partition,) = topic.partitions
+    assert (partition.leader, partition.leader_epoch, partition.is_new) == (B2, 0, True)
+    assert list(partition.replicas) == [B2, B3]
+    assert partition.eff_min_insync_replicas == 2
+    assert [(m.broker_id, m.broker_epoch) for m in partition.isr_with_epochs] == [
+        (b, cluster.state.brokers[b].epoch) for b in (B2, B3)
+    ]
+
+
+def test_a_replica_that_only_went_offline_is_news_for_clients_alone() -> None:
+    cluster = Cluster([B1, B2])
+    cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    cluster.unfence(B2)
+    request = told(cluster, B1)
+    assert hosted(request) == []
+    assert described(request) == [0]
+    (broker,) = request.update_metadata.live_brokers
+    assert (broker.broker_id, broker.fenced) == (B2, False)
+    assert [(e.listener, e.port) for e in broker.endpoints] == [("INTERNAL", 9002)]
+
+
+def test_a_deletion_stops_the_replicas_of_those_who_have_some() -> None:
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2), (B2, B1))
+    cluster.commit(decide_delete_topic(cluster.state, name="t", topic_id=b""))
+    (stopped,) = told(cluster, B1).stop_replica
+    assert stopped.topic_id == topic
+    assert [
+        (p.partition_index, p.leader_epoch, p.delete_partition) for p in stopped.partitions
+    ] == [
+        (0, -2, True),
+        (1, -2, True),
+    ]
+    assert not told(cluster, B3).stop_replica
+    assert list(told(cluster, B3).update_metadata.deleted_topic_ids) == [topic]
