@@ -6,7 +6,8 @@ import asyncio
 import shutil
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -32,7 +33,7 @@ from strandline_runtime.real import real_runtime
 from support.controller_cluster import B1, registration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
     from strandline_broker.core.controller.push import Envelope
@@ -182,62 +183,58 @@ def open_log(path: Path) -> tuple[DataDirectory, MetadataLog]:
     return directory, MetadataLog.open(runtime.fs, directory, lambda _: None)
 
 
+def registers(bench: Bench) -> Decision[object]:
+    decision = decide_registration(
+        bench.state,
+        Sessions(1000),
+        registration(B1, "one"),
+        cluster_id="c",
+        store_id="s",
+        now_ms=0,
+    )
+    return Decision(decision.records, decision.answer)
+
+
+def creates(bench: Bench, name: str) -> Decision[object]:
+    decision = decide_create_topic(
+        bench.state,
+        NewTopic(name, 3, 1, (), (("segment.bytes", "1000"),)),
+        defaults=TopicDefaults(1, 1),
+        topic_id=TopicId(name.encode() * 16),
+        validate_only=False,
+    )
+    return Decision(decision.records, decision.answer)
+
+
 async def test_a_crash_after_any_batch_leaves_a_log_that_gives_that_state(tmp_path: Path) -> None:
     directory, log = open_log(tmp_path / "live")
     bench = Bench(log)
-    snapshots: list[str] = []
-
-    def remember() -> None:
-        """What a crash at this moment would leave, and the state it has to give."""
-        copy = tmp_path / f"crash-{len(snapshots)}"
-        shutil.copytree(tmp_path / "live", copy)
-        snapshots.append(repr(bench.state))
-
-    def register() -> Decision[object]:
-        decision = decide_registration(
-            bench.state,
-            Sessions(1000),
-            registration(B1, "one"),
-            cluster_id="c",
-            store_id="s",
-            now_ms=0,
-        )
-        return Decision(decision.records, decision.answer)
+    state = bench.state
 
     def epoch() -> BrokerEpoch:
-        return bench.state.brokers[B1].epoch
+        return state.brokers[B1].epoch
 
-    def create(name: str) -> Decision[object]:
-        wish = NewTopic(name, 3, 1, (), (("segment.bytes", "1000"),))
-        decision = decide_create_topic(
-            bench.state,
-            wish,
-            defaults=TopicDefaults(1, 1),
-            topic_id=TopicId(name.encode() * 16),
-            validate_only=False,
-        )
-        return Decision(decision.records, decision.answer)
-
+    decisions: list[Callable[[], Decision[Any]]] = [
+        partial(registers, bench),
+        lambda: decide_unfence(state, B1, epoch(), applied=state.last_offset),
+        partial(creates, bench, "a"),
+        partial(creates, bench, "b"),
+        lambda: decide_producer_ids(state, B1, epoch()),
+    ]
+    expected: list[str] = []
     await bench.start()
-    remember()
     async with bench.running():
-        await bench.pipeline.submit(register)
-        remember()
-        await bench.pipeline.submit(
-            lambda: decide_unfence(bench.state, B1, epoch(), applied=bench.state.last_offset)
-        )
-        remember()
-        for name in "ab":
-            await bench.pipeline.submit(lambda name=name: create(name))  # type: ignore[misc]
-            remember()
-        await bench.pipeline.submit(lambda: decide_producer_ids(bench.state, B1, epoch()))
-        remember()
+        for decide in decisions:
+            await bench.pipeline.submit(decide)
+            # What a crash at this moment would leave, and the state it has to give.
+            shutil.copytree(tmp_path / "live", tmp_path / f"crash-{len(expected)}")
+            expected.append(repr(state))
     log.close()
     directory.close()
-    for number, expected in enumerate(snapshots):
-        opened, reopened = open_log(tmp_path / f"crash-{number}")
-        state = ControllerState()
-        replay_log(state, reopened)
-        assert repr(state) == expected
+    for number, text in enumerate(expected):
+        reopened, its_log = open_log(tmp_path / f"crash-{number}")
+        replayed = ControllerState()
+        replay_log(replayed, its_log)
+        assert repr(replayed) == text
+        its_log.close()
         reopened.close()
-        opened.close()
