@@ -5,6 +5,7 @@ before its deadline; and the cluster serves on as if nothing had been.
 """
 
 import os
+import resource
 import shutil
 import socket
 from pathlib import Path
@@ -171,6 +172,27 @@ def test_a_batch_for_a_follower_is_refused_with_the_leader_to_go_to(cluster: Loc
     assert not result.appended
     assert result.current_leader.leader_id == at.leader
     assert _values(cluster, "follower") == []
+
+
+def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(brokers=2)
+    _create(cluster, "full", "--replication-factor", 2)
+    assert _on(cluster, "produce", "full", stdin="before\n").status == 0
+    leader = cluster.process(where_is(cluster.address(1), "full").leader).pid
+    assert leader is not None
+    # No file of that process may grow beyond this: the system refuses the write, as on a full disk.
+    limit, hard = resource.prlimit(leader, resource.RLIMIT_FSIZE, (100_000, -1))
+    lines = "".join(f"{n:0999}\n" for n in range(2000))
+    full = _on(cluster, "produce", "full", "--timeout", 4, stdin=lines)
+    assert full.status == 1
+    assert "lines were not acknowledged" in full.error
+    assert "free disk space" in full.error
+    acknowledged = 2000 - int(full.error.split()[0])
+    resource.prlimit(leader, resource.RLIMIT_FSIZE, (limit, hard))
+    assert _on(cluster, "produce", "full", stdin="after\n").status == 0
+    values = _values(cluster, "full")
+    assert values[: 1 + acknowledged] == ["before", *lines.splitlines()[:acknowledged]]
+    assert values[-1] == "after"
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ class FlightsDemo:
 
         stream = Stream(
             topic=TOPIC,
+            partitions=PARTITIONS,
             kill_at=total // 3,
             find_victim=lambda: find_victim(cluster, partition=0),
             kill=kill,

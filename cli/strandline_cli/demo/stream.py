@@ -22,7 +22,8 @@ PORTION_RECORDS: Final = 500
 PORTIONS_AHEAD_MAX: Final = 8
 """A pause of the cluster holds the input after that many portions: most of it is sent later."""
 
-Pending = tuple["asyncio.Future[RecordMetadata]", bytes]
+Pending = tuple["asyncio.Future[RecordMetadata]", InputRecord, int | None]
+"""The acknowledgement to come, the record, and its partition if it was sent to a certain one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Stream:
     """What is sent, what was acknowledged, and what happened at the kill."""
 
     topic: str
+    partitions: int
     kill_at: int
     """Bytes of the input after which the leader is killed."""
     find_victim: Callable[[], Victim]
@@ -56,10 +58,12 @@ class Stream:
         """Send everything and wait for every answer."""
         started = time.monotonic()
         source = iter(records)
+        sent = 0
         while portion := list(islice(source, PORTION_RECORDS)):
-            self._pending.append(
-                [(await producer.send(self.topic, r.value, r.key), r.value) for r in portion]
-            )
+            # Records without a key go round, so that no partition is spared while it is failing.
+            turn = None if portion[0].key is not None else sent % self.partitions
+            self._pending.append([await self._send(producer, record, turn) for record in portion])
+            sent += 1
             consumed = portion[-1].consumed
             if self.killed_at_s is None and consumed >= self.kill_at:
                 await self._kill_while_in_flight()
@@ -70,27 +74,46 @@ class Stream:
             await self._settle_oldest()
         self.seconds = time.monotonic() - started
 
+    async def _send(
+        self, producer: "Producer", record: InputRecord, partition: int | None
+    ) -> Pending:
+        future = await producer.send(self.topic, record.value, record.key, partition=partition)
+        return future, record, partition
+
     async def _kill_while_in_flight(self) -> None:
-        """SIGKILL once batches are on their way; if none is, the next portion tries again."""
+        """SIGKILL while the victim has batches to acknowledge; else the next portion tries."""
         if self.victim is None:
             self.victim = self.find_victim()
         await asyncio.sleep(0)
-        in_flight = sum(not future.done() for portion in self._pending for future, _ in portion)
+        in_flight = sum(
+            not future.done() and self._partition(record, partition) in self.victim.leads
+            for portion in self._pending
+            for future, record, partition in portion
+        )
         if in_flight > 0:
             self.kill(self.victim.broker)
             self.killed_at_s = time.monotonic()
             self.in_flight_at_kill = in_flight
 
+    def _partition(self, record: InputRecord, partition: int | None) -> int:
+        """Where a record was sent; the default of a keyed one is known to both sides."""
+        from strandline_proto.partitioner import partition_for
+
+        if partition is not None:
+            return partition
+        assert record.key is not None
+        return partition_for(record.key, self.partitions)
+
     async def _settle_oldest(self) -> None:
         from strandline.errors import StrandlineError
 
-        for future, value in self._pending.popleft():
+        for future, record, _ in self._pending.popleft():
             try:
                 told = await future
             except StrandlineError as why:
                 self.ledger.fail(may_have_been_written=why.may_have_been_written)
                 continue
-            self.ledger.acknowledge(told.partition, told.offset, value)
+            self.ledger.acknowledge(told.partition, told.offset, record.value)
             if self.killed_at_s is not None and self.first_ack_after_s is None:
                 self._look_for_new_leader(told)
 
