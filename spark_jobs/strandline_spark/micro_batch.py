@@ -77,9 +77,8 @@ class MicroBatchWriter:
         ranges = self._ranges(batch_id)
         committed = table.committed_batch(app_id)
         if committed is not None and committed >= batch_id:
-            if committed == batch_id:
-                for one in ranges:
-                    table.check_fence(one.tp, one.end, expected="end")
+            for one in ranges:
+                table.check_held(one.tp, one.end, last=committed == batch_id)
             self._on_batch(BatchReport(batch_id, 0, 0, 0, table.version, skipped=True))
             return
         for one in ranges:

@@ -6,6 +6,7 @@ user sees.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -75,6 +76,8 @@ def start_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    # A failing micro-batch is an error of its query; the bridge would print its traceback as well.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     settings = _configuration(master, memory, direct=direct)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
@@ -144,6 +147,8 @@ def _configuration(master: str, memory: str, *, direct: bool) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
+        # A worker process takes its time to start on a busy machine.
+        "spark.python.authenticate.socketTimeout": "60s",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.catalogImplementation": "in-memory",

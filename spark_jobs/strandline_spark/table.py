@@ -157,16 +157,29 @@ class BronzeTable:
         """Where the table ends for the partition; None if it never took from it."""
         return self._handle.transaction_version(_fence(tp))
 
-    def check_fence(self, tp: TopicPartition, start: int, *, expected: str = "start") -> None:
-        """Raises FenceError unless the batch's offset is where the table ends."""
+    def check_fence(self, tp: TopicPartition, start: int) -> None:
+        """Raises FenceError unless the batch starts where the table ends."""
         end = self.end(tp)
         if end is not None and end != start:
-            raise FenceError(
-                f"the table {self.path} holds {tp} up to offset {end}, but this batch would"
-                f" {expected} at {start}: records would be {'lost' if start > end else 'doubled'}."
-                " The checkpoint does not belong to the table as it is: delete the checkpoint and"
-                " resume with --from table, or ingest into a new table"
-            )
+            raise self._fenced(tp, "start", start, end)
+
+    def check_held(self, tp: TopicPartition, end: int, *, last: bool) -> None:
+        """Raises FenceError unless the table holds a batch that the job committed up to `end`.
+
+        A batch of the same number that reaches further was planned anew, by a checkpoint that had
+        lost its log: to skip it would lose records. The last one ends exactly where the table does.
+        """
+        held = self.end(tp)
+        if held is None or held < end or (last and held != end):
+            raise self._fenced(tp, "end", end, -1 if held is None else held)
+
+    def _fenced(self, tp: TopicPartition, edge: str, offset: int, end: int) -> FenceError:
+        return FenceError(
+            f"the table {self.path} holds {tp} up to offset {end}, but this batch would {edge} at"
+            f" {offset}: records would be {'lost' if offset > end else 'doubled'}. The checkpoint"
+            " does not belong to the table as it is: delete the checkpoint and resume with"
+            " --from table, or ingest into a new table"
+        )
 
     def commit(
         self, app_id: str, batch_id: int, ranges: list[CommittedRange], files: list[DataFile]

@@ -22,7 +22,7 @@ from strandline_proto.batch import ATTRIBUTES_AT, Compression, build_batch, pref
 from strandline_proto.v1 import common_pb2, fetch_pb2, metadata_pb2, services_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -43,6 +43,8 @@ class FakePartition:
     """Error codes of the next answers about this partition, one each."""
     cut_after_messages: int | None = None
     """FetchRange breaks off (once) after so many messages."""
+    on_range: Callable[[], object] | None = None
+    """Called as FetchRange is about to send its second message, or its end."""
     damaged_answers: int = 0
     """How many of the next FetchRange messages have a flipped byte."""
 
@@ -263,6 +265,8 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
                 damaged[-1] ^= 0x01
                 answer.records = bytes(damaged)
             yield answer
+            if found.on_range is not None:
+                found.on_range()
 
 
 def _messages(

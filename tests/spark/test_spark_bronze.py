@@ -1,0 +1,191 @@
+"""The bronze job on the shared session: both modes, restarts, fences, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from strandline_spark.bronze import BronzeJob, prepare, stream
+from strandline_spark.errors import FenceError, StrandlineSparkError, TableError, UnknownTopic
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.table import BronzeTable
+from strandline_spark.verify import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from strandline_spark.micro_batch import BatchReport
+    from support.fake_broker_sync import FakeBroker, FakeTopic
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def topic(broker: FakeBroker) -> FakeTopic:
+    made = broker.create("t", 2)
+    fill(made, 10)
+    return made
+
+
+def fill(topic: FakeTopic, batches: int) -> None:
+    """Batches of 100 records, each value saying its place."""
+    for p, partition in enumerate(topic.partitions):
+        for _ in range(batches):
+            first = partition.log_end
+            partition.append([(b"k", b"%d/%d" % (p, first + j)) for j in range(100)])
+
+
+@pytest.fixture
+def job(broker: FakeBroker, tmp_path: Path) -> BronzeJob:
+    return BronzeJob(
+        bootstrap=broker.address,
+        topics=("t",),
+        table=str(tmp_path / "table"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        max_offsets_per_trigger=800,
+    )
+
+
+def run(spark: SparkSession, job: BronzeJob) -> list[BatchReport]:
+    reports: list[BatchReport] = []
+    prepare(job)
+    stream(spark, job, reports.append)
+    return reports
+
+
+def rows(job: BronzeJob) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = BronzeTable.open(job.table).delta.to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: (row["partition"], row["offset"]))
+
+
+def assert_whole(job: BronzeJob, topic: FakeTopic) -> None:
+    found = rows(job)
+    assert [(r["partition"], r["offset"]) for r in found] == [
+        (p, n) for p, partition in enumerate(topic.partitions) for n in range(partition.log_end)
+    ]
+    assert all(r["value"] == b"%d/%d" % (r["partition"], r["offset"]) for r in found)
+    assert all(one.sound for one in verify(job.table, "t", job.bootstrap))
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "dataframe"])
+def test_every_record_comes_into_the_table_once_over_batches_and_restarts(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, direct: bool, tmp_path: Path
+) -> None:
+    job = replace(job, direct=direct)
+    reports = run(spark, job)
+    assert [(r.batch_id, r.rows) for r in reports] == [(0, 800), (1, 800), (2, 400)]
+    assert_whole(job, topic)
+    fill(topic, 2)
+    assert [r.rows for r in run(spark, job)] == [400]
+    assert_whole(job, topic)
+    (row,) = [r for r in rows(job) if (r["partition"], r["offset"]) == (1, 450)]
+    assert (row["topic"], row["batch_id"], row["leader_epoch"], row["headers"]) == ("t", 1, 0, None)
+    # Whatever the mode, a file lies where its partition columns say, and nothing else is left.
+    left = {
+        path.relative_to(tmp_path / "table").parts[0] for path in (tmp_path / "table").iterdir()
+    }
+    assert left == {"_delta_log", "topic=t"}
+
+
+def test_the_modes_may_change_on_one_checkpoint(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    run(spark, replace(job, direct=False))
+    fill(topic, 2)
+    run(spark, replace(job, direct=True))
+    assert_whole(job, topic)
+
+
+def test_control_batches_are_accounted_for(
+    spark: SparkSession, job: BronzeJob, broker: FakeBroker
+) -> None:
+    partition = broker.create("t").partitions[0]
+    partition.append([(b"k", b"0/0")])
+    partition.append_control()
+    run(spark, job)
+    partition.append_control()
+    # A batch without a row still moves the table's end.
+    assert [(r.rows, r.files) for r in run(spark, job)] == [(0, 0)]
+    (found,) = verify(job.table, "t", job.bootstrap)
+    assert (found.rows, found.skipped, found.gaps, found.end_offset) == (1, 2, 0, 3)
+    assert found.sound
+
+
+def test_a_new_checkpoint_goes_on_where_the_table_ends(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    run(spark, job)
+    shutil.rmtree(job.checkpoint)
+    fill(topic, 1)
+    assert sum(r.rows for r in run(spark, job)) == 200
+    assert_whole(job, topic)
+
+
+def test_a_new_checkpoint_that_would_start_elsewhere_is_fenced_before_spark_starts(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    run(spark, job)
+    shutil.rmtree(job.checkpoint)
+    fill(topic, 1)
+    for start, word in (("earliest", "doubled"), ("latest", "lost")):
+        with pytest.raises(FenceError, match=word):
+            prepare(replace(job, start=start))
+    assert_whole_prefix(job)
+
+
+def assert_whole_prefix(job: BronzeJob) -> None:
+    assert [one.sound for one in verify(job.table, "t", None)] == [True, True]
+
+
+def test_a_checkpoint_that_fell_behind_its_table_is_fenced(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, tmp_path: Path
+) -> None:
+    """A copy of a checkpoint, or a second job: the table is further than it knows."""
+    run(spark, replace(job, max_offsets_per_trigger=None))
+    shutil.copytree(job.checkpoint, tmp_path / "copy")
+    fill(topic, 1)
+    run(spark, job)
+    fill(topic, 1)
+    shutil.rmtree(tmp_path / "copy" / "commits")
+    behind = replace(job, checkpoint=str(tmp_path / "copy"))
+    # The query has committed this batch, but then it ended earlier.
+    with pytest.raises(StrandlineSparkError, match="this batch would end at"):
+        run(spark, replace(behind, max_offsets_per_trigger=None))
+    run(spark, job)
+    assert_whole(job, topic)
+
+
+def test_a_topic_created_anew_is_noticed_by_a_new_checkpoint_through_the_table(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, broker: FakeBroker
+) -> None:
+    run(spark, job)
+    shutil.rmtree(job.checkpoint)
+    fill(broker.create("t", 2), 20)
+    with pytest.raises(StrandlineSparkError, match="deleted and created again"):
+        run(spark, job)
+
+
+def test_two_topics_share_a_table_and_one_may_join_later(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, broker: FakeBroker
+) -> None:
+    run(spark, job)
+    fill(broker.create("u"), 1)
+    run(spark, replace(job, topics=("t", "u")))
+    table = BronzeTable.open(job.table)
+    assert table.end(TopicPartition("u", 0)) == 100
+    assert [one.rows for one in verify(job.table, "u", job.bootstrap)] == [100]
+
+
+def test_what_cannot_work_is_said_before_spark_starts(
+    job: BronzeJob, topic: FakeTopic, tmp_path: Path
+) -> None:
+    with pytest.raises(UnknownTopic, match="nope does not exist"):
+        prepare(replace(job, topics=("nope",)))
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    with pytest.raises(TableError, match="checkpoint of another job"):
+        prepare(job)

@@ -1,0 +1,133 @@
+"""The job as its user runs it: a process, killed with SIGKILL wherever it hurts, and its errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from strandline_spark.table import BronzeTable
+from strandline_spark.verify import verify
+
+if TYPE_CHECKING:
+    from support.fake_broker_sync import FakeBroker, FakeTopic
+
+DEADLINE_S: Final = 300
+DYING_DRIVER: Final = Path(__file__).parents[1] / "support" / "spark_driver_that_dies.py"
+# The job must not depend on what PYSPARK_PYTHON says: its workers run its own interpreter.
+ENVIRONMENT: Final = {**os.environ, "PYSPARK_PYTHON": "/nonexistent/python"}
+
+
+def start(*command: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT if environment is None else environment,
+        start_new_session=True,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """(exit status, standard output, standard error) of the process, within the deadline."""
+    try:
+        out, err = process.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, out, err
+
+
+def fill(topic: FakeTopic, batches: int) -> None:
+    for p, partition in enumerate(topic.partitions):
+        for _ in range(batches):
+            first = partition.log_end
+            partition.append([(None, b"%d/%d" % (p, first + j)) for j in range(100)])
+
+
+def job_arguments(broker: FakeBroker, root: Path) -> list[str]:
+    return [
+        *("ingest", "bronze", "--bootstrap", broker.address, "--topics", "t"),
+        *("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint")),
+        *("--max-offsets-per-trigger", "1000", "--format", "json"),
+    ]
+
+
+def in_table(root: Path) -> list[tuple[int, int, bytes]]:
+    table = BronzeTable.open(str(root / "table")).delta.to_pyarrow_table()
+    rows = table.select(["partition", "offset", "value"]).to_pylist()
+    return sorted((row["partition"], row["offset"], row["value"]) for row in rows)
+
+
+@pytest.mark.spark
+def test_every_record_is_in_the_table_once_wherever_the_driver_was_killed(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 2)
+    fill(topic, 20)
+    arguments = job_arguments(broker, tmp_path)
+
+    # While a task reads: the broker, as it answers, kills the driver and its JVM.
+    process = start("-m", "strandline_spark.main", *arguments)
+    topic.partitions[1].on_range = lambda: os.killpg(process.pid, signal.SIGKILL)
+    assert finished(process)[0] == -signal.SIGKILL
+    topic.partitions[1].on_range = None
+
+    # On both sides of the table's commit, with more records each time.
+    for point, batch in (("before-commit", 0), ("after-commit", 1)):
+        fill(topic, 2)
+        assert (
+            finished(start(str(DYING_DRIVER), point, str(batch), *arguments))[0] == -signal.SIGKILL
+        )
+    status, out, err = finished(start("-m", "strandline_spark.main", *arguments))
+    assert status == 0, err
+    assert "batch 1: the table has it already" in err
+    assert json.loads(out)["table"] == str(tmp_path / "table")
+
+    assert in_table(tmp_path) == [(p, n, b"%d/%d" % (p, n)) for p in range(2) for n in range(2400)]
+    assert all(one.sound for one in verify(str(tmp_path / "table"), "t", broker.address))
+
+
+def one_line_error(*arguments: str, environment: dict[str, str] | None = None) -> str:
+    """The message of a command that must fail with one, and without a traceback."""
+    command = start("-m", "strandline_spark.main", *arguments, environment=environment)
+    status, out, err = finished(command)
+    assert (status, out) == (1, "")
+    lines = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    return lines[0]
+
+
+def test_without_java_the_job_says_so_in_one_line(broker: FakeBroker, tmp_path: Path) -> None:
+    broker.create("t")
+    bare = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    arguments = job_arguments(broker, tmp_path)
+    message = one_line_error(*arguments, environment=bare | {"PATH": str(tmp_path)})
+    assert "there is none on the PATH" in message
+    assert "install a Java 17 runtime" in message
+    message = one_line_error(*arguments, environment=bare | {"JAVA_HOME": "/nowhere"})
+    assert "JAVA_HOME (/nowhere)" in message
+
+
+@pytest.mark.spark
+def test_an_unknown_topic_is_said_in_one_line(broker: FakeBroker, tmp_path: Path) -> None:
+    message = one_line_error(*job_arguments(broker, tmp_path))
+    assert "topic t does not exist; create it with `strandline topic create`" in message
+
+
+def test_wrong_arguments_are_refused(broker: FakeBroker, tmp_path: Path) -> None:
+    arguments = job_arguments(broker, tmp_path)
+    assert "give a number with s, m or h" in one_line_error(*arguments, "--every", "soon")
+    assert "above 0" in one_line_error(*arguments, "--max-offsets-per-trigger", "0")
+    assert "not host:port" in one_line_error(*arguments, "--bootstrap", "here")
+    status, _, err = finished(start("-m", "strandline_spark.main", "ingest", "gold"))
+    assert (status, "invalid choice" in err) == (2, True)
