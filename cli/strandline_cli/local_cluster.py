@@ -307,6 +307,7 @@ class LocalCluster:
         """
         process = self.process(process_id)
         self._signal(process_id, signal.SIGTERM)
+        process.send(signal.SIGCONT)  # a paused process could not act on it
         if not process.wait_until_gone(wait_s):
             process.send(signal.SIGKILL)
             process.wait_until_gone(STOP_S)
@@ -354,7 +355,6 @@ class LocalCluster:
         forced: list[ProcessId] = []
         for group in (list[ProcessId](self.broker_ids), [CONTROLLER]):
             for process_id in group:
-                # A paused process could not act on SIGTERM.
                 self.process(process_id).send(signal.SIGTERM)
                 self.process(process_id).send(signal.SIGCONT)
             for process_id in group:

@@ -67,7 +67,8 @@ def print_report(console: "Console", report: Report, table: "pa.Table") -> None:
     from rich.table import Table
 
     figures = report.document()
-    shown = Table(title=f"{report.source}: what became of every record", title_justify="left")
+    console.print(f"Input: {report.source}", highlight=False)
+    shown = Table(title="What became of every record", title_justify="left")
     shown.add_column("measure")
     shown.add_column("figure", justify="right")
     for label, text, bad in _lines(report, figures):
