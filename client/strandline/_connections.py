@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -11,7 +12,7 @@ from strandline.errors import BrokerUnreachable, ConfigurationError, OperationTi
 from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
     from strandline_runtime.runtime import Runtime
@@ -43,6 +44,21 @@ def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachabl
     advice = _ADVICE.get(error.code())
     text = f"{where}: {error.code().name}: {detail}"
     return BrokerUnreachable(f"{text} ({advice})" if advice else text)
+
+
+async def on_stream(step: Awaitable[Answer]) -> Answer:
+    """One read or write of a stream. A cancellation by the transport becomes an error.
+
+    Taken for a cancellation of the task it would end the task without a word, and whoever waits for
+    the stream's end would wait for ever.
+    """
+    try:
+        return await step
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() > 0:
+            raise
+        raise BrokerUnreachable("the transport cancelled the stream") from None
 
 
 class Connections:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 
-from strandline._connections import transport_error
+from strandline._connections import on_stream, transport_error
 from strandline._core.backoff import Backoff
 from strandline._core.fetch_session import FetchSession, FetchTarget
 from strandline.errors import BrokerUnreachable, StrandlineError, from_code
@@ -114,8 +114,8 @@ class FetchStream:
             limit_s = max_wait_ms / 1000 + self._fetcher.request_timeout_s
             try:
                 async with asyncio.timeout(limit_s):
-                    await call.write(request)
-                    response = await _read(call)
+                    await on_stream(call.write(request))
+                    response = await on_stream(call.read())
             except TimeoutError:
                 raise BrokerUnreachable(
                     f"{address} was silent for {limit_s * 1000:.0f} ms"
@@ -167,14 +167,3 @@ class FetchStream:
         for topic_id, partition in changes.forgotten:
             request.forgotten.add(topic_id=topic_id, partitions=[partition])
         return request
-
-
-async def _read(call: Any) -> Any:
-    """The next message. A cancellation by the transport is an error, one of this task is not."""
-    try:
-        return await call.read()
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling() > 0:
-            raise
-        raise BrokerUnreachable("the stream was cancelled by the transport") from None

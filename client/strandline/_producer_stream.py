@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc.aio
 
-from strandline._connections import transport_error
+from strandline._connections import on_stream, transport_error
 from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Answer
 from strandline.errors import BrokerUnreachable, StrandlineError
@@ -119,7 +119,7 @@ class ProducerStream:
                 continue
             correlation_id = request.message.correlation_id
             self._unanswered[correlation_id] = request
-            await call.write(request.message)
+            await on_stream(call.write(request.message))
             if request.message.acks == 0:
                 del self._unanswered[correlation_id]
                 for queue, batch, attempt in request.batches:
@@ -167,13 +167,7 @@ class ProducerStream:
 
     async def _read(self, call: Any) -> None:
         while True:
-            try:
-                response = await call.read()
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling() > 0:
-                    raise
-                raise BrokerUnreachable("the stream was cancelled by the transport") from None
+            response = await on_stream(call.read())
             if not isinstance(response, produce_pb2.ProduceResponse):
                 # The end of a stream carries its status; without an error the broker is leaving.
                 raise BrokerUnreachable(f"broker {self.broker_id} ended the Produce stream")

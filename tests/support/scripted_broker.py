@@ -87,7 +87,8 @@ class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
         self.fetches: list[fetch_pb2.FetchRequest] = []
         self.produced = 0
         self._server: grpc.aio.Server | None = None
-        self._streams: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Event] = set()
+        """One for each open stream; set, it makes the stream break."""
 
     async def start(self) -> None:
         options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0)]
@@ -102,8 +103,8 @@ class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
             await server.stop(None)
 
     def drop_streams(self) -> None:
-        for task in list(self._streams):
-            task.cancel()
+        for drop in self._streams:
+            drop.set()
 
     def pause(self) -> None:
         self.awake.clear()
@@ -157,24 +158,39 @@ class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
             producer_id=cluster.next_producer_id, producer_epoch=0
         )
 
+    async def _next(self, context: Any, drop: asyncio.Event) -> Any:
+        """The next request of a stream; None at its end. Breaks the stream when told to.
+
+        Cancelling the handler would do as well, but for the moments when gRPC then sends no status.
+        """
+        loop = asyncio.get_running_loop()
+        reading, dropped = loop.create_task(context.read()), loop.create_task(drop.wait())
+        try:
+            await asyncio.wait([reading, dropped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            dropped.cancel()
+            if not reading.done():
+                reading.cancel()
+        if drop.is_set():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+        request = reading.result()
+        return None if request is grpc.aio.EOF else request
+
     # Produce.
 
     async def Produce(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
+        drop = asyncio.Event()
+        self._streams.add(drop)
         try:
-            async for request in requests:
+            while (request := await self._next(context, drop)) is not None:
                 await self.awake.wait()
                 answer = self._produce(request)
                 if answer is None:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
                 if answer.topics and request.acks != 0:
                     yield answer
-        except asyncio.CancelledError:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
         finally:
-            self._streams.discard(task)
+            self._streams.discard(drop)
 
     def _produce(self, request: Any) -> Any:
         answer = produce_pb2.ProduceResponse(correlation_id=request.correlation_id)
@@ -222,13 +238,12 @@ class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
     # Reading.
 
     async def Fetch(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
+        drop = asyncio.Event()
+        self._streams.add(drop)
         session: dict[tuple[bytes, int], Any] = {}
         expected_epoch = 0
         try:
-            async for request in requests:
+            while (request := await self._next(context, drop)) is not None:
                 await self.awake.wait()
                 self.fetches.append(request)
                 if request.session_epoch != expected_epoch:
@@ -244,33 +259,29 @@ class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
                 for dropped in request.forgotten:
                     for partition in dropped.partitions:
                         session.pop((dropped.topic_id, partition), None)
-                yield await self._fetch(request, session)
-        except asyncio.CancelledError:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+                yield await self._fetch(request, session, drop)
         finally:
-            self._streams.discard(task)
+            self._streams.discard(drop)
 
-    async def _fetch(self, request: Any, session: dict[tuple[bytes, int], Any]) -> Any:
+    async def _fetch(
+        self, request: Any, session: dict[tuple[bytes, int], Any], drop: asyncio.Event
+    ) -> Any:
         answer = self._collect(request, session)
-        if not answer.topics and request.max_wait_ms > 0:
-            waits = [
-                p.changed.wait() for key in session if (p := self.cluster.find(*key)) is not None
-            ]
-            tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
-            try:
-                if tasks:
-                    await asyncio.wait(
-                        tasks,
-                        timeout=request.max_wait_ms / 1000,
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )
-                else:
-                    await asyncio.sleep(request.max_wait_ms / 1000)
-            finally:
-                for task in tasks:
-                    task.cancel()
-            answer = self._collect(request, session)
-        return answer
+        if answer.topics or request.max_wait_ms == 0:
+            return answer
+        loop = asyncio.get_running_loop()
+        events = [p.changed for key in session if (p := self.cluster.find(*key)) is not None]
+        tasks = [loop.create_task(event.wait()) for event in [drop, *events]]
+        try:
+            await asyncio.wait(
+                tasks,
+                timeout=request.max_wait_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            for task in tasks:
+                task.cancel()
+        return self._collect(request, session)
 
     def _collect(self, request: Any, session: dict[tuple[bytes, int], Any]) -> Any:
         answer = fetch_pb2.FetchResponse(correlation_id=request.correlation_id, session_id=7)

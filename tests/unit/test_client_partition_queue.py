@@ -1,74 +1,18 @@
-"""One partition's queue in a producer, case by case."""
+"""One partition's queue in a producer, case by case: order, sequences, retries."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
 from strandline._core.backoff import Backoff
-from strandline._core.delivery_terms import Answer, Identity, QueueOptions
-from strandline._core.partition_queue import PartitionQueue
+from strandline._core.delivery_terms import Answer, Identity
 from strandline.errors import (
     DeliveryTimedOut,
-    NotEnoughReplicas,
     OutcomeUnknown,
     RecordTooLarge,
-    UnknownTopicOrPartition,
 )
 from strandline_proto import errors
-from strandline_proto.batch import check_batch
-
-DONE = Answer(0, "", True, 100, 3)
-
-if TYPE_CHECKING:
-    from strandline._core.producer_batch import ProducerBatch
-
-
-def make(
-    *, idempotent: bool = True, linger_ms: float = 0, max_in_flight: int = 5
-) -> PartitionQueue:
-    options = QueueOptions(
-        acks=-1 if idempotent else 1,
-        idempotent=idempotent,
-        max_in_flight=max_in_flight,
-        linger_ms=linger_ms,
-        batch_size=1000,
-        compression=0,
-        delivery_timeout_ms=1000,
-    )
-    queue = PartitionQueue("orders", b"i" * 16, 0, options, Backoff())
-    if idempotent:
-        queue.on_identity(Identity(9, 0))
-    return queue
-
-
-def add(queue: PartitionQueue, now_ms: float = 0, *, records: int = 1) -> ProducerBatch:
-    """One closed batch of so many records."""
-    batch = queue.open_batch(now_ms)
-    for _ in range(records):
-        batch.append(batch.count, 0, None, b"v", [])
-        batch.count += 1
-    queue.close_open()
-    return batch
-
-
-def take(queue: PartitionQueue, now_ms: float = 0) -> ProducerBatch:
-    batch = queue.take(now_ms, 0.5)
-    assert batch is not None
-    return batch
-
-
-def sequence(batch: ProducerBatch) -> tuple[int, int]:
-    header = check_batch(batch.data)
-    return header.producer_epoch, header.base_sequence
-
-
-def refuse(
-    queue: PartitionQueue, batch: ProducerBatch, code: int, *, appended: bool = False
-) -> list[tuple[ProducerBatch, Exception | None]]:
-    answer = Answer(code, "why", appended)
-    return queue.on_answer(batch, batch.attempt, answer, now_ms=0, chance=0)
+from support.partition_queues import DONE, add, make, refuse, sequence, take
 
 
 def test_an_awaited_record_does_not_wait_for_the_linger() -> None:
@@ -255,100 +199,6 @@ def test_a_leader_without_our_state_makes_us_go_on_under_a_new_epoch() -> None:
     assert sequence(batch) == (1, 0)
 
 
-def test_a_refusal_after_the_append_is_retried_only_by_an_idempotent_producer() -> None:
-    code = errors.NotEnoughReplicasAfterAppend.code
-    queue = make()
-    batch = add(queue)
-    take(queue)
-    assert refuse(queue, batch, code, appended=True) == []
-    queue = make(idempotent=False)
-    batch = add(queue)
-    take(queue)
-    [(settled, error)] = refuse(queue, batch, code, appended=True)
-    assert settled is batch
-    assert isinstance(error, OutcomeUnknown)
-    assert error.may_have_been_written
-
-
-def test_without_idempotence_a_lost_answer_is_told_as_unknown_and_never_retried() -> None:
-    queue = make(idempotent=False)
-    batch = add(queue)
-    take(queue)
-    [(settled, error)] = queue.on_lost(
-        batch, 1, ConnectionError("gone"), sent=True, now_ms=0, chance=0
-    )
-    assert settled is batch
-    assert isinstance(error, OutcomeUnknown)
-    assert "gone" in str(error)
-
-
-def test_what_never_left_is_retried_even_without_idempotence() -> None:
-    queue = make(idempotent=False)
-    batch = add(queue)
-    take(queue)
-    assert queue.on_lost(batch, 1, ConnectionError(), sent=False, now_ms=0, chance=0) == []
-    assert take(queue, 100) is batch
-
-
-def test_an_expired_batch_that_was_never_sent_was_certainly_not_written() -> None:
-    queue = make()
-    batch = add(queue)
-    queue.obstacle = NotEnoughReplicas("orders/0 has ISR {1}, needs 2")
-    [(settled, error)] = queue.on_expiry(1000)
-    assert settled is batch
-    assert isinstance(error, DeliveryTimedOut)
-    assert not error.may_have_been_written
-    assert "NotEnoughReplicas: orders/0 has ISR {1}, needs 2" in str(error)
-    assert "were not written" in str(error)
-
-
-def test_a_timeout_names_the_last_refusal_as_its_cause() -> None:
-    queue = make()
-    batch = add(queue)
-    take(queue)
-    refuse(queue, batch, errors.NotEnoughReplicas.code)
-    [(_, error)] = queue.on_expiry(1000)
-    assert isinstance(error, DeliveryTimedOut)
-    assert isinstance(error.cause, NotEnoughReplicas)
-    assert not error.may_have_been_written
-
-
-def test_an_open_batch_expires_too() -> None:
-    queue = make()
-    queue._identity = None
-    batch = queue.open_batch(0)
-    batch.append(0, 0, None, b"v", [])
-    batch.count = 1
-    assert queue.next_deadline_ms == 1000
-    assert queue.on_expiry(999) == []
-    [(settled, _)] = queue.on_expiry(1000)
-    assert settled is batch
-    assert queue.idle
-
-
-def test_corrupt_bytes_are_sent_again_but_not_for_ever() -> None:
-    queue = make()
-    batch = add(queue)
-    for attempt in (1, 2):
-        assert take(queue, attempt * 100).attempt == attempt
-        assert refuse(queue, batch, errors.CorruptMessage.code) == []
-    take(queue, 300)
-    [(settled, error)] = refuse(queue, batch, errors.CorruptMessage.code)
-    assert settled is batch
-    assert isinstance(error, errors.CorruptMessage)
-
-
-def test_a_deleted_topic_settles_everything_honestly() -> None:
-    queue = make()
-    sent, waiting = add(queue), add(queue)
-    take(queue)
-    gone = UnknownTopicOrPartition("deleted")
-    settled = dict(queue.on_hopeless(gone))
-    assert isinstance(settled[sent], OutcomeUnknown)
-    assert settled[waiting] is gone
-    assert queue.idle
-
-
 def test_a_batch_that_may_be_written_refuses_another_number() -> None:
     queue = make()
     batch = add(queue)
@@ -365,40 +215,6 @@ def test_sequences_wrap_after_the_largest() -> None:
     add(queue)
     assert sequence(take(queue)) == (0, 2**31 - 1)
     assert sequence(take(queue)) == (0, 1)
-
-
-def test_the_oldest_wait_and_deadline_are_known() -> None:
-    queue = make()
-    assert queue.waiting_since_ms == float("inf")
-    add(queue, 10)
-    assert queue.next_deadline_ms == 1010
-    take(queue, 30)
-    assert queue.waiting_since_ms == 30
-    assert str(queue) == "orders/0"
-
-
-def test_what_was_not_written_is_not_sent_again_when_no_answer_can_come_in_time() -> None:
-    queue = make()
-    batch = add(queue)
-    take(queue)
-    refuse(queue, batch, errors.NotEnoughReplicas.code)
-    assert queue.take(901, 0) is None
-    [(_, error)] = queue.on_expiry(1000)
-    assert isinstance(error, DeliveryTimedOut)
-    assert not error.may_have_been_written
-    late = add(queue, 1000)
-    assert queue.take(1901, 0) is None
-    assert queue.take(1900, 0) is late
-
-
-def test_a_batch_under_way_at_its_deadline_may_have_been_written() -> None:
-    queue = make()
-    batch = add(queue)
-    take(queue)
-    [(settled, error)] = queue.on_expiry(1000)
-    assert settled is batch
-    assert isinstance(error, DeliveryTimedOut)
-    assert error.may_have_been_written
 
 
 def test_nothing_new_goes_out_while_there_is_a_hole_in_the_sequence() -> None:
