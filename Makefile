@@ -30,11 +30,11 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml
 	@touch $@
 
 test: setup ## run every gate and the whole test suite
-	@$(SUBMAKE) -j2 --output-sync=target gates
+	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
-	@$(SUBMAKE) -j2 --output-sync=target gates quick-tests
+	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests
 
 gates: format-check lint types contracts proto-fresh proto-lint docs-fresh
 
@@ -61,7 +61,7 @@ docs-fresh:
 	@$(BIN)/python tools/gen_docs.py --check
 
 quick-tests:
-	@$(BIN)/pytest --quiet tests/tidy tests/unit tests/property tests/golden
+	@$(BIN)/pytest --quiet -o faulthandler_timeout=60 tests/tidy tests/unit tests/property tests/golden
 
 fmt: setup ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --quiet --fix-only .
