@@ -227,6 +227,7 @@ class Broker:
             broker_epoch=self.lifecycle.broker_epoch,
             pid=self._runtime.pid,
         )
+        await self.producer_ids.have_some()
 
     async def _close(self) -> None:
         epoch = self.lifecycle.broker_epoch

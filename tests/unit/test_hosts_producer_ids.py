@@ -50,6 +50,15 @@ async def test_callers_at_the_same_time_share_blocks_without_sharing_ids() -> No
         assert controller.allocations == 10
 
 
+async def test_a_block_that_was_fetched_ahead_serves_while_no_controller_answers() -> None:
+    async with scripted_controller() as controller:
+        link = ControllerLink(real_runtime("test"), controller.target)
+        ids = ProducerIds(link, BrokerId(1), lambda: BrokerEpoch(7))
+        await ids.have_some()
+        await link.close()
+    assert await new_id(ids) == 0
+
+
 async def test_a_known_producer_keeps_its_id_and_gets_the_next_epoch() -> None:
     async with scripted_controller() as controller, producer_ids(controller.target) as ids:
         assert await ids.init(ProducerId(41), ProducerEpoch(0), timeout_s=10) == (41, 1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from strandline_proto import errors
-from strandline_proto.errors import InvalidRequest, NotController
+from strandline_proto.errors import InvalidRequest, NotController, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from strandline_proto.v1 import controller_pb2
 
@@ -78,6 +78,18 @@ class ProducerIds:
         given = ProducerId(self._next)
         self._next += 1
         return given
+
+    async def have_some(self) -> None:
+        """Get a block before anybody asks, so that new producers start while no controller runs.
+
+        Without one nothing is lost: the first producer to ask waits for it.
+        """
+        try:
+            async with self._allocating:
+                if self._next == self._end:
+                    await self._allocate()
+        except WireError:
+            return
 
     async def _allocate(self) -> None:
         epoch = self._broker_epoch()
