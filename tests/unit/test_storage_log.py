@@ -143,6 +143,38 @@ def test_a_lying_index_costs_time_and_no_answer(store: Store) -> None:
     )
 
 
+def test_an_index_that_names_later_batches_costs_time_and_no_answer(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=100, segment_index_bytes=1 << 20)
+    store = Store(tmp_path / "data", config)
+    fill(store, 100)
+    store.stop()
+    for path in store.log_dir.glob("*.index"):
+        words = path.read_bytes()
+        positions = [words[at : at + 4] for at in range(4, len(words), 8)]
+        later = zip(range(0, len(words), 8), positions[1:], strict=False)
+        path.write_bytes(b"".join(words[at : at + 4] + position for at, position in later))
+    store.start()
+    found = [store.log.read(i, max_bytes=1, limit=100).base_offset for i in range(100)]
+    assert found == list(range(100))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_batch_that_ends_exactly_at_the_most_bytes_is_in(tmp_path: Path, restarted: bool) -> None:
+    store = Store(tmp_path / "data", LARGE)
+    for _ in range(100):
+        store.append(b"x" * 100)
+    size = store.log.size_bytes // 100
+    if restarted:
+        store.restart(Store.stop)
+        for _ in range(3000):
+            store.append(b"y")  # so many that the first hundred are no recent batches
+    for count in (1, 2, 3, 30):
+        for start in (0, 7, 60):
+            for spare, expected in ((-1, max(count - 1, 1)), (0, count), (1, count)):
+                run = store.log.read(start, max_bytes=count * size + spare, limit=100)
+                assert (run.next_offset, len(run.records)) == (start + expected, expected * size)
+
+
 def test_headers_are_replayed_from_any_offset(store: Store) -> None:
     fill(store, 30)
     for start in (0, 7, 29):

@@ -187,9 +187,6 @@ class Recovery:
             if bad.offset >= self._expected.damage_below:
                 return None
             raise self._damage(bad) from bad
-        if last.end_offset < self._expected.damage_below:
-            missing = f"the log ends here, offsets up to {self._expected.damage_below} are missing"
-            raise self._damage(BadBatch(last.path(), last.size, last.end_offset, missing))
         return recent if last.end_offset == self._expected.recovery_point else None
 
     def _scan(self, first: int) -> RecentBatches:
