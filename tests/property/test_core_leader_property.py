@@ -281,6 +281,14 @@ class LeaderHistory(RuleBasedStateMachine):
         ]
         self.see(effects)
 
+    @precondition(lambda self: self.awaited is not None)
+    @rule(ms=st.integers(LAG_MS, 2 * LAG_MS))
+    def the_controller_is_slow(self, ms: int) -> None:
+        """Long enough for the joiner to fall out of pace while nobody knows whether it is in."""
+        self.tick(ms)
+        self.replicate(1, B)
+        self.replicate(1, C)
+
     @precondition(lambda self: self.on_their_way)
     @rule(which=st.integers(0, 5), answer_is_lost=st.booleans())
     def a_call_arrives(self, which: int, answer_is_lost: bool) -> None:

@@ -5,13 +5,14 @@ Checked after every step: logs match (I-4), epochs agree with logs (I-5), offset
 (I-41), what was acknowledged stays (I-19).
 """
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from strandline_broker.core.follower import Backoff, TruncateTo
 from strandline_proto.ids import BrokerId
 from support.partition_states import A, B, C
-from support.replica_group import Replica, ReplicaGroup
+from support.replica_group import InFlight, Replica, ReplicaGroup
 from support.replica_log import Entry
 
 BROKERS = st.sampled_from([A, B, C])
@@ -23,6 +24,7 @@ class Replication(RuleBasedStateMachine):
         self.group = ReplicaGroup(min_isr=2)
         self.committed: dict[int, Entry] = {}
         self.values = 0
+        self.held_up: dict[BrokerId, InFlight] = {}
 
     def replica(self, broker_id: BrokerId) -> Replica:
         return self.group.replicas[broker_id]
@@ -36,36 +38,54 @@ class Replication(RuleBasedStateMachine):
 
     @rule(b=BROKERS, limit=st.integers(1, 3))
     def ask(self, b: BrokerId, limit: int) -> None:
-        if self.replica(b).in_flight is None:
-            self.group.ask(b, limit=limit)
+        """An answer is given and held up: fetches go on, epochs may pass, and then it arrives."""
+        self.group.ask(b, limit=limit)
+        arriving, self.replica(b).in_flight = self.replica(b).in_flight, None
+        if arriving is not None:
+            self.held_up.setdefault(b, arriving)
 
     @rule(b=BROKERS)
     def deliver(self, b: BrokerId) -> None:
+        self.replica(b).in_flight = self.held_up.pop(b, None)
         self.group.deliver(b)
 
-    @rule(b=BROKERS, rounds=st.integers(1, 3))
-    def fetch(self, b: BrokerId, rounds: int) -> None:
+    @rule(n=st.integers(1, 3), but=st.sampled_from([None, A, B, C]))
+    def replicate(self, n: int, but: BrokerId | None) -> None:
+        """Everyone, or everyone but one, hears of the leader and copies what it appends."""
+        present = [b for b in (A, B, C) if b != but]
+        for b in present:
+            self.group.learn(b)
+        if self.group.decided.leader in present:
+            self.produce(self.group.decided.leader, n)
+        for _ in range(3):
+            for b in present:
+                self.group.fetch(b)
+
+    @rule(b=BROKERS, rounds=st.integers(0, 3))
+    def hear_and_fetch(self, b: BrokerId, rounds: int) -> None:
+        self.group.learn(b)
         for _ in range(rounds):
             self.group.fetch(b)
-
-    @rule(b=BROKERS)
-    def learn(self, b: BrokerId) -> None:
-        self.group.learn(b)
 
     @rule(b=BROKERS)
     def kill(self, b: BrokerId) -> None:
         if self.replica(b).alive:
             self.group.kill(b)
+            self.held_up.pop(b, None)
 
     @rule(b=BROKERS, checkpoint=st.integers(0, 5))
     def restart(self, b: BrokerId, checkpoint: int) -> None:
         if not self.replica(b).alive:
             self.group.restart(b, high_watermark=checkpoint)
 
-    @rule(b=BROKERS)
-    def elect(self, b: BrokerId) -> None:
+    @rule(b=BROKERS, n=st.integers(0, 3), hears=st.booleans())
+    def elect(self, b: BrokerId, n: int, hears: bool) -> None:
+        """It may lead and append before anyone else has heard of it."""
         if b in self.group.isr_ids() and self.replica(b).alive:
             self.group.elect(b)
+            if hears:
+                self.group.learn(b)
+                self.produce(b, n)
 
     @rule(b=BROKERS, keep=st.integers(0, 3))
     def drop_old_records(self, b: BrokerId, keep: int) -> None:
@@ -143,6 +163,7 @@ def check_log(replica: Replica) -> None:
 
 
 TestReplication = Replication.TestCase
+TestReplication.settings = settings(max_examples=200, deadline=None)
 
 
 def test_rounds_of_reconciliation_end_with_equal_histories() -> None:
