@@ -18,10 +18,11 @@ from strandline_spark.errors import OptionError, StrandlineSparkError, TableErro
 from strandline_spark.micro_batch import BatchReport, MicroBatchWriter
 from strandline_spark.options import EARLIEST, LATEST
 from strandline_spark.positions import Lineage, PositionFiles
-from strandline_spark.session import check_java, start_session, stop_jvm
+from strandline_spark.session import check_java, interrupts, start_session, stop_jvm
 from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
@@ -88,10 +89,14 @@ def run_bronze(job: BronzeJob, on_batch: Callable[[BatchReport], None]) -> Total
         direct=job.direct,
     )
     try:
-        return stream(spark, job, on_batch)
+        with interrupts() as interrupted:
+            totals = stream(spark, job, on_batch, interrupted)
     finally:
         spark.stop()
         stop_jvm()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return totals
 
 
 def prepare(job: BronzeJob) -> None:
@@ -103,8 +108,13 @@ def prepare(job: BronzeJob) -> None:
         close_channels()
 
 
-def stream(spark: SparkSession, job: BronzeJob, on_batch: Callable[[BatchReport], None]) -> Totals:
-    """The prepared job on a session that is there already."""
+def stream(
+    spark: SparkSession,
+    job: BronzeJob,
+    on_batch: Callable[[BatchReport], None],
+    interrupted: threading.Event | None = None,
+) -> Totals:
+    """The prepared job on a session that is there already; ends early once `interrupted` is set."""
     totals = Totals(version=BronzeTable.open(job.table).version)
 
     def noted(report: BatchReport) -> None:
@@ -121,7 +131,8 @@ def stream(spark: SparkSession, job: BronzeJob, on_batch: Callable[[BatchReport]
     query = _start(spark, job, writer)
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
-            pass
+            if interrupted is not None and interrupted.is_set():
+                break
     except Exception as why:
         raise _of_ours(why, job.log_file) from why
     finally:

@@ -6,20 +6,25 @@ user sees.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN: Final = 17
@@ -92,6 +97,29 @@ def start_session(
         return builder.getOrCreate()
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM while the block runs. Use it on the main thread, around a query.
+
+    An exception raised by a signal would break off a call to the JVM half-way, after which nothing
+    more can be asked of it, not even to stop. A second signal ends the process at once, which a job
+    survives as it does any crash.
+    """
+    interrupted = threading.Event()
+
+    def note(number: int, frame: object) -> None:
+        if interrupted.is_set():
+            os._exit(128 + number)
+        interrupted.set()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def stop_jvm() -> None:
