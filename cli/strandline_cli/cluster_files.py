@@ -53,6 +53,7 @@ class ClusterFile:
     def to_json(self) -> str:
         document = {
             "version": _VERSION,
+            "bootstrap": self.bootstrap,  # for programs that only want to find the cluster
             "host": self.host,
             "controller": {"port": self.controller_port, "config": dict(self.controller_config)},
             "brokers": [{"id": i, "port": port} for i, port in self.broker_ports.items()],

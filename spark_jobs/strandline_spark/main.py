@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from strandline_spark.errors import OptionError, StrandlineSparkError
+from strandline_spark.find_cluster import find_bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,9 +73,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_bronze(bronze: argparse.ArgumentParser) -> None:
     bronze.add_argument(
-        "--bootstrap",
-        default=os.environ.get("STRANDLINE_BOOTSTRAP"),
-        help="host:port of one or more brokers (default: STRANDLINE_BOOTSTRAP)",
+        "--bootstrap", help="host:port of one or more brokers (default: STRANDLINE_BOOTSTRAP)"
+    )
+    bronze.add_argument(
+        "--dir", help="directory of a local cluster (default: STRANDLINE_DIR, else ./.strandline)"
     )
     bronze.add_argument("--topics", required=True, help="topics, comma separated")
     bronze.add_argument("--table", required=True, help="path of the Delta table")
@@ -119,13 +121,10 @@ def _add_verify(verify: argparse.ArgumentParser) -> None:
 def _run_bronze(arguments: argparse.Namespace) -> int:
     from strandline_spark.options import local_path, parse_options
 
-    if not arguments.bootstrap:
-        raise OptionError("say where the cluster is: --bootstrap HOST:PORT or STRANDLINE_BOOTSTRAP")
+    bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
     if arguments.max_offsets_per_trigger is not None and arguments.max_offsets_per_trigger < 1:
         raise OptionError("--max-offsets-per-trigger must be above 0")
-    options = parse_options(
-        {"bootstrap.servers": arguments.bootstrap, "subscribe": arguments.topics}
-    )
+    options = parse_options({"bootstrap.servers": bootstrap, "subscribe": arguments.topics})
     from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
 
     job = BronzeJob(

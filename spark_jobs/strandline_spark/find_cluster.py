@@ -1,0 +1,37 @@
+"""Which cluster is meant: the flags first, then the environment, then ./.strandline.
+
+The same order as the `strandline` command, whose directories hold a `cluster.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from strandline_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_DIR: Final = ".strandline"
+
+
+def find_bootstrap(bootstrap: str | None, directory: str | None, environ: Mapping[str, str]) -> str:
+    """Addresses of brokers, `host:port,host:port`. Raises OptionError if nothing says which."""
+    if bootstrap and directory:
+        raise OptionError("--bootstrap and --dir both name a cluster: give one of them")
+    if not bootstrap and not directory:
+        bootstrap = environ.get("STRANDLINE_BOOTSTRAP")
+    if bootstrap:
+        return bootstrap
+    file = Path(directory or environ.get("STRANDLINE_DIR") or DEFAULT_DIR, "cluster.json")
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["bootstrap"])
+    except FileNotFoundError:
+        raise OptionError(
+            f"{file.parent} holds no cluster: say where it is with --bootstrap HOST:PORT,"
+            " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
+        ) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise OptionError(f"{file} does not say where the cluster is ({error!r})") from None
