@@ -33,6 +33,8 @@ def main() -> NoReturn:
         # Answered without importing the command line's libraries: scripts ask often.
         print(f"strandline {version()}")
         sys.exit(EXIT_OK)
+    # gRPC's own lines (a broker that says goodbye) are not for the user of a command.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     sys.exit(run(argv))
 
 
