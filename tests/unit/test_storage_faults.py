@@ -181,6 +181,18 @@ def test_what_was_flushed_survives_a_loss_of_power_and_the_rest_does_not(disk: F
     assert store.values() == [*values[:37], b"on"]
 
 
+def test_what_a_start_has_found_is_durable(disk: FaultyDisk) -> None:
+    store = stored(disk, large=False)
+    values = [b"%d" % i + b"x" * 50 for i in range(60)]
+    for value in values:
+        store.append(value)
+    disk.kill()
+    assert store.start().durable_offset == 60
+    disk.crash()
+    store.start()
+    assert store.values() == values
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_mixture_of_lost_pages_leaves_a_prefix(disk: FaultyDisk, seed: int) -> None:
     rng = random.Random(seed)

@@ -121,11 +121,12 @@ def test_only_the_tail_is_hot(store: Store) -> None:
 def test_a_long_tail_stays_readable_while_old_boundaries_are_forgotten(tmp_path: Path) -> None:
     store = Store(tmp_path / "data", LARGE)
     for i in range(3000):
-        store.append(b"%d" % i)
-    assert [int(v) for v in store.values()] == list(range(3000))
+        store.append(b"%d" % i, b"x")
+        assert store.log.is_hot(2 * max(i - 1023, 0))
+    assert [int(v) for v in store.values()[::2]] == list(range(3000))
     assert not store.log.is_hot(10)
-    for start in (0, 900, 951, 952, 1975, 1976, 2047, 2048, 2999):
-        assert store.log.read(start, max_bytes=1, limit=3000).base_offset == start
+    for start in range(0, 6000, 7):
+        assert store.log.read(start, max_bytes=1, limit=6000).base_offset == start - start % 2
 
 
 def test_a_lying_index_costs_time_and_no_answer(store: Store) -> None:
@@ -249,6 +250,13 @@ def test_a_follower_refuses_what_does_not_follow_and_keeps_nothing_of_it(
     assert store.log.log_end_offset == 0
     assert store.log.leader_epochs.entries == ()
     assert store.log.append_as_follower(records, leader_epoch=3)
+
+
+def test_a_log_with_records_takes_no_batch_that_overlaps_them(store: Store, tmp_path: Path) -> None:
+    records = run_of(store, tmp_path, [1])
+    store.append(b"q", epoch=1)
+    with pytest.raises(CorruptMessage, match="base offset 0 does not follow"):
+        store.log.append_as_follower(records, leader_epoch=1)
 
 
 def test_an_empty_log_may_begin_inside_a_batch(store: Store, tmp_path: Path) -> None:

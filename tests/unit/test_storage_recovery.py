@@ -347,6 +347,19 @@ def test_a_checkpoint_written_after_a_truncation_is_believed_again(tmp_path: Pat
         store.start()
 
 
+def test_a_limit_stays_until_each_shared_checkpoint_was_written(tmp_path: Path) -> None:
+    store = small_log(tmp_path / "data", flushed=5)
+    store.log.truncate_to(4)
+    for write in (
+        store.directory.write_recovery_points,
+        store.directory.write_log_starts,
+        store.directory.write_high_watermarks,
+    ):
+        assert len(list(store.log_dir.glob("checkpoint-limit-*"))) == 1
+        write({("t", 0): 0})
+    assert list(store.log_dir.glob("checkpoint-limit-*")) == []
+
+
 def test_values_computed_before_a_truncation_are_clamped_when_written_after_it(
     tmp_path: Path,
 ) -> None:
