@@ -35,14 +35,18 @@ class Run:
     def __init__(self, process: subprocess.Popen[str], history: Path) -> None:
         self._process = process
         self._history = history
+        self._read = 0
+        self._acknowledged = 0
 
     def acknowledged(self) -> int:
-        """How many sends have been acknowledged so far."""
-        if not self._history.exists():
-            return 0
-        return self._history.read_text().count('"type": "ok"') or self._history.read_text().count(
-            '"type":"ok"'
-        )
+        """How many events have been answered so far; the history only grows."""
+        if self._history.exists():
+            with self._history.open("rb") as file:
+                file.seek(self._read)
+                news = file.read()
+            self._read += len(news)
+            self._acknowledged += news.count(b'"ok"')
+        return self._acknowledged
 
     def wait_busy(self, more: int = BUSY) -> None:
         """Return when that many more records have been acknowledged."""
