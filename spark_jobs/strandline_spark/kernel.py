@@ -62,7 +62,6 @@ def walk_records(  # noqa: C901 - one pass over one format; parts would cost a c
     timestamps: Array,
     batch_of: Array,
     headers: Array,
-    kept: Array,
 ) -> tuple[int, int]:  # pragma: no cover - compiled
     """Positions of the records of [start, stop): (rows, SOUND or the index of the first broken
     batch).
@@ -122,7 +121,6 @@ def walk_records(  # noqa: C901 - one pass over one format; parts would cost a c
                 headers[0, row] = at
                 headers[1, row] = record_end
                 headers[2, row] = header_count
-                kept[b] += 1
                 row += 1
             at = record_end
         if at != end:

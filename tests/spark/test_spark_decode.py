@@ -202,6 +202,13 @@ def test_a_dense_batch_that_lacks_a_record_is_an_error_not_a_hole() -> None:
         decoded(new_decoder(0, 2), resealed(data))
 
 
+def test_bytes_after_the_last_record_of_a_batch_are_an_error() -> None:
+    data = bytearray(lay_out([_plain(2)], base_offset=0).data) + b"\0"
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    with pytest.raises(CorruptMessage, match="do not parse"):
+        decoded(new_decoder(0, 2), resealed(data))
+
+
 def test_a_record_count_that_cannot_fit_allocates_nothing() -> None:
     data = bytearray(lay_out([_plain(2)], base_offset=0).data)
     data[57:61] = (2**31 - 1).to_bytes(4, "big")

@@ -201,11 +201,12 @@ def test_an_election_that_lost_nothing_is_checked_once_and_read_over(broker: Fak
     end = planner.latest({T0: 0}, None)
     # What lay above the committed end may go: nobody has read it.
     partition.elect()
+    for _ in range(3):
+        assert planner.latest(end, None) == end
     fill(partition, 10)
     assert planner.latest(end, None) == {T0: 60}
-    asked = broker.calls.count("OffsetsForLeaderEpoch")
     assert planner.latest({T0: 60}, None) == {T0: 60}
-    assert broker.calls.count("OffsetsForLeaderEpoch") == asked == 1
+    assert broker.calls.count("OffsetsForLeaderEpoch") == 1
 
 
 def test_a_topic_that_was_created_anew_is_data_loss_even_if_it_is_longer(
@@ -341,6 +342,21 @@ def test_answers_that_an_election_delays_are_asked_for_again(broker: FakeBroker)
     fill(partition, 10)
     partition.errors = [NotLeaderOrFollower.code, OffsetNotAvailable.code]
     assert Cluster([broker.address]).offsets_at({T0: -1})[T0].offset == 10
+
+
+@pytest.mark.parametrize(
+    ("described", "error"), [(1, "FencedLeaderEpoch"), (3, "UnknownLeaderEpoch")]
+)
+def test_an_offset_is_taken_only_from_the_epoch_that_the_metadata_named(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, described: int, error: str
+) -> None:
+    (partition,) = broker.create("t").partitions
+    partition.leader_epoch, partition.described_epoch = 2, described
+    monkeypatch.setattr(cluster_module, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(ClusterUnreachable, match=f"t/0 gave no offset .* {error}"):
+        Cluster([broker.address]).offsets_at({T0: -1})
+    with pytest.raises(ClusterUnreachable, match=error):
+        Cluster([broker.address]).epoch_ends({T0: 0})
 
 
 def test_an_error_that_time_does_not_cure_is_raised_at_once(broker: FakeBroker) -> None:

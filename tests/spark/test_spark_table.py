@@ -125,6 +125,16 @@ def test_a_batch_that_does_not_start_where_the_table_ends_is_fenced(
     BronzeTable.open(root).check_fence(TopicPartition("t", 9), 777)
 
 
+def test_a_batch_counts_as_held_only_if_the_table_reaches_as_far(root: str) -> None:
+    sound_table(root)
+    table = BronzeTable.open(root)
+    table.check_held(T0, 20, last=True)
+    table.check_held(T0, 10, last=False)
+    for tp, end, last in ((T0, 10, True), (T0, 21, False), (TopicPartition("u", 0), 1, False)):
+        with pytest.raises(FenceError, match="would end at"):
+            table.check_held(tp, end, last=last)
+
+
 def test_the_fence_outlives_checkpoints_of_the_log_and_compaction(root: str) -> None:
     sound_table(root)
     table = BronzeTable.open(root)
@@ -227,6 +237,23 @@ def test_rows_without_any_commit_left_in_the_log_are_judged_by_themselves(root: 
             os.unlink(os.path.join(log, name))
     (found,) = verify(root, "t", None)
     assert found.gaps == 2
+
+
+def test_rows_of_commits_that_left_the_log_are_judged_too(root: str) -> None:
+    sound_table(root)
+    commit(root, 2, taken(20, 30), write_file(root, list(range(20, 30))))
+    other = f"{root}-2"
+    commit(other, 0, taken(0, 10), write_file(other, [*range(4), *range(6, 10)]))
+    commit(other, 1, taken(10, 20), write_file(other, list(range(10, 20))))
+    for path, gaps in ((root, 0), (other, 2)):
+        table = BronzeTable.open(path)
+        table.delta.create_checkpoint()
+        log = os.path.join(path, "_delta_log")
+        for name in os.listdir(log):
+            if name.endswith(".json") and int(name[:20]) < table.version:
+                os.unlink(os.path.join(log, name))
+        (found,) = verify(path, "t", None)
+        assert (found.gaps, found.sound) == (gaps, gaps == 0)
 
 
 def test_a_topic_that_the_table_does_not_hold_is_an_error(root: str) -> None:

@@ -37,6 +37,8 @@ class FakePartition:
     """(leader epoch, start offset), as a leader-epoch-checkpoint holds them."""
     isr: tuple[int, ...] = (1,)
     replicas: tuple[int, ...] = (1,)
+    described_epoch: int | None = None
+    """The leader epoch that Metadata gives, if not the current one: a broker that lags."""
     held_back: int = 0
     """How far the high watermark lies below the log end."""
     errors: list[int] = field(default_factory=list)
@@ -185,7 +187,7 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
                 described.partitions.add(
                     index=index,
                     leader=1,
-                    leader_epoch=p.leader_epoch,
+                    leader_epoch=p.leader_epoch if p.described_epoch is None else p.described_epoch,
                     isr=p.isr,
                     replicas=p.replicas,
                 )
