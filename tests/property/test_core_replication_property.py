@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from strandline_broker.core.follower import Backoff, TruncateTo
+from strandline_broker.core.follower import Backoff, Discard, TruncateTo
 from strandline_proto.ids import BrokerId
 from support.partition_states import A, B, C
 from support.replica_group import InFlight, Replica, ReplicaGroup
@@ -86,6 +86,15 @@ class Replication(RuleBasedStateMachine):
             if hears:
                 self.group.learn(b)
                 self.produce(b, n)
+
+    @rule(b=BROKERS, by=st.sampled_from([None, A, B, C]), rounds=st.integers(1, 4))
+    def an_answer_is_overtaken(self, b: BrokerId, by: BrokerId | None, rounds: int) -> None:
+        """By later fetches, perhaps in a later epoch; then it arrives (P-4)."""
+        self.ask(b, 3)
+        if by is not None:
+            self.elect(by, 2, True)
+        self.hear_and_fetch(b, rounds)
+        self.deliver(b)
 
     @rule(b=BROKERS, keep=st.integers(0, 3))
     def drop_old_records(self, b: BrokerId, keep: int) -> None:
@@ -184,3 +193,27 @@ def test_rounds_of_reconciliation_end_with_equal_histories() -> None:
     cuts = [e.offset for round_ in effects for e in round_ if isinstance(e, TruncateTo)]
     assert cuts == [4, 2, 1]
     assert a.entries == b.entries
+
+
+def test_a_late_divergence_of_the_last_epoch_takes_nothing_away() -> None:
+    """P-4: the answer was right when it was given; since then its record has been committed."""
+    group = ReplicaGroup()
+    group.produce(A, "x")
+    group.run(B, C, rounds=2)
+    group.produce(A, "y")
+    group.fetch(B)
+    group.elect(C)
+    group.learn(C)
+    group.learn(B)
+    group.ask(B)
+    late, group.replicas[B].in_flight = group.replicas[B].in_flight, None
+    assert late is not None
+    assert late.answer.diverging == (0, 1)
+    group.elect(A)
+    group.run(A, B, C, rounds=3)
+    assert group.acknowledged.keys() >= {"x"}
+    assert group.replicas[A].log.high_watermark == 2
+    group.replicas[B].in_flight = late
+    (effect,) = group.deliver(B)
+    assert isinstance(effect, Discard)
+    assert group.replicas[B].log.values() == ["x", "y"]
