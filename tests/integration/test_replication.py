@@ -229,6 +229,14 @@ async def test_a_repeated_batch_gets_its_first_offset_again_after_a_failover(
             assert (following.error_code, following.base_offset) == (0, 3)
 
 
+async def test_a_silent_producer_is_forgotten_on_every_replica(tmp_path: Path) -> None:
+    async with three(tmp_path, producer_id_expiration_ms="50") as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        assert (await client.produce(batch(b"x", producer_id=7, sequence=0))).error_code == 0
+        for node in (a, b, c):
+            await eventually(lambda n=node: len(n.partition.producers) == 0, "I-60")
+
+
 async def test_a_follower_whose_history_parts_cuts_back_to_where_it_agrees(tmp_path: Path) -> None:
     async with three(tmp_path) as (a, b, c):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)

@@ -76,7 +76,7 @@ class Appends:
         if acks == ACKS_ALL:
             leader.check_can_append_all()
         if header.producer_id >= 0:
-            verdict = partition.producers.check(header, partition.context.wall_ms())
+            verdict = partition.producers.check(header, partition.context.now_ms())
             if isinstance(verdict, Duplicate):
                 return self._answer_again(leader, verdict, acks, on_done)
         return self._append_new(leader, batch, header, acks, on_done)
@@ -97,7 +97,7 @@ class Appends:
             raise partition.refuse_write(error) from error
         if header.producer_id >= 0:
             partition.producers.on_append(
-                replace(header, base_offset=done.base_offset), context.wall_ms()
+                replace(header, base_offset=done.base_offset), context.now_ms()
             )
         outcome = ProduceOutcome(
             base_offset=done.base_offset,

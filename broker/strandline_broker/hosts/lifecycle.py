@@ -28,6 +28,7 @@ from strandline_proto.errors import (
 )
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch
 from strandline_proto.v1 import common_pb2, controller_pb2
+from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,7 @@ class BrokerLifecycle:
                 self._log.warning("the controller does not know this broker; registering again")
                 await self._register()
             except (grpc.RpcError, asyncio.InvalidStateError, TimeoutError) as error:
+                deliver_cancellation()
                 self._unreachable("the heartbeat stream broke", error)
                 await self._pause_before_retry(RETRY_S_MIN)
 
@@ -251,6 +253,7 @@ class BrokerLifecycle:
                 self._on_answer(answer)
                 await self._until_next_beat()
         except NotController as error:
+            deliver_cancellation()
             self._unreachable("the heartbeat stream was refused", error)
             await self._pause_before_retry(RETRY_S_MIN)
         finally:

@@ -138,7 +138,6 @@ class Partition:
             now_ms=context.now_ms(),
         )
         self.state = state
-        self.producers.expire(context.wall_ms())
         self.carry_out(self.leader.on_tick(context.now_ms()))
         if context.flush_always:
             context.flusher.request(self.log)
@@ -153,7 +152,7 @@ class Partition:
             log_end_offset=Offset(log.log_end_offset), high_watermark=Offset(self.high_watermark)
         ):
             assert isinstance(effect, TruncateTo), effect
-            await self.truncate(effect.offset)
+            await self.truncate(effect.offset, alarming=effect.below_high_watermark)
         if context.flush_always:
             # It fetches from its log end, which it thereby calls durable (P-75).
             await context.flusher.flushed(log)
@@ -201,15 +200,15 @@ class Partition:
                 headers = log.append_as_follower(records, leader_epoch=leader_epoch)
         except OSError as error:
             raise self.refuse_write(error) from error
-        now_ms = self.context.wall_ms()
+        now_ms = self.context.now_ms()
         for header in headers:
             if header.producer_id >= 0:
                 self.producers.on_append(header, now_ms)
 
-    async def truncate(self, offset: int) -> None:
+    async def truncate(self, offset: int, *, alarming: bool = False) -> None:
         """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""
         log = self.log
-        if offset < self.high_watermark:
+        if alarming:
             self.context.runtime.log.warning(
                 "truncating below the high watermark",
                 partition=self.name,
@@ -231,7 +230,7 @@ class Partition:
     async def rebuild_producers(self) -> None:
         """Producer state is a function of the log's prefix: replay it (I-58)."""
         producers = ProducerStates(self.context.config.producer_id_expiration_ms)
-        now_ms, log = self.context.wall_ms(), self.log
+        now_ms, log = self.context.now_ms(), self.log
 
         await self.in_disk_pool(
             lambda: producers.rebuild(log.batch_headers(log.log_start_offset), now_ms)

@@ -52,10 +52,6 @@ class ReplicaContext:
         """Milliseconds that never go back: for lags and time limits."""
         return int(self.runtime.clock.monotonic() * 1000)
 
-    def wall_ms(self) -> int:
-        """Milliseconds since the epoch: for timestamps, and for state that outlives the process."""
-        return int(self.runtime.clock.time() * 1000)
-
     def leader_endpoint(self, leader: BrokerId) -> Endpoint | None:
         """Where other brokers reach `leader`."""
         return self.metadata.view.endpoint(leader, self.config.inter_broker_listener_name)

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 TICK_MS_MAX: Final = 250
 STALL_MS: Final = 1_000
+EXPIRY_SWEEP_MS: Final = 60_000
 
 
 class ReplicaManager:
@@ -302,6 +303,7 @@ class ReplicaManager:
             self._group = group
             group.create_task(self.flusher.run(self._on_flushed), name="flusher")
             group.create_task(self._tick(), name="isr-tick")
+            group.create_task(self._expire_producers(), name="producer-expiry")
             group.create_task(self._flush_by_interval(), name="flush-interval")
             config = self._config
             group.create_task(
@@ -335,6 +337,13 @@ class ReplicaManager:
                 continue
             for partition in list(self.partitions.values()):
                 partition.on_tick(now_ms)
+
+    async def _expire_producers(self) -> None:
+        """Forget producers that have sent nothing for so long (I-60)."""
+        while True:
+            await asyncio.sleep(min(EXPIRY_SWEEP_MS, self._config.producer_id_expiration_ms) / 1000)
+            for partition in self.partitions.values():
+                partition.producers.expire(self.context.now_ms())
 
     async def _flush_by_interval(self) -> None:
         while True:
