@@ -237,6 +237,9 @@ class RangeDecoder:
     def _headers(self, raw: Any, data: Any, headers: Any) -> Any:
         counts = headers[2]
         total = int(counts.sum())
+        kind = self._schema.field("headers").type
+        if total == 0:
+            return pa.nulls(len(counts), kind)
         marks = np.empty(4 * total + 1, np.int32)
         nulls = np.zeros(total, np.bool_)
         with_headers = np.ascontiguousarray(headers[:, counts > 0])
@@ -254,7 +257,7 @@ class RangeDecoder:
         return pa.ListArray.from_arrays(
             pa.array(ends),
             pairs,
-            type=self._schema.field("headers").type,
+            type=kind,
             mask=pa.array(counts == 0),
         )
 
