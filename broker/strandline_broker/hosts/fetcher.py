@@ -29,6 +29,7 @@ from strandline_broker.core.follower import (
 from strandline_proto.errors import StaleBrokerEpoch, WireError, from_code
 from strandline_proto.ids import Offset
 from strandline_proto.v1 import fetch_pb2, services_pb2_grpc
+from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,18 +95,7 @@ class Fetcher:
         while True:
             await self._has_work.wait()
             started_ms = self._context.now_ms()
-            try:
-                await self._session()
-            except (grpc.aio.AioRpcError, OSError, TimeoutError, WireError) as error:
-                self._log.info("fetching stopped", reason=_reason(error))
-            except BaseExceptionGroup as group:
-                expected, other = group.split(
-                    (grpc.aio.AioRpcError, OSError, TimeoutError, WireError)
-                )
-                if other is not None:
-                    raise
-                assert expected is not None
-                self._log.info("fetching stopped", reason=_reason(expected.exceptions[0]))
+            await self._until_broken()
             if self._context.now_ms() - started_ms > BACKOFF_MS_MAX:
                 backoff_ms = FIRST_BACKOFF_MS
             if not self._targets:
@@ -113,6 +103,16 @@ class Fetcher:
                 continue
             await asyncio.sleep(backoff_ms * self._context.runtime.rng.uniform(0.5, 1.0) / 1000)
             backoff_ms = min(backoff_ms * 2, BACKOFF_MS_MAX)
+
+    async def _until_broken(self) -> None:
+        """One session, to its end: the stream broke, or there is nothing left to fetch."""
+        try:
+            await self._session()
+        except* asyncio.CancelledError:
+            self._log.info("fetching stopped", reason="the transport cancelled the stream")
+        except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, OSError, WireError) as broken:
+            self._log.info("fetching stopped", reason=_reason(broken.exceptions[0]))
+        deliver_cancellation()
 
     async def _session(self) -> None:
         endpoint = self._context.leader_endpoint(self._leader)
@@ -341,7 +341,10 @@ class _Session:
         while True:
             await self._fetcher.nudged()
             if self._fetcher.has_changes:
-                await self._write()
+                try:
+                    await self._write()
+                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    return  # the stream has ended, as its reader is about to find
 
     async def _write(self) -> None:
         config = self._context.config
