@@ -201,8 +201,10 @@ class _Writer:
         due = loop.time()
         while self._usable and not self._work.stopping:
             await self._room.acquire()
-            if self._usable and not self._work.stopping:
-                await self._send(next(self._keys) % self._work.plan.keys)
+            if not self._usable or self._work.stopping:
+                self._room.release()  # or the count below would never be full
+                break
+            await self._send(next(self._keys) % self._work.plan.keys)
             due = max(due + interval_s, loop.time() - 1.0)  # catch up at most a second
             await asyncio.sleep(max(0.0, due - loop.time()))
         for _ in range(self._work.plan.in_flight_max):  # every outcome is written down

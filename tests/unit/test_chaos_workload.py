@@ -165,3 +165,37 @@ async def test_a_last_reading_that_does_not_reach_the_end_gives_no_verdict() -> 
     work = Workload(plan, history, open_sender=log.open_sender, open_reader=log.open_reader)
     with pytest.raises(FinalReadIncomplete):
         await work.read_back(0.01)
+
+
+@dataclass
+class HeldLog(MemoryLog):
+    """A log that keeps its acknowledgements back until `release`."""
+
+    held: list[tuple[asyncio.Future[Placed], Placed]] = field(default_factory=list)
+
+    async def send(self, topic: str, value: bytes, *, partition: int) -> asyncio.Future[Placed]:
+        done = await super().send(topic, value, partition=partition)
+        future: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        self.held.append((future, done.result()))
+        return future
+
+    def release(self) -> None:
+        for future, placed in self.held:
+            future.set_result(placed)
+
+
+async def test_a_writer_that_waits_for_room_when_the_workload_ends_ends_with_it() -> None:
+    log = HeldLog(wanted=4)
+    plan = Plan("t", KEYS, writers=1, readers=0, sends_per_s=1e9, in_flight_max=4)
+    history = History(len, lambda: 0)
+    work = Workload(plan, history, open_sender=log.open_sender, open_reader=log.open_reader)
+
+    async def until_full() -> None:
+        await log.enough.wait()
+        for _ in range(100):  # let the writer come to where it waits for room
+            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(log.release)
+
+    async with asyncio.timeout(10):
+        await work.run(until_full())
+    assert work.acknowledged == 4
