@@ -175,6 +175,20 @@ async def test_an_isr_that_shrinks_after_the_append_leaves_the_outcome_unknown(
         assert result.appended
 
 
+async def test_a_leader_that_was_paused_hears_its_followers_before_it_drops_one(
+    tmp_path: Path,
+) -> None:
+    """I-96."""
+    async with three(tmp_path) as (a, _b, _c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2)), a)
+        await client.produce(batch(b"m"), acks=1)
+        woken_ms = a.replicas.context.now_ms() + 60_000
+        a.replicas.tick(woken_ms)
+        assert a.proposals == [], "the first tick after a pause proves nothing"
+        a.replicas.tick(woken_ms + 200)
+        assert [m.broker_id for m in a.proposals[0].isr] == [1]
+
+
 async def test_the_end_of_a_leadership_answers_its_waiters_as_unknown(tmp_path: Path) -> None:
     async with three(tmp_path) as (a, b, _c), Client(a) as client:
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)

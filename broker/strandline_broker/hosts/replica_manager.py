@@ -78,6 +78,8 @@ class ReplicaManager:
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._tick_ms = min(TICK_MS_MAX, max(1, config.replica_lag_time_max_ms // 2))
+        self._ticked_ms = self.context.now_ms()
 
     # What handlers ask
 
@@ -325,18 +327,19 @@ class ReplicaManager:
             partition.on_flushed()
 
     async def _tick(self) -> None:
-        interval_ms = min(TICK_MS_MAX, max(1, self._config.replica_lag_time_max_ms // 2))
-        last_ms = self.context.now_ms()
+        self._ticked_ms = self.context.now_ms()
         while True:
-            await asyncio.sleep(interval_ms / 1000)
-            now_ms = self.context.now_ms()
-            stalled = now_ms - last_ms > interval_ms + STALL_MS
-            last_ms = now_ms
-            if stalled:
-                # We were paused: what followers have sent since is still in our sockets (I-96).
-                continue
-            for partition in list(self.partitions.values()):
-                partition.on_tick(now_ms)
+            await asyncio.sleep(self._tick_ms / 1000)
+            self.tick(self.context.now_ms())
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed for every leader, unless this process was paused meanwhile."""
+        stalled = now_ms - self._ticked_ms > self._tick_ms + STALL_MS
+        self._ticked_ms = now_ms
+        if stalled:
+            return  # what followers have sent since is still in our sockets (I-96)
+        for partition in list(self.partitions.values()):
+            partition.on_tick(now_ms)
 
     async def _expire_producers(self) -> None:
         """Forget producers that have sent nothing for so long (I-60)."""
