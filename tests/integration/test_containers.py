@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 INSIDE = "broker-1:9192,broker-2:9192,broker-3:9192"
 BUILD_S = 900.0
 COMMAND_S = 180.0
+DOWN = ("--profile", "chaos", "--profile", "spark", "down", "--volumes", "--timeout", "5")
+"""With every profile: without it compose leaves the volume of the tables behind."""
 LINES = [f"line {number}" for number in range(200)]
 
 pytestmark = [pytest.mark.docker, pytest.mark.integration]
@@ -57,13 +59,13 @@ def containers() -> Iterator[Containers]:
         }
     )
     project = Containers(environ, ",".join(f"127.0.0.1:{port}" for port in ports))
-    project.compose("down", "--volumes", "--timeout", "5")
+    project.compose(*DOWN)
     try:
         project.compose("--profile", "chaos", "build", deadline_s=BUILD_S)
         project.compose("up", "--detach", "--wait", deadline_s=COMMAND_S)
         yield project
     finally:
-        project.compose("--profile", "chaos", "down", "--volumes", "--timeout", "5")
+        project.compose(*DOWN)
 
 
 def test_records_go_in_from_the_host_and_come_out_inside(containers: Containers) -> None:
