@@ -12,8 +12,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline_broker.config_unsupported import ONLY_VALUE, refusal
-from strandline_broker.core.config_values import boolean, integer, one_of, suggestion, text
-from strandline_broker.core.topic_config import INT32_MAX, MESSAGE_BYTES_LIMIT, TopicConfig
+from strandline_broker.core.config_values import (
+    boolean,
+    cleanup_policy,
+    fraction,
+    integer,
+    one_of,
+    suggestion,
+    text,
+)
+from strandline_broker.core.topic_config import (
+    DAY_MS,
+    INT32_MAX,
+    INT64_MAX,
+    MESSAGE_BYTES_LIMIT,
+    TOPIC_KEYS,
+    TopicConfig,
+)
 from strandline_broker.listeners import HostPort, Listener, host_ports, listeners
 
 if TYPE_CHECKING:
@@ -32,7 +47,6 @@ __all__ = [
 ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
 RESERVED_VARIABLES: Final = frozenset({"STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"})
 """What the command line reads; no configuration keys."""
-DAY_MS: Final = 86_400_000
 
 
 class ConfigError(Exception):
@@ -64,6 +78,10 @@ def _directories(value: str) -> tuple[str, ...]:
 
 def _ms(low: int = 1) -> Callable[[str], int]:
     return integer(low, INT32_MAX, "milliseconds")
+
+
+def _long_ms(low: int) -> Callable[[str], int]:
+    return integer(low, INT64_MAX, "milliseconds")
 
 
 def _bytes(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
@@ -138,8 +156,40 @@ class BrokerConfig(ServerConfig):
         _bytes(0), "4096", "Bytes of log between two entries of the offset index."
     )
     log_index_size_max_bytes: int = _key(_bytes(12), "10485760", "Size of an index file.")
+    log_cleanup_policy: tuple[str, ...] = _key(
+        cleanup_policy, "delete", "delete, compact, or compact,delete."
+    )
+    log_cleaner_delete_retention_ms: int = _key(
+        _long_ms(0), str(DAY_MS), "How long a tombstone stays after its first cleaning."
+    )
+    log_cleaner_max_compaction_lag_ms: int = _key(
+        _long_ms(1), str(INT64_MAX), "An older record is compacted whatever the dirty ratio says."
+    )
+    log_cleaner_min_compaction_lag_ms: int = _key(
+        _long_ms(0), "0", "How long a record stays uncompacted at least."
+    )
+    log_cleaner_min_cleanable_ratio: float = _key(
+        fraction, "0.5", "Share of a log that must be uncompacted before it is cleaned."
+    )
+    log_flush_interval_messages: int = _key(
+        integer(1, INT64_MAX), str(INT64_MAX), "Records after which a log is flushed."
+    )
     log_flush_interval_ms: int = _key(
-        _ms(), "5000", "Time between background flushes under flush.policy=replicated."
+        _long_ms(1), "5000", "Time between background flushes under flush.policy=replicated."
+    )
+    log_message_timestamp_type: str = _key(
+        one_of("CreateTime", "LogAppendTime"), "CreateTime", "Whose clock timestamps are from."
+    )
+    log_retention_bytes: int = _key(
+        integer(-1, INT64_MAX, "bytes"), "-1", "Size of a partition that is kept; -1: no limit."
+    )
+    log_retention_ms: int = _key(
+        _long_ms(-1), str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
+    )
+    log_roll_jitter_ms: int = _key(_long_ms(0), "0", "At most so much is taken off log.roll.ms.")
+    log_roll_ms: int = _key(_long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
+    log_segment_delete_delay_ms: int = _key(
+        _long_ms(0), "60000", "How long the files of a deleted segment stay."
     )
     log_flush_offset_checkpoint_interval_ms: int = _key(
         _ms(), "60000", "Time between two writes of the recovery point checkpoint."
@@ -176,10 +226,11 @@ class BrokerConfig(ServerConfig):
     def topic_defaults(self) -> TopicConfig:
         """What a topic has that sets nothing itself."""
         return TopicConfig(
-            segment_bytes=self.log_segment_bytes,
-            index_interval_bytes=self.log_index_interval_bytes,
-            segment_index_bytes=self.log_index_size_max_bytes,
-            max_message_bytes=self.message_max_bytes,
+            **{
+                key.name.replace(".", "_"): getattr(self, key.default_from.replace(".", "_"))
+                for key in TOPIC_KEYS.values()
+                if key.default_from in BROKER_KEYS
+            }
         )
 
     def advertised(self, name: str) -> Listener:

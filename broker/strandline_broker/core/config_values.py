@@ -74,6 +74,25 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def fraction(text: str) -> float:
+    """A number from 0 to 1, both included."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError("expected a number from 0 to 1")
+    return value
+
+
+def cleanup_policy(text: str) -> tuple[str, ...]:
+    """`delete`, `compact`, or both with a comma between."""
+    policies = tuple(sorted(part.strip() for part in text.split(",")))
+    if policies not in (("compact",), ("compact", "delete"), ("delete",)):
+        raise ValueError("expected delete, compact or compact,delete")
+    return policies
+
+
 def text(value: str) -> str:
     """Any text; an empty one means that the key is not set."""
     return value.strip()

@@ -11,13 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.config_values import integer, suggestion
+from strandline_broker.core.config_values import (
+    cleanup_policy,
+    fraction,
+    integer,
+    one_of,
+    suggestion,
+)
 from strandline_proto.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+DAY_MS: Final = 86_400_000
 MESSAGE_BYTES_LIMIT: Final = 31 << 20
 """The largest batch that may be accepted: a fetch answer that is already full may hold one more,
 and both must fit into one gRPC message (64 MiB).
@@ -38,10 +46,48 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
     key.name: key
     for key in (
         TopicKey(
+            "cleanup.policy",
+            cleanup_policy,
+            "log.cleanup.policy",
+            "What happens to old records: delete (by retention), compact (the last value of each "
+            "key stays), or compact,delete.",
+        ),
+        TopicKey(
+            "delete.retention.ms",
+            integer(0, INT64_MAX, "milliseconds"),
+            "log.cleaner.delete.retention.ms",
+            "How long a tombstone stays in a compacted log after the first cleaning that covered "
+            "it.",
+        ),
+        TopicKey(
+            "file.delete.delay.ms",
+            integer(0, INT64_MAX, "milliseconds"),
+            "log.segment.delete.delay.ms",
+            "How long the files of a deleted segment stay, renamed to .deleted.",
+        ),
+        TopicKey(
+            "flush.messages",
+            integer(1, INT64_MAX),
+            "log.flush.interval.messages",
+            "Records after which the log is flushed in the background.",
+        ),
+        TopicKey(
+            "flush.ms",
+            integer(1, INT64_MAX, "milliseconds"),
+            "log.flush.interval.ms",
+            "Time after which appended records are flushed in the background.",
+        ),
+        TopicKey(
             "index.interval.bytes",
             integer(0, INT32_MAX, "bytes"),
             "log.index.interval.bytes",
             "Bytes of log between two entries of the offset index.",
+        ),
+        TopicKey(
+            "max.compaction.lag.ms",
+            integer(1, INT64_MAX, "milliseconds"),
+            "log.cleaner.max.compaction.lag.ms",
+            "A record that is older is compacted whatever the dirty ratio says.",
         ),
         TopicKey(
             "max.message.bytes",
@@ -50,10 +96,40 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             "The largest record batch, after compression, that the topic accepts.",
         ),
         TopicKey(
+            "message.timestamp.type",
+            one_of("CreateTime", "LogAppendTime"),
+            "log.message.timestamp.type",
+            "Whose clock a record's timestamp is from: the producer's or the leader's.",
+        ),
+        TopicKey(
+            "min.cleanable.dirty.ratio",
+            fraction,
+            "log.cleaner.min.cleanable.ratio",
+            "Share of a compacted log that must be uncompacted before it is cleaned again.",
+        ),
+        TopicKey(
+            "min.compaction.lag.ms",
+            integer(0, INT64_MAX, "milliseconds"),
+            "log.cleaner.min.compaction.lag.ms",
+            "How long a record stays uncompacted at least.",
+        ),
+        TopicKey(
             "min.insync.replicas",
             integer(1, INT32_MAX),
             "min.insync.replicas",
             "How many replicas must be in sync for a write with acks=all to be accepted.",
+        ),
+        TopicKey(
+            "retention.bytes",
+            integer(-1, INT64_MAX, "bytes"),
+            "log.retention.bytes",
+            "Size above which the oldest segments of a partition are deleted; -1: no limit.",
+        ),
+        TopicKey(
+            "retention.ms",
+            integer(-1, INT64_MAX, "milliseconds"),
+            "log.retention.ms",
+            "Age above which a segment is deleted; -1: no limit.",
         ),
         TopicKey(
             "segment.bytes",
@@ -67,12 +143,23 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             "log.index.size.max.bytes",
             "Size of an index file at which a new segment is begun.",
         ),
+        TopicKey(
+            "segment.jitter.ms",
+            integer(0, INT64_MAX, "milliseconds"),
+            "log.roll.jitter.ms",
+            "At most so much is taken off segment.ms, so that segments do not all roll at once.",
+        ),
+        TopicKey(
+            "segment.ms",
+            integer(1, INT64_MAX, "milliseconds"),
+            "log.roll.ms",
+            "Age at which a segment is closed even if it is not full.",
+        ),
     )
 }
 
 _ONLY_VALUE: Final[dict[str, str]] = {
     "compression.type": "producer",
-    "message.timestamp.type": "CreateTime",
     "unclean.leader.election.enable": "false",
     "preallocate": "false",
     "remote.storage.enable": "false",
@@ -81,24 +168,12 @@ _ONLY_VALUE: Final[dict[str, str]] = {
 
 _NOT_YET: Final[frozenset[str]] = frozenset(
     {
-        "cleanup.policy",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
-        "max.compaction.lag.ms",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "retention.bytes",
-        "retention.ms",
-        "segment.jitter.ms",
-        "segment.ms",
     }
 )
 
@@ -107,10 +182,23 @@ _NOT_YET: Final[frozenset[str]] = frozenset(
 class TopicConfig:
     """A topic's configuration, each key resolved: its own value, else the broker's default."""
 
-    segment_bytes: int = 1 << 30
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = INT64_MAX
+    flush_ms: int = 5_000
     index_interval_bytes: int = 4096
-    segment_index_bytes: int = 10 << 20
+    max_compaction_lag_ms: int = INT64_MAX
     max_message_bytes: int = (1 << 20) + 12
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * DAY_MS
     min_insync_replicas: int = 2
     """For information: what counts is `eff_min_insync` of the partition, which the controller
     resolved (I-91, P-77).

@@ -8,6 +8,7 @@ an ISR. Keeps I-34, I-36, I-44, I-46, I-87, I-96; P-16, P-18, P-36, P-79.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -152,11 +153,7 @@ class ReplicaManager:
 
     def _log_config(self, topic: TopicConfig | None = None) -> LogConfig:
         topic = topic if topic is not None else self._config.topic_defaults
-        return LogConfig(
-            segment_bytes=topic.segment_bytes,
-            index_interval_bytes=topic.index_interval_bytes,
-            segment_index_bytes=topic.segment_index_bytes,
-        )
+        return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
 
     def _adopt(self, log: Log, high_watermark: int) -> Partition:
         partition = Partition(self.context, log, high_watermark)

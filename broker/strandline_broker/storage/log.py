@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import Buffer, FileSystem
 
+INT64_MAX: Final = 2**63 - 1
+DAY_MS: Final = 86_400_000
 ASSIGNED: Final = 16
 """Bytes at the start of a batch that the leader writes: base offset, length, leader epoch."""
 _base_of: Final = attrgetter("base_offset")
@@ -41,9 +43,24 @@ _base_of: Final = attrgetter("base_offset")
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    segment_bytes: int
-    index_interval_bytes: int
-    segment_index_bytes: int
+    """The topic keys that concern a log; core.topic_config says what each means."""
+
+    segment_bytes: int = 1 << 30
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 << 20
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    flush_messages: int = INT64_MAX
+    flush_ms: int = 5_000
+    message_timestamp_type: str = "CreateTime"
 
 
 @dataclass(frozen=True, slots=True)

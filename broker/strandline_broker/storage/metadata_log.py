@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.directory import DirectoryError
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log import INT64_MAX, LogConfig
 from strandline_proto.batch import build_batch, iter_headers, read_header, read_records
 from strandline_proto.errors import KafkaStorageError
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 TOPIC: Final = "__cluster_metadata"
 TOPIC_ID: Final = bytes(15) + b"\x01"
 """The id Kafka reserves for its metadata topic."""
-CONFIG: Final = LogConfig(
-    segment_bytes=1 << 30, index_interval_bytes=4096, segment_index_bytes=10 << 20
-)
+CONFIG: Final = LogConfig(segment_ms=INT64_MAX)
 READ_BYTES: Final = 1 << 20
 
 
