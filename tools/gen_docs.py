@@ -20,6 +20,13 @@ Made from the code by `make docs`; change it there.
 Configuration keys are Kafka's. A server reads a TOML file (`--config`), then the environment
 (`STRANDLINE_` and the key in capitals, dots as underscores), then `--set key=value`; the last one
 wins. A key that nobody knows, or whose feature is not there yet, is an error.
+
+A key marked as dynamic can also be altered while the servers run, for one broker or for all of them
+(`strandline config alter broker`); the others need a restart.
+"""
+TOPICS = """\
+What a topic does not set, it has from its servers. Every key can be altered at run time
+(`strandline config alter topic`).
 """
 
 
@@ -36,11 +43,12 @@ def keys(declared: dict[str, Key]) -> str:
         (
             f"`{key.name}`",
             "must be set" if key.default is None else f"`{key.default}`" if key.default else "",
+            "yes" if key.dynamic else "",
             key.doc,
         )
         for key in declared.values()
     )
-    return table(("key", "default", "meaning"), rows)
+    return table(("key", "default", "dynamic", "meaning"), rows)
 
 
 def errors() -> str:
@@ -61,7 +69,7 @@ def document() -> str:
             HEAD,
             f"## Broker\n\n{keys(BROKER_KEYS)}",
             f"## Controller\n\n{keys(CONTROLLER_KEYS)}",
-            f"## Topics\n\nWhat a topic does not set, it has from its servers.\n\n{topics}",
+            f"## Topics\n\n{TOPICS}\n{topics}",
             f"## Errors\n\nNumeric codes are Kafka's.\n\n{errors()}",
         ]
     )

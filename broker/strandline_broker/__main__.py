@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     keep_large_buffers()
     arguments = _parser().parse_args(argv)
-    from strandline_broker.config import ConfigError
+    from strandline_broker.config_loading import ConfigError
 
     try:
         overrides = _overrides(arguments.set)
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _overrides(settings: Sequence[str]) -> dict[str, str]:
-    from strandline_broker.config import ConfigError
+    from strandline_broker.config_loading import ConfigError
 
     overrides = {}
     for setting in settings:
@@ -73,7 +73,7 @@ def _overrides(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _broker(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
-    from strandline_broker.config import load_broker_config
+    from strandline_broker.config_loading import load_broker_config
 
     config = load_broker_config(arguments.config, overrides, environment())
     if arguments.print_config:
@@ -88,7 +88,7 @@ def _broker(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
 
 
 def _controller(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
-    from strandline_broker.config import load_controller_config
+    from strandline_broker.config_loading import load_controller_config
 
     config = load_controller_config(arguments.config, overrides, environment())
     if arguments.print_config:

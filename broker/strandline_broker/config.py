@@ -1,24 +1,23 @@
-"""Configuration of the two servers: TOML file, then environment, then `--set`, the last one wins.
+"""The configuration keys of the two servers.
 
-Keys are Kafka's, dotted; a nested TOML table flattens to dots. One declaration of a field says key,
-accepted form, default and meaning, and the attribute is the key with underscores for dots. A key
-that nobody knows, or whose feature is not there yet, is an error: whoever sets it relies on it.
+Keys are Kafka's, dotted. One declaration of a field says key, accepted form, default and meaning,
+and the attribute is the key with underscores for dots. `config_loading` reads them from a file, the
+environment and `--set`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.config_unsupported import ONLY_VALUE, refusal
 from strandline_broker.core.config_values import (
     boolean,
     cleanup_policy,
     fraction,
     integer,
     one_of,
-    suggestion,
     text,
 )
 from strandline_broker.core.topic_config import (
@@ -34,23 +33,7 @@ from strandline_broker.listeners import HostPort, Listener, host_ports, listener
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = [
-    "BrokerConfig",
-    "ConfigError",
-    "ControllerConfig",
-    "HostPort",
-    "Listener",
-    "load_broker_config",
-    "load_controller_config",
-]
-
-ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
-RESERVED_VARIABLES: Final = frozenset({"STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"})
-"""What the command line reads; no configuration keys."""
-
-
-class ConfigError(Exception):
-    """A configuration that no server may start with; the message is one line, with the remedy."""
+__all__ = ["BrokerConfig", "ControllerConfig", "HostPort", "Listener"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +44,16 @@ class Key:
     parse: Callable[[str], Any]
     default: str | None
     doc: str
+    dynamic: bool
+    """Whether it may be altered while the servers run. Whoever uses such a key reads it from
+    `ReplicaContext.config` each time, and keeps no copy.
+    """
 
 
-def _key(parse: Callable[[str], Any], default: str | None, doc: str) -> Any:
-    return field(metadata={"parse": parse, "default": default, "doc": doc})
+def _key(
+    parse: Callable[[str], Any], default: str | None, doc: str, *, dynamic: bool = False
+) -> Any:
+    return field(metadata={"parse": parse, "default": default, "doc": doc, "dynamic": dynamic})
 
 
 def _directories(value: str) -> tuple[str, ...]:
@@ -233,6 +222,19 @@ class BrokerConfig(ServerConfig):
             }
         )
 
+    def altered(self, entries: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with what was altered at run time.
+
+        The controller has checked the entries; one that this build cannot use leaves its key alone.
+        """
+        values = {}
+        for name, value in entries.items():
+            key = BROKER_KEYS.get(name)
+            if key is not None and key.dynamic:
+                with contextlib.suppress(ValueError):
+                    values[name.replace(".", "_")] = key.parse(value)
+        return dataclasses.replace(self, **values)
+
     def advertised(self, name: str) -> Listener:
         """The address of the listener that others are told."""
         for listener in (*self.advertised_listeners, *self.listeners):
@@ -258,13 +260,20 @@ class ControllerConfig(ServerConfig):
     cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
 
 
-_Config = TypeVar("_Config", BrokerConfig, ControllerConfig)
+_TOPIC_DEFAULTS: Final = frozenset(key.default_from for key in TOPIC_KEYS.values())
+"""What topic keys have as their default can be altered at run time, as the topic's key can."""
 
 
 def keys_of(config_type: type[ServerConfig]) -> dict[str, Key]:
     """Every key of one kind of server, in the order of declaration."""
     return {
-        name: Key(name, f.metadata["parse"], f.metadata["default"], f.metadata["doc"])
+        name: Key(
+            name,
+            f.metadata["parse"],
+            f.metadata["default"],
+            f.metadata["doc"],
+            f.metadata["dynamic"] or name in _TOPIC_DEFAULTS,
+        )
         for f in dataclasses.fields(config_type)
         if "parse" in f.metadata
         for name in (f.name.replace("_", "."),)
@@ -273,39 +282,6 @@ def keys_of(config_type: type[ServerConfig]) -> dict[str, Key]:
 
 BROKER_KEYS: Final = keys_of(BrokerConfig)
 CONTROLLER_KEYS: Final = keys_of(ControllerConfig)
-
-
-def load_broker_config(
-    path: str | None, overrides: Mapping[str, str], environ: Mapping[str, str]
-) -> BrokerConfig:
-    """A broker's configuration from file, environment and `--set`. Raises ConfigError."""
-    config = _build(BrokerConfig, "a broker", _sources(path, overrides, environ, BROKER_KEYS))
-    if not config.inter_broker_listener_name:
-        first = config.listeners[0].name
-        config = dataclasses.replace(config, inter_broker_listener_name=first)
-    _check_listeners(config)
-    if config.replica_truncation == "high-watermark" and not config.development_unsafe:
-        raise ConfigError(
-            "replica.truncation=high-watermark loses acknowledged records; it needs "
-            "development.unsafe=true"
-        )
-    if len(config.controller_quorum_bootstrap_servers) > 1:
-        raise ConfigError(
-            "controller.quorum.bootstrap.servers: several controllers are not supported yet; name "
-            "one"
-        )
-    return config
-
-
-def load_controller_config(
-    path: str | None, overrides: Mapping[str, str], environ: Mapping[str, str]
-) -> ControllerConfig:
-    """The controller's configuration from file, environment and `--set`. Raises ConfigError."""
-    config = _build(
-        ControllerConfig, "the controller", _sources(path, overrides, environ, CONTROLLER_KEYS)
-    )
-    _check_unique_names("listeners", config.listeners)
-    return config
 
 
 def printed(config: ServerConfig) -> str:
@@ -326,126 +302,3 @@ def described(config: ServerConfig) -> Iterator[tuple[str, str, Key]]:
             yield name, str(value).lower(), key
         else:
             yield name, str(value), key
-
-
-def _sources(
-    path: str | None,
-    overrides: Mapping[str, str],
-    environ: Mapping[str, str],
-    keys: Mapping[str, Key],
-) -> dict[str, tuple[str, str]]:
-    """key → (value, where it was set), the strongest source last to write."""
-    entries: dict[str, tuple[str, str]] = {}
-    if path is not None:
-        for name, value in _read_toml(path).items():
-            entries[name] = (value, f"in {path}")
-    variables = {_variable(name): name for name in (*BROKER_KEYS, *CONTROLLER_KEYS, *ONLY_VALUE)}
-    for variable in sorted(environ):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in RESERVED_VARIABLES:
-            continue
-        known = variables.get(variable)
-        if known is None:
-            hint = suggestion(variable, variables)
-            raise ConfigError(f"unknown environment variable {variable}{hint}")
-        # One environment may be shared by both servers, so the other one's keys are no mistake
-        # here.
-        if known in keys or known in ONLY_VALUE:
-            entries[known] = (environ[variable], f"in {variable}")
-    for name, value in overrides.items():
-        entries[name] = (value, "in --set")
-    return entries
-
-
-def _variable(name: str) -> str:
-    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
-
-
-def _build(
-    config_type: type[_Config], server: str, entries: Mapping[str, tuple[str, str]]
-) -> _Config:
-    keys = keys_of(config_type)
-    for name, (value, where) in entries.items():
-        if name not in keys:
-            _refuse(name, value, where, server, keys)
-    values: dict[str, Any] = {}
-    for name, key in keys.items():
-        value, where = entries.get(name, (key.default or "", "by default"))
-        if not value and key.default is None:
-            raise ConfigError(f"{name} is not set; {server} needs it: {key.doc}")
-        try:
-            values[name.replace(".", "_")] = key.parse(value)
-        except ValueError as error:
-            raise ConfigError(f"invalid value {value!r} for {name} ({where}): {error}") from None
-    return config_type(**values, explicit=frozenset(entries))
-
-
-def _refuse(name: str, value: str, where: str, server: str, keys: Mapping[str, Key]) -> None:
-    """Raises for a key that is none of `keys`, unless it is a known one that says what is so
-    anyway.
-    """
-    if ONLY_VALUE.get(name) == value:
-        return
-    if name in BROKER_KEYS or name in CONTROLLER_KEYS:
-        other = "a broker" if name in BROKER_KEYS else "the controller"
-        raise ConfigError(f"{name} ({where}) is a key of {other}, not of {server}; remove it")
-    reason = refusal(name, value)
-    if reason is None:
-        reason = f"unknown configuration key {name!r}{suggestion(name, keys)}"
-    raise ConfigError(f"{reason} ({where})")
-
-
-def _read_toml(path: str) -> dict[str, str]:
-    import tomllib
-
-    from strandline_runtime.real import read_file
-
-    try:
-        tables = tomllib.loads(read_file(path).decode())
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    return dict(_flatten("", tables))
-
-
-def _flatten(prefix: str, tables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in tables.items():
-        if isinstance(value, dict):
-            yield from _flatten(f"{prefix}{name}.", value)
-        elif isinstance(value, bool):
-            yield prefix + name, str(value).lower()
-        elif isinstance(value, list):
-            yield prefix + name, ",".join(str(item) for item in value)
-        else:
-            yield prefix + name, str(value)
-
-
-def _check_unique_names(key: str, named: tuple[Listener, ...]) -> None:
-    names = [listener.name for listener in named]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{key} names {name} twice; each listener needs its own name")
-
-
-def _check_listeners(config: BrokerConfig) -> None:
-    _check_unique_names("listeners", config.listeners)
-    _check_unique_names("advertised.listeners", config.advertised_listeners)
-    names = [listener.name for listener in config.listeners]
-    wanted = config.inter_broker_listener_name
-    if wanted and wanted not in names:
-        raise ConfigError(
-            f"inter.broker.listener.name is {wanted}, but listeners has only {', '.join(names)}"
-        )
-    for listener in config.advertised_listeners:
-        if listener.name not in names:
-            raise ConfigError(
-                f"advertised.listeners names {listener.name}, but listeners has only "
-                f"{', '.join(names)}"
-            )
-    for name in names:
-        if config.advertised(name).host in ("0.0.0.0", "::"):
-            raise ConfigError(
-                f"listener {name} would be advertised as {config.advertised(name).host}, which "
-                "nobody "
-                "can connect to; set advertised.listeners"
-            )

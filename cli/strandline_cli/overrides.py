@@ -55,7 +55,11 @@ def check_overrides(cluster: "ClusterFile", *, environ: Mapping[str, str] | None
     """Refuse what the processes would refuse at their start. Raises UsageMistake."""
     from pathlib import Path
 
-    from strandline_broker.config import ConfigError, load_broker_config, load_controller_config
+    from strandline_broker.config_loading import (
+        ConfigError,
+        load_broker_config,
+        load_controller_config,
+    )
     from strandline_cli.cluster_files import broker_keys, controller_keys
 
     variables = os.environ if environ is None else environ

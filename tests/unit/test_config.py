@@ -9,13 +9,16 @@ from strandline_broker.config import (
     BROKER_KEYS,
     CONTROLLER_KEYS,
     BrokerConfig,
-    ConfigError,
     ControllerConfig,
     described,
-    load_broker_config,
-    load_controller_config,
     printed,
 )
+from strandline_broker.config_loading import (
+    ConfigError,
+    load_broker_config,
+    load_controller_config,
+)
+from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_broker.listeners import HostPort, Listener
 
 BROKER = {
@@ -223,3 +226,24 @@ def test_a_port_zero_listener_stands_for_any_free_port_but_a_peer_needs_a_real_o
     assert broker(listeners="PLAINTEXT://127.0.0.1:0").listeners[0].port == 0
     assert "expected HOST:PORT" in refusal(controller_quorum_bootstrap_servers="127.0.0.1:0")
     assert str(HostPort("::1", 5)) == "[::1]:5"
+
+
+def test_every_default_of_a_topic_key_may_be_altered_at_run_time() -> None:
+    keys = BROKER_KEYS | CONTROLLER_KEYS
+    assert all(keys[key.default_from].dynamic for key in TOPIC_KEYS.values())
+    assert not keys["node.id"].dynamic
+    assert not keys["log.dirs"].dynamic
+
+
+def test_what_was_altered_at_run_time_takes_the_place_of_what_was_set() -> None:
+    config = broker(log_segment_bytes="1000", log_roll_ms="7")
+    altered = config.altered({"log.segment.bytes": "2000"})
+    assert (altered.log_segment_bytes, altered.log_roll_ms) == (2000, 7)
+    assert altered.explicit == config.explicit
+    assert altered.topic_defaults.segment_bytes == 2000
+
+
+def test_an_alteration_that_this_build_cannot_use_leaves_its_key_alone() -> None:
+    config = broker(log_segment_bytes="1000")
+    entries = {"log.segment.bytes": "huge", "node.id": "9", "not.a.key": "1"}
+    assert config.altered(entries) == config

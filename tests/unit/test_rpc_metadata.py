@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from strandline_broker.config import load_broker_config
+from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.rpc.admin import AdminRpc

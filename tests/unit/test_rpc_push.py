@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from strandline_broker.config import load_broker_config
+from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.push import PushReceiver
 from strandline_broker.hosts.replica_manager import ReplicaManager

@@ -36,7 +36,11 @@ class ReplicaContext:
         flusher: Flusher,
     ) -> None:
         self.runtime = runtime
+        self._static = config
         self.config = config
+        """With what was altered at run time. Read a dynamic key from here each time it is used; a
+        kept copy would not hear of a change.
+        """
         self.metadata = metadata
         self.me = BrokerId(config.node_id)
         self.broker_epoch = broker_epoch
@@ -47,6 +51,10 @@ class ReplicaContext:
         """Brokers that may be in an ISR as of the envelope being applied, or the last applied."""
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
         self.flush_always = config.flush_policy == "always"
+
+    def alter(self, entries: Mapping[str, str]) -> None:
+        """Take over what the controller says was altered at run time, whole."""
+        self.config = self._static.altered(entries)
 
     def now_ms(self) -> int:
         """Milliseconds that never go back: for lags and time limits."""
