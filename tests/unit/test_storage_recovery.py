@@ -306,14 +306,14 @@ def test_zeros_behind_the_entries_of_an_index_are_not_entries(tmp_path: Path) ->
 def test_files_of_other_programs_are_left_alone_and_reported(tmp_path: Path) -> None:
     store = small_log(tmp_path / "data")
     store.kill()
-    for name in ("core", f"{0:020d}.log.deleted", "00.log", f"{0:020d}.snapshot"):
+    for name in ("core", "notes.deleted", "00.log", f"{0:020d}.snapshot"):
         (store.log_dir / name).write_bytes(b"?")
     (store.log_dir / "x.7.tmp").write_bytes(b"?")
     store.start()
     assert sorted(r.split("/")[-1].split(" ")[0] for r in store.reports) == [
         "00.log",
-        f"{0:020d}.log.deleted",
         "core",
+        "notes.deleted",
     ]
     assert (store.log_dir / "core").exists()
     assert not (store.log_dir / "x.7.tmp").exists()

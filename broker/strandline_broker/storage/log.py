@@ -10,57 +10,34 @@ error raised.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.damage import BadBatch, DamagedLog
+from strandline_broker.storage.deleted_segments import DeletedSegments
 from strandline_broker.storage.flush_ticket import FlushTicket, take_ticket
 from strandline_broker.storage.follower_run import check_run
+from strandline_broker.storage.log_config import INT64_MAX, LogConfig
+from strandline_broker.storage.log_cut import begin_anew, truncate_to
 from strandline_broker.storage.log_reader import LogRead, LogReader
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery import Expectations, Recovery
 from strandline_broker.storage.segment import Segment
-from strandline_broker.storage.segment_reader import first_batch_to
 from strandline_proto.batch import prefix
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from strandline_broker.storage.checkpoint_limits import CheckpointLimits
     from strandline_broker.storage.damage import Report
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import Buffer, FileSystem
 
-INT64_MAX: Final = 2**63 - 1
-DAY_MS: Final = 86_400_000
+__all__ = ["INT64_MAX", "Appended", "Log", "LogConfig"]
+
 ASSIGNED: Final = 16
 """Bytes at the start of a batch that the leader writes: base offset, length, leader epoch."""
-_base_of: Final = attrgetter("base_offset")
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """The topic keys that concern a log; core.topic_config says what each means."""
-
-    segment_bytes: int = 1 << 30
-    index_interval_bytes: int = 4096
-    segment_index_bytes: int = 10 << 20
-    segment_ms: int = 7 * DAY_MS
-    segment_jitter_ms: int = 0
-    retention_ms: int = 7 * DAY_MS
-    retention_bytes: int = -1
-    file_delete_delay_ms: int = 60_000
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    delete_retention_ms: int = DAY_MS
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = INT64_MAX
-    flush_messages: int = INT64_MAX
-    flush_ms: int = 5_000
-    message_timestamp_type: str = "CreateTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +81,9 @@ class Log:
         self._durable_at_cut = found.log_end
         self.size_bytes = sum(segment.size for segment in found.segments)
         self.truncations = 0
+        self.replacements = 0
+        self.is_replacing = False
+        self.deleted_segments = DeletedSegments(fs, path)
         self.damaged: str | None = None
         self.deleted = False
         self.limits = limits
@@ -267,73 +247,13 @@ class Log:
 
         At or beyond the end only an epoch goes in which nothing was appended.
         """
-        self.check_usable()
-        if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_from_end(self.log_end_offset)
-            return
-        if offset < self.tail[0][0].base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return
-        try:
-            self._cut_to(offset)
-        except BadBatch as bad:
-            raise self.damage(bad) from bad
-        except OSError as error:
-            self.damaged = f"{self.path}: a truncation to {offset} failed half-way ({error})"
-            raise
-
-    def _cut_to(self, offset: int) -> None:
-        segments = self.tail[0]
-        i = bisect_right(segments, offset, key=_base_of) - 1
-        segment = segments[i]
-        position, end_offset = segment.size, min(offset, segment.end_offset)
-        found = first_batch_to(segment, segment.view(), offset, segment.size)
-        if found is not None:
-            position, end_offset = found[0], min(offset, found[1].base_offset)
-        end_offset = max(end_offset, segment.base_offset)
-        self._limit_checkpoints(end_offset)
-        # Readers still hold the old segment: what stays is described by a new one.
-        kept, recent = segment.cut(position, end_offset)
-        self._ends_at(end_offset, (*segments[:i], kept), recent)
-        for removed in reversed(segments[i + 1 :]):
-            removed.remove()
-        if i + 1 < len(segments):
-            self._fs.fsync_dir(self.path)
-        file = kept.view().file
-        file.truncate(position)
-        file.sync()
-        kept.write_indexes()
-        self.leader_epochs.truncate_from_end(end_offset)
+        truncate_to(self._fs, self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset`; durable on return."""
-        self.check_usable()
-        segments = self.tail[0]
-        interval = self.config.index_interval_bytes
-        try:
-            self._limit_checkpoints(0)
-            empty = Segment(
-                self._fs, self.path, offset, size=0, end_offset=offset, index_interval=interval
-            )
-            self.log_start_offset = offset
-            self._ends_at(offset, (empty,), RecentBatches(offset, 0))
-            for segment in reversed(segments):
-                segment.remove()
-            self._fs.fsync_dir(self.path)
-            self.leader_epochs.clear()
-            begun = Segment.create(self._fs, self.path, offset, index_interval=interval)
-            self._fs.fsync_dir(self.path)
-            self.tail = (begun,), RecentBatches(offset, 0)
-        except OSError as error:
-            self.damaged = f"{self.path}: a full truncation failed half-way ({error})"
-            raise
+        begin_anew(self._fs, self, offset)
 
-    def _limit_checkpoints(self, offset: int) -> None:
-        self.limits.forget_spent()
-        if offset < self.durable_offset:
-            self.limits.add(offset)
-
-    def _ends_at(self, offset: int, segments: tuple[Segment, ...], recent: RecentBatches) -> None:
+    def ends_at(self, offset: int, segments: tuple[Segment, ...], recent: RecentBatches) -> None:
         """Show the log as it is after a cut. The count comes last and before any byte goes.
 
         So a reader that took the old log, and may miss bytes of it, sees another count afterwards.
@@ -345,6 +265,71 @@ class Log:
         self.size_bytes = sum(segment.size for segment in segments)
         self.tail = segments, recent
         self.truncations += 1
+
+    def replace_segments(
+        self,
+        old: Sequence[Segment],
+        new: Sequence[Segment] = (),
+        *,
+        move_files: Callable[[], None] | None = None,
+    ) -> bool:
+        """Let `new` stand where `old` stood, a run of sealed segments; one step on the event loop.
+
+        The caller holds the partition's gate: nothing else changes the log meanwhile. With no `new`
+        (retention) `old` are the log's first segments and the log start lies behind them. Otherwise
+        `new` are sealed, in order, begin at or after the first of `old` and end where the last
+        ends. False, and nothing done, if `old` is not in the log as it was: a truncation came
+        between.
+
+        Then `move_files` gives files their new names, where old and new share one. It must be quick
+        and not sync: it is on the loop. If it raises OSError, the log is out of use.
+
+        A reader that took the old segments goes on with the files it has open. If it then has to
+        open one that was renamed, it fails or finds another file; but it sees that `replacements`
+        has moved (or `is_replacing`) and starts over on the new segments. So memory changes first,
+        then the files, and those of `old` may be renamed any time later, in the disk pool, unless
+        `new` needs their names.
+        """
+        segments, recent = self.tail
+        first = next((i for i, segment in enumerate(segments) if segment is old[0]), len(segments))
+        behind = first + len(old)
+        if behind >= len(segments) or segments[first:behind] != tuple(old):
+            return False
+        if new:
+            assert new[0].base_offset >= old[0].base_offset, (self.path, new[0].base_offset)
+            assert new[-1].end_offset == old[-1].end_offset, (self.path, new[-1].end_offset)
+        else:
+            assert first == 0, (self.path, first)
+            assert self.log_start_offset >= old[-1].end_offset, (self.path, self.log_start_offset)
+        self.is_replacing = True
+        self.tail = (*segments[:first], *new, *segments[behind:]), recent
+        self.size_bytes = sum(segment.size for segment in self.tail[0])
+        self.replacements += 1
+        try:
+            if move_files is not None:
+                move_files()
+        except OSError as error:
+            self.damaged = f"{self.path}: replacing segments failed half-way ({error})"
+            raise
+        finally:
+            self.is_replacing = False
+        return True
+
+    def drop_segments(self, old: Sequence[Segment]) -> bool:
+        """Take the log's first segments out of it; their files are for `deleted_segments.add`."""
+        return self.replace_segments(old)
+
+    def raise_log_start(self, offset: int) -> bool:
+        """Let the log begin at `offset`, in memory; False if it begins there or behind already.
+
+        Then, in the disk pool: the log-start checkpoint, durably, `leader_epochs` truncated from
+        its start, and only then may files vanish (I-74).
+        """
+        assert offset <= self.log_end_offset, (self.path, offset, self.log_end_offset)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        return True
 
     def flush_snapshot(self) -> FlushTicket:
         """What must be synced so that all below the present end is durable; cheap, on the loop."""

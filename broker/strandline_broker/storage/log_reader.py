@@ -71,23 +71,24 @@ class LogReader:
     def _steady(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `look` finds in one state of the log.
 
-        A truncation shows the log's new end, counts, and only then removes bytes. So whoever took
-        the old log and sees the same count afterwards has read what was there.
+        A truncation shows the log's new end, counts, and only then removes bytes; a replacement of
+        segments likewise, before it renames files. So whoever took the old log and sees the same
+        counts afterwards has read what was there.
         """
         log = self._log
         while True:
-            generation = log.truncations
+            generation = log.truncations, log.replacements
             log.check_usable()
             try:
                 found = look(*args, **kwargs)
             except (BadBatch, OSError) as error:
-                if generation != log.truncations:
+                if generation != (log.truncations, log.replacements) or log.is_replacing:
                     continue
                 log.check_usable()  # a log that was removed meanwhile has no files to complain of
                 if isinstance(error, BadBatch):
                     raise log.damage(error) from error
                 raise
-            if generation == log.truncations:
+            if generation == (log.truncations, log.replacements) and not log.is_replacing:
                 return found
 
     def _read(self, start: int, max_bytes: int, limit: int) -> LogRead:

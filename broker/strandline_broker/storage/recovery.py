@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.batch_walk import sound_batch_follows, walk
 from strandline_broker.storage.checkpoint_limits import NAME as LIMIT_NAME
 from strandline_broker.storage.damage import METADATA_REMEDY, BadBatch, DamagedLog
+from strandline_broker.storage.deleted_segments import DELETED_NAME
 from strandline_broker.storage.leader_epochs import FILE_NAME as EPOCHS_NAME
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.recent_batches import RecentBatches
@@ -119,7 +120,7 @@ class Recovery:
             match = SEGMENT_NAME.fullmatch(name)
             if match is not None:
                 bases.append(int(match[1]))
-            elif TEMPORARY_NAMES.fullmatch(name):
+            elif TEMPORARY_NAMES.fullmatch(name) or DELETED_NAME.fullmatch(name):
                 self._fs.unlink(f"{self._directory}/{name}")
             elif not KNOWN_NAMES.fullmatch(name):
                 self._report(f"{self._directory}/{name} is not a file of this log and is ignored.")

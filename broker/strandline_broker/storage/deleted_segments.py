@@ -1,0 +1,71 @@
+"""Segments that have left their log: renamed to `.deleted` at once, removed after a while.
+
+The delay (`file.delete.delay.ms`) is for whoever has the files in use by their names, such as an
+operator's copy; our own readers hold descriptors, which a removal leaves alone. What a process did
+not come to remove, recovery removes at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.storage.segment import Segment
+    from strandline_runtime.runtime import FileSystem
+
+SUFFIX: Final = ".deleted"
+DELETED_NAME: Final = re.compile(r"\d{20}\.(log|index|timeindex|txnindex|snapshot)\.deleted")
+_OF_A_SEGMENT: Final = ("log", "index", "timeindex", "txnindex")
+_SNAPSHOT: Final = "snapshot"
+
+
+class DeletedSegments:
+    """Those of one log. Every method but `is_due` blocks, and belongs to the disk pool, one call
+    at a time.
+    """
+
+    __slots__ = ("_fs", "_waiting", "directory")
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self.directory = directory
+        self._waiting: list[tuple[int, str]] = []
+        """(when, path) of each renamed file, in the order of renaming."""
+
+    def add(
+        self, segments: Iterable[Segment], *, now_ms: int, delay_ms: int, snapshots: bool = True
+    ) -> None:
+        """Rename the files of `segments`, which the log holds no more, oldest first; durable on
+        return.
+
+        `snapshots`: the producer snapshots at their base offsets go too. OSError: some are renamed;
+        the others are still there under their own names at the next start.
+        """
+        suffixes = (*_OF_A_SEGMENT, _SNAPSHOT) if snapshots else _OF_A_SEGMENT
+        # What takes the place of the segments has a name that lasts before theirs goes.
+        self._fs.fsync_dir(self.directory)
+        for segment in segments:
+            for suffix in suffixes:
+                path = segment.path(suffix)
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.replace(path, path + SUFFIX)
+                    self._waiting.append((now_ms + delay_ms, path + SUFFIX))
+        self._fs.fsync_dir(self.directory)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether `purge` would find anything to do; cheap, from anywhere."""
+        return any(due_ms <= now_ms for due_ms, _ in self._waiting)
+
+    def purge(self, now_ms: int) -> None:
+        """Remove the files whose delay is over. OSError: what could not be removed stays until the
+        next start.
+        """
+        due = [path for due_ms, path in self._waiting if due_ms <= now_ms]
+        self._waiting = [item for item in self._waiting if item[0] > now_ms]
+        for path in due:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.unlink(path)

@@ -1,0 +1,29 @@
+"""The topic keys that concern a log, each resolved; core.topic_config says what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    segment_bytes: int = 1 << 30
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 << 20
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    flush_messages: int = INT64_MAX
+    flush_ms: int = 5_000
+    message_timestamp_type: str = "CreateTime"

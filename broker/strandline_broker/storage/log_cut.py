@@ -1,0 +1,99 @@
+"""Cuts at a log's end: a truncation to an offset, and a log begun anew (I-47, P-34).
+
+Both first see that no checkpoint promises more than what stays, then show the log as it will be,
+and only then take bytes away; durable on return.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.recent_batches import RecentBatches
+from strandline_broker.storage.segment import Segment
+from strandline_broker.storage.segment_reader import first_batch_to
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.log import Log
+    from strandline_runtime.runtime import FileSystem
+
+_base_of: Final = attrgetter("base_offset")
+
+
+def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
+    """Cut log, indexes and epochs before the batch with `offset`.
+
+    At or beyond the end only an epoch goes in which nothing was appended.
+    """
+    log.check_usable()
+    if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_from_end(log.log_end_offset)
+        return
+    if offset < log.log_start_offset:
+        begin_anew(fs, log, offset)
+        return
+    try:
+        _cut_to(fs, log, offset)
+    except BadBatch as bad:
+        raise log.damage(bad) from bad
+    except OSError as error:
+        log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
+        raise
+
+
+def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
+    segments = log.tail[0]
+    i = bisect_right(segments, offset, key=_base_of) - 1
+    segment = segments[i]
+    position, end_offset = segment.size, min(offset, segment.end_offset)
+    found = first_batch_to(segment, segment.view(), offset, segment.size)
+    if found is not None:
+        position, end_offset = found[0], min(offset, found[1].base_offset)
+    end_offset = max(end_offset, segment.base_offset)
+    if end_offset < log.log_start_offset:
+        # The first batch reaches back over the log's start, and all of it has to go.
+        begin_anew(fs, log, log.log_start_offset)
+        return
+    _limit_checkpoints(log, end_offset)
+    # Readers still hold the old segment: what stays is described by a new one.
+    kept, recent = segment.cut(position, end_offset)
+    log.ends_at(end_offset, (*segments[:i], kept), recent)
+    for removed in reversed(segments[i + 1 :]):
+        removed.remove()
+    if i + 1 < len(segments):
+        fs.fsync_dir(log.path)
+    file = kept.view().file
+    file.truncate(position)
+    file.sync()
+    kept.write_indexes()
+    log.leader_epochs.truncate_from_end(end_offset)
+
+
+def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
+    """Drop everything and begin an empty log at `offset`."""
+    log.check_usable()
+    segments = log.tail[0]
+    interval = log.config.index_interval_bytes
+    try:
+        _limit_checkpoints(log, 0)
+        empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
+        log.log_start_offset = offset
+        log.ends_at(offset, (empty,), RecentBatches(offset, 0))
+        for segment in reversed(segments):
+            segment.remove()
+        fs.fsync_dir(log.path)
+        log.leader_epochs.clear()
+        begun = Segment.create(fs, log.path, offset, index_interval=interval)
+        fs.fsync_dir(log.path)
+        log.tail = (begun,), RecentBatches(offset, 0)
+    except OSError as error:
+        log.damaged = f"{log.path}: a full truncation failed half-way ({error})"
+        raise
+
+
+def _limit_checkpoints(log: Log, offset: int) -> None:
+    log.limits.forget_spent()
+    if offset < log.durable_offset:
+        log.limits.add(offset)
