@@ -1,6 +1,7 @@
 """The cluster under measure: one of its own in a temporary directory, or one that is there."""
 
 import contextlib
+import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 
@@ -36,10 +37,14 @@ def addresses(options: Options) -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def fresh_topic(bootstrap: str, name: str, options: Options) -> AsyncIterator[str]:
-    """A topic of this name that is deleted at the end, so that rounds do not fill the disk."""
+async def fresh_topic(bootstrap: str, prefix: str, options: Options) -> AsyncIterator[str]:
+    """A new topic that is deleted at the end, so that rounds do not fill the disk.
+
+    Its name is in no other run's way, not even in that of one which was killed.
+    """
     from strandline import Admin, NewTopic
 
+    name = f"{prefix}-{secrets.token_hex(4)}"
     async with Admin(bootstrap) as admin:
         await admin.create_topics(
             [
