@@ -386,11 +386,3 @@ def test_damage_met_by_a_read_puts_the_log_out_of_use(store: Store) -> None:
     assert store.log.damaged is not None
     with pytest.raises(KafkaStorageError, match="Remedy"):
         store.append(b"no")
-
-
-def test_a_read_of_few_files_keeps_few_open(store: Store) -> None:
-    fill(store, 200)
-    store.flush()
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    assert len(store.values()) == 200
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4

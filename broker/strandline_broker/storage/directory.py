@@ -32,6 +32,7 @@ from strandline_broker.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.partition_dirs import (
     GIVEN_UP_NAME,
     LOCK_NAME,
@@ -79,6 +80,7 @@ class DataDirectory:
         self._logs: dict[tuple[str, int], Log] = {}
         self._checkpoints = SharedCheckpoints(fs, path)
         self._were_always = False
+        self._open_segments = OpenSegments()
 
     @classmethod
     def open(
@@ -89,9 +91,12 @@ class DataDirectory:
         node_id: int,
         cluster_id: str | None,
         new_id: Callable[[], bytes],
+        open_segments: OpenSegments | None = None,
     ) -> DataDirectory:
         """Lock the directory, creating it if need be, and read what it says of itself.
         DirectoryError if it is not ours.
+
+        `open_segments` is shared by the directories of one broker.
         """
         try:
             fs.makedirs(path)
@@ -107,6 +112,8 @@ class DataDirectory:
                 f"its permissions"
             ) from error
         directory = cls(fs, path, lock, new_id)
+        if open_segments is not None:
+            directory._open_segments = open_segments
         try:
             known = directory._identify(node_id, cluster_id)
             directory._read(known)
@@ -254,6 +261,7 @@ class DataDirectory:
             expected=Expectations(),
             limits=limits,
             report=self.findings.append,
+            open_segments=self._open_segments,
         )
         self._fs.fsync_dir(self.path)
         self.update_state(hosted=self.state.hosted | {(topic_id, partition)})
@@ -308,6 +316,7 @@ class DataDirectory:
             ),
             limits=limits,
             report=report,
+            open_segments=self._open_segments,
         )
         self._logs[pdir.topic, pdir.partition] = log
         return log

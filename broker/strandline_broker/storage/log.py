@@ -20,9 +20,11 @@ from strandline_broker.storage.follower_run import check_run
 from strandline_broker.storage.log_config import INT64_MAX, LogConfig
 from strandline_broker.storage.log_cut import begin_anew, truncate_to
 from strandline_broker.storage.log_reader import LogRead, LogReader
+from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery import Expectations, Recovery
 from strandline_broker.storage.segment import Segment
+from strandline_broker.storage.segment_swap import replace_segments
 from strandline_proto.batch import prefix
 from strandline_proto.errors import KafkaStorageError
 
@@ -63,6 +65,7 @@ class Log:
         expected: Expectations,
         limits: CheckpointLimits,
         report: Report,
+        open_segments: OpenSegments | None = None,
     ) -> None:
         """Open and recover the directory at `path`; DamagedLog if it cannot be trusted."""
         found = Recovery(
@@ -84,6 +87,7 @@ class Log:
         self.replacements = 0
         self.is_replacing = False
         self.deleted_segments = DeletedSegments(fs, path)
+        self.open_segments = open_segments if open_segments is not None else OpenSegments()
         self.damaged: str | None = None
         self.deleted = False
         self.limits = limits
@@ -105,8 +109,13 @@ class Log:
         generation, offset = self._flushed
         return offset if generation == self.truncations else self._durable_at_cut
 
-    def append_as_leader(self, batch: bytes, header: BatchHeader, *, leader_epoch: int) -> Appended:
-        """Append one checked batch. KafkaStorageError or OSError: nothing was appended."""
+    def append_as_leader(
+        self, batch: bytes, header: BatchHeader, *, leader_epoch: int, now_ms: int = 0
+    ) -> Appended:
+        """Append one checked batch. KafkaStorageError or OSError: nothing was appended.
+
+        `now_ms` is the wall clock, for rolling by time where records have no timestamp.
+        """
         self._check_appendable()
         if leader_epoch != self.leader_epochs.latest():
             self.assign_epoch(leader_epoch)
@@ -114,7 +123,7 @@ class Log:
         last = base + header.last_offset_delta
         size = header.size
         assert size == len(batch), (size, len(batch))
-        rolled = self._roll_for(size, last)
+        rolled = self._roll_for(size, last, timestamp=header.max_timestamp, now_ms=now_ms)
         segments, recent = self.tail
         segment = segments[-1]
         position = segment.size
@@ -126,7 +135,9 @@ class Log:
         self.log_end_offset = last + 1
         return Appended(base, last + 1, position, rolled)
 
-    def append_as_follower(self, records: bytes, *, leader_epoch: int) -> list[BatchHeader]:
+    def append_as_follower(
+        self, records: bytes, *, leader_epoch: int, now_ms: int = 0
+    ) -> list[BatchHeader]:
         """Append the batches of a leader's answer as they are: all of them, or none and an error.
 
         Raises CorruptMessage if one is not whole and sound, does not follow the one before, or has
@@ -151,7 +162,10 @@ class Log:
                 (h.leader_epoch, max(h.base_offset, end)) for h in found if h.leader_epoch > latest
             )
         try:
-            self._roll_for(len(records), found[-1].last_offset)
+            latest_timestamp = max(header.max_timestamp for header in found)
+            self._roll_for(
+                len(records), found[-1].last_offset, timestamp=latest_timestamp, now_ms=now_ms
+            )
             segments, recent = self.tail
             segment = segments[-1]
             position = segment.size
@@ -167,25 +181,40 @@ class Log:
         self.log_end_offset = found[-1].next_offset
         return found
 
-    def _roll_for(self, size: int, last_offset: int) -> bool:
-        """Begin a new segment if the active one has no room for a run of `size` bytes."""
+    def _roll_for(self, size: int, last_offset: int, *, timestamp: int, now_ms: int) -> bool:
+        """Begin a new segment if the active one has no room, or no time left, for a run of `size`
+        bytes.
+        """
         config = self.config
-        segments = self.tail[0]
-        if not segments[-1].is_full_for(
+        active = self.tail[0][-1]
+        if not active.is_full_for(
             size,
             last_offset,
             segment_bytes=config.segment_bytes,
             index_bytes=config.segment_index_bytes,
+        ) and not active.is_too_old_for(
+            timestamp,
+            now_ms=now_ms,
+            segment_ms=config.segment_ms_of(self.topic, self.partition, active.base_offset),
         ):
             return False
+        self.roll()
+        return True
+
+    def roll(self) -> None:
+        """Seal the active segment, which is not empty, and begin a new one at the log's end.
+
+        Durable with the next flush. OSError: the log goes on in the segment it had.
+        """
+        segments = self.tail[0]
+        assert segments[-1].size > 0, self.path
         segments[-1].seal()
         base = self.log_end_offset
         segment = Segment.create(
-            self._fs, self.path, base, index_interval=config.index_interval_bytes
+            self._fs, self.path, base, index_interval=self.config.index_interval_bytes
         )
         self._rolls += 1
         self.tail = (*segments, segment), RecentBatches(base, 0)
-        return True
 
     def _write(self, segment: Segment, buffers: tuple[Buffer, ...], size: int) -> None:
         file = segment.view().file
@@ -273,47 +302,8 @@ class Log:
         *,
         move_files: Callable[[], None] | None = None,
     ) -> bool:
-        """Let `new` stand where `old` stood, a run of sealed segments; one step on the event loop.
-
-        The caller holds the partition's gate: nothing else changes the log meanwhile. With no `new`
-        (retention) `old` are the log's first segments and the log start lies behind them. Otherwise
-        `new` are sealed, in order, begin at or after the first of `old` and end where the last
-        ends. False, and nothing done, if `old` is not in the log as it was: a truncation came
-        between.
-
-        Then `move_files` gives files their new names, where old and new share one. It must be quick
-        and not sync: it is on the loop. If it raises OSError, the log is out of use.
-
-        A reader that took the old segments goes on with the files it has open. If it then has to
-        open one that was renamed, it fails or finds another file; but it sees that `replacements`
-        has moved (or `is_replacing`) and starts over on the new segments. So memory changes first,
-        then the files, and those of `old` may be renamed any time later, in the disk pool, unless
-        `new` needs their names.
-        """
-        segments, recent = self.tail
-        first = next((i for i, segment in enumerate(segments) if segment is old[0]), len(segments))
-        behind = first + len(old)
-        if behind >= len(segments) or segments[first:behind] != tuple(old):
-            return False
-        if new:
-            assert new[0].base_offset >= old[0].base_offset, (self.path, new[0].base_offset)
-            assert new[-1].end_offset == old[-1].end_offset, (self.path, new[-1].end_offset)
-        else:
-            assert first == 0, (self.path, first)
-            assert self.log_start_offset >= old[-1].end_offset, (self.path, self.log_start_offset)
-        self.is_replacing = True
-        self.tail = (*segments[:first], *new, *segments[behind:]), recent
-        self.size_bytes = sum(segment.size for segment in self.tail[0])
-        self.replacements += 1
-        try:
-            if move_files is not None:
-                move_files()
-        except OSError as error:
-            self.damaged = f"{self.path}: replacing segments failed half-way ({error})"
-            raise
-        finally:
-            self.is_replacing = False
-        return True
+        """Let `new` stand where `old` stood, a run of sealed segments; see `segment_swap`."""
+        return replace_segments(self, old, new, move_files)
 
     def drop_segments(self, old: Sequence[Segment]) -> bool:
         """Take the log's first segments out of it; their files are for `deleted_segments.add`."""
@@ -380,5 +370,4 @@ class Log:
         self._release()
 
     def _release(self) -> None:
-        for segment in self.tail[0]:
-            segment.release()
+        self.open_segments.forget(self.tail[0])

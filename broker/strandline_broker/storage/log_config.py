@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from crc32c import crc32c
+
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
 
@@ -27,3 +29,13 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = 5_000
     message_timestamp_type: str = "CreateTime"
+
+    def segment_ms_of(self, topic: str, partition: int, base_offset: int) -> int:
+        """`segment_ms` less one segment's share of the jitter. That is drawn from its name: the
+        same at every look, another for every segment.
+        """
+        most = min(self.segment_jitter_ms, self.segment_ms)
+        if most == 0:
+            return self.segment_ms
+        name = f"{topic}-{partition}-{base_offset}".encode()
+        return self.segment_ms - crc32c(name) % (most + 1)

@@ -60,6 +60,7 @@ def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
     # Readers still hold the old segment: what stays is described by a new one.
     kept, recent = segment.cut(position, end_offset)
     log.ends_at(end_offset, (*segments[:i], kept), recent)
+    log.open_segments.forget(segments[i:])
     for removed in reversed(segments[i + 1 :]):
         removed.remove()
     if i + 1 < len(segments):
@@ -81,6 +82,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
         log.log_start_offset = offset
         log.ends_at(offset, (empty,), RecentBatches(offset, 0))
+        log.open_segments.forget(segments)
         for segment in reversed(segments):
             segment.remove()
         fs.fsync_dir(log.path)

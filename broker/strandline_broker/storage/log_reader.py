@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.damage import BadBatch
-from strandline_broker.storage.segment_reader import (
-    Run,
-    find_run,
-    first_batch_to,
-    first_record_at,
-)
+from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
+from strandline_broker.storage.time_lookup import TimeLookup
 from strandline_proto.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -32,8 +28,6 @@ if TYPE_CHECKING:
     from strandline_proto.batch import BatchHeader
 
 HOT_BYTES: Final = 32 << 20
-OPEN_SEALED_MAX: Final = 4
-"""Sealed segments whose file and indexes stay open for readers."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,11 +48,11 @@ class LogRead:
 
 
 class LogReader:
-    __slots__ = ("_log", "_opened")
+    __slots__ = ("_log", "_times")
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._opened: tuple[Segment, ...] = ()
+        self._times = TimeLookup(log)
 
     def is_hot(self, start: int) -> bool:
         _, recent = self._log.tail
@@ -108,7 +102,8 @@ class LogReader:
             return _read_run(segments[-1], start, run)
         for i in range(bisect_right(segments, start, key=_base_of) - 1, len(segments)):
             segment, is_last = segments[i], i == len(segments) - 1
-            self._keep_open(segment, is_last)
+            if not is_last:
+                log.open_segments.touch(segment)
             run = find_run(
                 segment,
                 start,
@@ -121,16 +116,6 @@ class LogReader:
                 return _read_run(segment, start, run)
         return LogRead(b"", start, start)
 
-    def _keep_open(self, segment: Segment, is_last: bool) -> None:
-        """Let only the sealed segments that were read last keep their file and indexes open."""
-        opened = self._opened
-        if is_last or segment in opened:
-            return
-        self._opened = (*opened, segment)[-OPEN_SEALED_MAX:]
-        for old in opened[: len(opened) + 1 - OPEN_SEALED_MAX]:
-            if old is not self._log.tail[0][-1]:
-                old.release()
-
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
         log = self._log
         log.check_usable()
@@ -141,7 +126,8 @@ class LogReader:
         first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
         for segment in segments[first:]:
             is_last = segment is segments[-1]
-            self._keep_open(segment, is_last)
+            if not is_last:
+                log.open_segments.touch(segment)
             view = segment.view()
             end = end_position if is_last else segment.size
             try:
@@ -153,28 +139,10 @@ class LogReader:
                 raise log.damage(bad) from bad
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        return self._steady(self._first_at, timestamp)
+        return self._steady(self._times.first_at, timestamp)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
-        def look() -> tuple[int, int, int] | None:
-            latest = max(segment.latest()[0] for segment in self._log.tail[0])
-            return self._first_at(latest) if latest >= 0 else None
-
-        return self._steady(look)
-
-    def _first_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        segments, recent = self._log.tail
-        log_start = self._log.log_start_offset
-        for segment in segments:
-            if segment.latest()[0] < timestamp:
-                continue
-            is_last = segment is segments[-1]
-            self._keep_open(segment, is_last)
-            end = recent.end[0] if is_last else segment.size
-            found = first_record_at(segment, timestamp, end=end, log_start=log_start)
-            if found is not None:
-                return found
-        return None
+        return self._steady(self._times.latest)
 
 
 def _read_run(segment: Segment, start: int, run: Run) -> LogRead:

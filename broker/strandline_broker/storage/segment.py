@@ -22,7 +22,7 @@ from strandline_broker.storage.file import (
 )
 from strandline_broker.storage.offset_index import ENTRY_SIZE, RELATIVE_MAX, OffsetIndex
 from strandline_broker.storage.recent_batches import RecentBatches
-from strandline_broker.storage.time_index import ENTRY, TimeIndex
+from strandline_broker.storage.time_index import ENTRY, TimeIndex, read_last
 from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
 
 if TYPE_CHECKING:
@@ -40,11 +40,18 @@ class View(NamedTuple):
     offsets: OffsetIndex
     times: TimeIndex
 
+    @property
+    def index_bytes(self) -> int:
+        return len(self.offsets) * ENTRY_SIZE + len(self.times) * ENTRY.size
+
 
 class Segment:
     __slots__ = (
+        "_created_ms",
+        "_first_timestamp",
         "_fs",
         "_index_interval",
+        "_latest_is_known",
         "_unindexed",
         "_view",
         "base_offset",
@@ -83,6 +90,11 @@ class Segment:
         self._index_interval = index_interval
         self._unindexed = 0
         self._view: View | None = None
+        self._latest_is_known = False
+        self._first_timestamp: int | None = None
+        """Of the first batch; None until it is asked for."""
+        self._created_ms = -1
+        """When this process first appended to it, or began it."""
 
     @classmethod
     def create(
@@ -103,6 +115,7 @@ class Segment:
             File(fs, segment.path(suffix), CREATE_EMPTY)
         file = File(fs, segment.path(), CREATE_EMPTY)
         segment._view = View(file, OffsetIndex(base_offset), TimeIndex(base_offset))
+        segment._latest_is_known = True
         return segment
 
     def path(self, suffix: str = "log") -> str:
@@ -120,11 +133,44 @@ class Segment:
 
     def latest(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch with it); -1 if no batch has a
-        timestamp.
+        timestamp. Read once from the end of the time index.
         """
-        if self.latest_timestamp < 0:
-            self.latest_timestamp, self.latest_batch = self.view().times.last
+        if not self._latest_is_known:
+            found = read_last(self._fs, self.path("timeindex"), self.base_offset)
+            if found is None or not self.base_offset <= found[1] < self.end_offset:
+                found = self._scan_latest()
+            self.latest_timestamp, self.latest_batch = found
+            self._latest_is_known = True
         return self.latest_timestamp, self.latest_batch
+
+    def _scan_latest(self) -> tuple[int, int]:
+        """As `latest`, from the batches: the index is lost, or has nothing to say."""
+        latest, batch = -1, self.base_offset
+        for _, header in walk(self.view().file, 0, self.size, offset=self.base_offset):
+            if header.max_timestamp > latest:
+                latest, batch = header.max_timestamp, header.last_offset
+        return latest, batch
+
+    def modified_ms(self) -> int:
+        """When the file was written to last, in milliseconds since the epoch."""
+        return int(self._fs.fstat(self.view().file.fd).mtime * 1000)
+
+    def is_too_old_for(self, timestamp: int, *, now_ms: int, segment_ms: int) -> bool:
+        """Whether a run whose largest timestamp is `timestamp` must go into a new segment, as it
+        comes more than `segment_ms` after this segment's first batch.
+
+        Where that has no timestamp, the wall clock counts since this process has known the segment.
+        """
+        if self.size == 0:
+            self._created_ms = now_ms
+            return False
+        if self._first_timestamp is None:
+            self._first_timestamp = read_header(self.view().file.read(HEADER_SIZE, 0)).max_timestamp
+        if self._first_timestamp >= 0:
+            return timestamp - self._first_timestamp > segment_ms
+        if self._created_ms < 0:
+            self._created_ms = now_ms
+        return now_ms - self._created_ms > segment_ms
 
     def release(self) -> None:
         """Forget the open file and the indexes of a sealed segment."""
@@ -224,6 +270,7 @@ class Segment:
         self._view = View(file, OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
         self.size, self.end_offset = 0, self.base_offset
         self.latest_timestamp, self.latest_batch = -1, self.base_offset
+        self._latest_is_known = True
         self._unindexed = 0
         return file
 
@@ -262,6 +309,7 @@ class Segment:
             times = TimeIndex(self.base_offset)
         self._view = View(file, offsets, times)
         self.latest_timestamp, self.latest_batch = times.last
+        self._latest_is_known = True
         self._unindexed = 0
         self.size = start
         recent: RecentBatches | None = None

@@ -115,5 +115,22 @@ def first_record_at(
     return None
 
 
+def latest_timestamp_from(segment: Segment, log_start: int, *, end: int) -> int:
+    """The largest timestamp of the records from `log_start` on, before byte `end`; -1 if there is
+    none. For the one segment that holds the log's start: it reads all its headers.
+    """
+    view = segment.view()
+    found = first_batch_to(segment, view, log_start, end)
+    latest = -1
+    if found is not None:
+        for at, header in walk(view.file, found[0], end, offset=segment.base_offset):
+            if header.base_offset >= log_start:
+                latest = max(latest, header.max_timestamp)
+            elif header.last_offset >= log_start:
+                live = (r.timestamp for r in _records(view, at, header) if r.offset >= log_start)
+                latest = max(latest, *live)
+    return latest
+
+
 def _records(view: View, position: int, header: BatchHeader) -> list[Record]:
     return list(read_records(view.file.read(header.size, position), 0, header))

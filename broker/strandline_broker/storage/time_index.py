@@ -15,11 +15,31 @@ from itertools import islice
 from operator import le, lt
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.file import File
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from strandline_runtime.runtime import FileSystem
+
 ENTRY: Final = struct.Struct(">qi")
 NO_TIMESTAMP: Final = -1
+
+
+def read_last(fs: FileSystem, path: str, base_offset: int) -> tuple[int, int] | None:
+    """As `TimeIndex.last`, from the last bytes of an index file; None if it is lost, empty or does
+    not end with an entry.
+    """
+    try:
+        file = File(fs, path)
+    except FileNotFoundError:
+        return None
+    size = file.size()
+    data = file.read(ENTRY.size, size - ENTRY.size) if size >= ENTRY.size else b""
+    if size % ENTRY.size != 0 or not any(data):
+        return None
+    timestamp, offset = ENTRY.unpack(data)
+    return (timestamp, base_offset + offset) if timestamp >= 0 else None
 
 
 class TimeIndex:
