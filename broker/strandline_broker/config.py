@@ -284,6 +284,19 @@ BROKER_KEYS: Final = keys_of(BrokerConfig)
 CONTROLLER_KEYS: Final = keys_of(ControllerConfig)
 
 
+def dynamic_parsers() -> dict[str, Callable[[str], Any]]:
+    """What may be altered at run time, each key with its parser."""
+    keys = (*BROKER_KEYS.values(), *CONTROLLER_KEYS.values())
+    return {key.name: key.parse for key in keys if key.dynamic}
+
+
+def read_only_keys() -> dict[str, str]:
+    """What needs a restart, and of which server, in words."""
+    controller = {key.name: "the controller" for key in CONTROLLER_KEYS.values() if not key.dynamic}
+    broker = {key.name: "the broker" for key in BROKER_KEYS.values() if not key.dynamic}
+    return controller | broker
+
+
 def printed(config: ServerConfig) -> str:
     """The whole configuration as a TOML file that says the same."""
     lines = []

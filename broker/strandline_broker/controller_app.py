@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.config import dynamic_parsers, read_only_keys
+from strandline_broker.config_unsupported import refusal
+from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import (
@@ -20,6 +23,7 @@ from strandline_broker.hosts.controller.controller import (
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.lifecycle import CannotStart
 from strandline_broker.rpc.controller.brokers import BrokersRpc
+from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_broker.rpc.controller.service import (
     CONTROLLER_SERVICE,
@@ -69,6 +73,7 @@ class ControllerProcess:
             session_ms=config.broker_session_timeout_ms,
             min_insync_replicas=config.min_insync_replicas,
             topic_defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+            server_keys=ServerKeys(dynamic_parsers(), read_only_keys(), refusal),
         )
         translate = PushTranslator(identity)
         self.controller = Controller(runtime, identity, settings, self.state, self.log, translate)
@@ -87,6 +92,7 @@ class ControllerProcess:
             self.metrics,
             BrokersRpc(self.controller),
             TopicsRpc(self.controller),
+            AlterConfigsRpc(self.controller),
             ClusterRpc(
                 self.controller,
                 pid=self._runtime.pid,

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from strandline_broker.config import dynamic_parsers, read_only_keys
+from strandline_broker.config_unsupported import refusal
 from strandline_broker.core.controller import push
+from strandline_broker.core.controller.configs import (
+    BROKER,
+    DELETE,
+    SET,
+    TOPIC,
+    Alteration,
+    ServerKeys,
+    decide_alter_configs,
+)
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.records import AnyRecord, Endpoint, decode, encode
@@ -36,6 +47,7 @@ Answer = TypeVar("Answer")
 CLUSTER, STORE = "cluster", "store"
 SESSION_MS = 9000
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
+SERVER_KEYS = ServerKeys(dynamic_parsers(), read_only_keys(), refusal)
 DEFAULTS = TopicDefaults(partitions=1, replication_factor=3)
 
 
@@ -145,6 +157,29 @@ class Cluster:
             )
         )
         return created.topic_id
+
+    def alter(
+        self,
+        broker: str,
+        entries: dict[str, str | None],
+        *,
+        topic: str | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Set entries, or delete those without a value, of a topic, a broker or all ("")."""
+        self.commit(
+            decide_alter_configs(
+                self.state,
+                kind=BROKER if topic is None else TOPIC,
+                name=broker if topic is None else topic,
+                alterations=[
+                    Alteration(key, DELETE if value is None else SET, value or "")
+                    for key, value in entries.items()
+                ],
+                keys=SERVER_KEYS,
+                validate_only=validate_only,
+            )
+        )
 
     def partition(self, topic_id: TopicId, index: int = 0) -> Partition:
         partition = self.state.partition(topic_id, index)

@@ -1,6 +1,7 @@
 """Short ways to write down what a controller pushes, for tests of the receiving side."""
 
 from strandline_broker.core.push_envelope import (
+    DynamicConfigs,
     Endpoint,
     Envelope,
     LiveBroker,
@@ -35,6 +36,7 @@ def envelope(
     live_brokers: tuple[LiveBroker, ...] = (),
     deleted_topic_ids: tuple[TopicId, ...] = (),
     removed_brokers: tuple[int, ...] = (),
+    dynamic_configs: DynamicConfigs | None = None,
 ) -> Envelope:
     """The envelope that ends at `offset` and follows `prev` (by default the offset before)."""
     return Envelope(
@@ -50,6 +52,7 @@ def envelope(
         live_brokers=live_brokers,
         deleted_topic_ids=deleted_topic_ids,
         removed_brokers=tuple(BrokerId(b) for b in removed_brokers),
+        dynamic_configs=dynamic_configs,
     )
 
 

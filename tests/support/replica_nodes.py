@@ -123,7 +123,7 @@ class _NotServed:
         raise AssertionError(f"not served here: {request}")
 
     Metadata = InitProducerId = CreateTopics = DeleteTopics = _refuse
-    DescribeCluster = DescribeReplicas = DescribeConfigs = _refuse
+    DescribeCluster = DescribeReplicas = DescribeConfigs = IncrementalAlterConfigs = _refuse
 
 
 def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:

@@ -19,6 +19,7 @@ class ScriptedAdmin:
     cluster: ScriptedCluster
     id: int
     awake: asyncio.Event
+    alterations: list[metadata_pb2.IncrementalAlterConfigsRequest]
 
     async def CreateTopics(self, request: Any, context: Any) -> Any:
         await self.awake.wait()
@@ -80,4 +81,15 @@ class ScriptedAdmin:
         for resource in request.resources:
             result = answer.results.add(type=resource.type, name=resource.name)
             result.configs.add(name="min.insync.replicas", value="2", source=5)
+        return answer
+
+    async def IncrementalAlterConfigs(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        self.alterations.append(request)
+        answer = metadata_pb2.IncrementalAlterConfigsResponse(pending_brokers=[3])
+        for resource in request.resources:
+            result = answer.results.add(type=resource.type, name=resource.name)
+            if any(config.name == "segment.byte" for config in resource.configs):
+                result.error_code = errors.InvalidConfig.code
+                result.error_message = "unknown topic configuration key 'segment.byte'"
         return answer

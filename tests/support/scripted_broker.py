@@ -84,6 +84,7 @@ class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
         self.awake = asyncio.Event()
         self.awake.set()
         self.calls: list[str] = []
+        self.alterations = []
         self.fetches: list[fetch_pb2.FetchRequest] = []
         self.produced = 0
         self._server: grpc.aio.Server | None = None

@@ -91,6 +91,13 @@ class ScriptedController(services_pb2_grpc.ControllerServiceServicer):
     async def DeleteTopics(self, request: Any, context: Any) -> Any:
         return metadata_pb2.DeleteTopicsResponse()
 
+    async def IncrementalAlterConfigs(self, request: Any, context: Any) -> Any:
+        return metadata_pb2.IncrementalAlterConfigsResponse(
+            results=[
+                metadata_pb2.AlterConfigsResult(type=r.type, name=r.name) for r in request.resources
+            ]
+        )
+
     async def DescribeCluster(self, request: Any, context: Any) -> Any:
         return metadata_pb2.DescribeClusterResponse(cluster_id="cluster")
 

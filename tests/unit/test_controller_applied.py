@@ -1,9 +1,9 @@
 """How far each broker has applied the log, and which leader does not know that it leads (I-94)."""
 
 from strandline_broker.core.controller.applied import Applied
-from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
+from strandline_proto.ids import BrokerEpoch, MetadataOffset
+from support.controller_cluster import B1, B2, B3, Cluster
 
-B1, B2 = BrokerId(1), BrokerId(2)
 E1, E2 = BrokerEpoch(1), BrokerEpoch(9)
 
 
@@ -21,6 +21,18 @@ def test_only_the_registered_incarnation_reports() -> None:
     assert applied.offsets == {B1: 10}
     applied.on_registered(B1, BrokerEpoch(20))
     assert applied.offsets == {B1: -1}
+
+
+def test_live_brokers_that_have_not_said_how_far_they_are_count_as_behind() -> None:
+    cluster = Cluster([B1, B2, B3])
+    cluster.fence(B2)
+    applied = Applied()
+    for broker_id in (B1, B2, B3):
+        applied.on_registered(broker_id, cluster.state.brokers[broker_id].epoch)
+    applied.on_applied(B1, cluster.state.brokers[B1].epoch, at(10))
+    assert applied.behind(cluster.state, at(10)) == [B3]
+    assert applied.behind(cluster.state, at(11)) == [B1, B3]
+    assert Applied().behind(cluster.state, at(0)) == [B1, B3]
 
 
 def test_a_leader_that_has_not_applied_its_election_within_the_limit_is_overdue() -> None:

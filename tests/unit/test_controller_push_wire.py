@@ -65,6 +65,22 @@ def test_a_replica_that_only_went_offline_is_news_for_clients_alone() -> None:
     assert [(e.listener, e.port) for e in broker.endpoints] == [("INTERNAL", 9002)]
 
 
+def test_what_was_altered_for_brokers_is_told_to_the_one_it_is_for_and_what_is_for_all_to_all() -> (
+    None
+):
+    cluster = Cluster([B1, B2])
+    cluster.alter("", {"log.roll.ms": "5"})
+    cluster.alter("2", {"log.roll.ms": "6"})
+    one, other = told(cluster, B1).dynamic_configs, told(cluster, B2).dynamic_configs
+    assert [(e.name, e.value) for e in one.cluster] == [("log.roll.ms", "5")]
+    assert [(e.name, e.value) for e in one.controller] == [("min.insync.replicas", "2")]
+    assert not one.broker
+    assert [(e.name, e.value) for e in other.broker] == [("log.roll.ms", "6")]
+    assert other.cluster == one.cluster
+    cluster.topic("t", (B1,))
+    assert not told(cluster, B2).HasField("dynamic_configs"), "it has not changed"
+
+
 def test_a_deletion_stops_the_replicas_of_those_who_have_some() -> None:
     cluster = Cluster([B1, B2, B3])
     topic = cluster.topic("t", (B1, B2), (B2, B1))

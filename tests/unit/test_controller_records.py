@@ -6,6 +6,7 @@ import pytest
 
 from strandline_broker.core.controller.records import (
     AnyRecord,
+    BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
@@ -70,6 +71,10 @@ RECORDS: list[AnyRecord] = [
     UnregisterBrokerRecord(broker_id=B1, broker_epoch=BrokerEpoch(3)),
     ConfigRecord(topic_id=TOPIC, key="min.insync.replicas", value="1"),
     ConfigRecord(key="min.insync.replicas", value="2"),
+    ConfigRecord(topic_id=TOPIC, key="segment.bytes"),
+    BrokerConfigRecord(broker_id=B1, key="log.retention.ms", value="1000"),
+    BrokerConfigRecord(broker_id=BrokerId(0), key="log.retention.ms"),
+    BrokerConfigRecord(key="log.retention.ms", value=""),
     ProducerIdsRecord(broker_id=B1, broker_epoch=BrokerEpoch(3), next_producer_id=ProducerId(1000)),
 ]
 
@@ -82,6 +87,18 @@ def test_a_record_is_read_back_as_it_was_written(record: AnyRecord) -> None:
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: type(r).__name__)
 def test_a_record_is_json_that_names_its_type(record: AnyRecord) -> None:
     assert json.loads(encode(record))["type"] + "Record" == type(record).__name__
+
+
+def test_a_configuration_entry_of_an_older_log_is_read() -> None:
+    written = b'{"type":"Config","topic_id":"AAECAwQFBgcICQoLDA0ODw==","key":"k","value":"v"}'
+    assert decode(written) == ConfigRecord(topic_id=TOPIC, key="k", value="v")
+    assert decode(b'{"type":"Config","key":"k","value":"v"}') == ConfigRecord(key="k", value="v")
+
+
+def test_an_alteration_for_broker_zero_is_not_taken_for_one_of_all() -> None:
+    read = decode(encode(BrokerConfigRecord(broker_id=BrokerId(0), key="k", value="")))
+    assert isinstance(read, BrokerConfigRecord)
+    assert (read.broker_id, read.value) == (0, "")
 
 
 def test_a_change_to_leader_zero_is_not_taken_for_no_change() -> None:

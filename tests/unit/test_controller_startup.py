@@ -1,5 +1,6 @@
 """The start of a controller: a new epoch, and a changed default that leaders hear of (I-91)."""
 
+from strandline_broker.core.controller.records import BrokerConfigRecord
 from strandline_broker.core.controller.startup import decide_start
 from support.controller_cluster import B1, B2, Cluster
 
@@ -22,3 +23,17 @@ def test_a_changed_default_raises_the_partition_epochs_of_the_topics_it_changes(
     assert cluster.partition(own).partition_epoch == 0
     (pushed,) = cluster.envelopes[-1].topics
     assert pushed.partitions[0].effective_min_isr == 1
+    dynamic = cluster.envelopes[-1].dynamic
+    assert dynamic is not None, "brokers show where a topic's minimum comes from"
+    assert dynamic.controller == {"min.insync.replicas": "1"}
+
+
+def test_a_changed_default_that_was_altered_at_run_time_changes_no_partition() -> None:
+    cluster = Cluster([B1, B2], min_insync=2)
+    topic = cluster.topic("t", (B1, B2))
+    cluster.state.replay(
+        BrokerConfigRecord(key="min.insync.replicas", value="2"), cluster.state.next_offset
+    )
+    cluster.commit(decide_start(cluster.state, min_insync_replicas=1))
+    assert cluster.partition(topic).partition_epoch == 0
+    assert cluster.state.min_insync_default == "2"

@@ -11,6 +11,8 @@ import pytest
 
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.core.push_envelope import DynamicConfigs
+from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import BROKER_SERVICE, Service
@@ -44,9 +46,23 @@ def cache() -> MetadataCache:
             full=True,
             topics=(
                 topic("orders", 1, partition(0), partition(1, leader=-1, leader_epoch=3)),
-                topic("__internal", 2, partition(0), configs={"segment.bytes": "99"}),
+                topic(
+                    "__internal",
+                    2,
+                    partition(0),
+                    configs={"segment.bytes": "99", "segment.ms": "1", "preallocate": "false"},
+                ),
             ),
             live_brokers=(live_broker(1), live_broker(2, fenced=True), live_broker(3)),
+            dynamic_configs=DynamicConfigs(
+                broker={"log.roll.ms": "11"},
+                cluster={
+                    "log.roll.ms": "22",
+                    "message.max.bytes": "333",
+                    "min.insync.replicas": "1",
+                },
+                controller={"min.insync.replicas": "2", "from.the.future": "1"},
+            ),
         )
     )
     return known
@@ -112,6 +128,8 @@ def config_rpc() -> ConfigsRpc:
             "log.dirs": "/d",
             "controller.quorum.bootstrap.servers": "127.0.0.1:2",
             "message.max.bytes": "777",
+            "log.retention.ms": "888",
+            "log.cleanup.policy": "compact,delete",
         },
         {},
     )
@@ -127,20 +145,62 @@ async def described(kind: int, name: str, *keys: str) -> metadata_pb2.ConfigReso
 
 async def test_a_topic_key_says_whether_it_is_its_own_the_brokers_or_the_default() -> None:
     result = await described(TOPIC, "__internal")
-    assert {c.name: (c.value, c.source) for c in result.configs} == {
-        "segment.bytes": ("99", 1),
-        "max.message.bytes": ("777", 4),
-        "index.interval.bytes": ("4096", 5),
-        "segment.index.bytes": ("10485760", 5),
-    }
+    found = {c.name: (c.value, c.source) for c in result.configs}
+    assert found.keys() == {*TOPIC_KEYS, "preallocate"}
+    assert found["segment.bytes"] == ("99", 1)
+    assert found["preallocate"] == ("false", 1)
+    assert found["max.message.bytes"] == ("333", 3)
+    assert found["retention.ms"] == ("888", 4)
+    assert found["segment.index.bytes"] == ("10485760", 5)
+    assert found["min.insync.replicas"] == ("1", 3)
+    assert not any(c.read_only for c in result.configs)
+    (roll,) = (await described(TOPIC, "orders", "segment.ms")).configs
+    assert (roll.value, roll.source) == ("11", 2)
+
+
+async def test_values_of_every_kind_are_written_as_they_are_set() -> None:
+    found = {c.name: c.value for c in (await described(TOPIC, "orders")).configs}
+    assert found["cleanup.policy"] == "compact,delete"
+    assert found["min.cleanable.dirty.ratio"] == "0.5"
+    own = {c.name: c.value for c in (await described(BROKER, "1")).configs}
+    assert own["development.unsafe"] == "false"
+
+
+async def test_every_source_of_a_value_is_listed_the_strongest_first() -> None:
+    (roll,) = (await described(TOPIC, "__internal", "segment.ms")).configs
+    assert [(s.name, s.value, s.source) for s in roll.synonyms] == [
+        ("segment.ms", "1", 1),
+        ("log.roll.ms", "11", 2),
+        ("log.roll.ms", "22", 3),
+        ("log.roll.ms", "604800000", 5),
+    ]
+    (minimum,) = (await described(TOPIC, "orders", "min.insync.replicas")).configs
+    assert [(s.value, s.source) for s in minimum.synonyms] == [("1", 3), ("2", 5)]
+
+
+async def test_what_was_altered_for_all_brokers_is_described_by_any() -> None:
+    result = await described(BROKER, "")
+    assert [(c.name, c.value, c.source) for c in result.configs] == [
+        ("log.roll.ms", "22", 3),
+        ("message.max.bytes", "333", 3),
+        ("min.insync.replicas", "1", 3),
+    ]
 
 
 async def test_a_broker_describes_itself_and_nobody_else() -> None:
-    result = await described(BROKER, "1", "message.max.bytes", "flush.policy")
+    result = await described(
+        BROKER, "1", "message.max.bytes", "flush.policy", "min.insync.replicas"
+    )
     assert {c.name: (c.value, c.source) for c in result.configs} == {
-        "message.max.bytes": ("777", 4),
+        "message.max.bytes": ("333", 3),
         "flush.policy": ("replicated", 5),
+        "min.insync.replicas": ("1", 3),
     }
+    assert [(c.name, c.read_only) for c in result.configs] == [
+        ("message.max.bytes", False),
+        ("flush.policy", True),
+        ("min.insync.replicas", False),
+    ]
     assert (await described(BROKER, "2")).error_code == InvalidRequest.code
     assert (await described(TOPIC, "none")).error_code == UnknownTopicOrPartition.code
     assert (await described(99, "x")).error_code == InvalidRequest.code
@@ -151,17 +211,23 @@ async def test_what_is_the_controllers_is_passed_on_and_its_absence_is_said() ->
     request = metadata_pb2.CreateTopicsRequest(
         topics=[metadata_pb2.NewTopic(name="t")], timeout_ms=2000
     )
+    alteration = metadata_pb2.IncrementalAlterConfigsRequest(
+        resources=[metadata_pb2.AlterConfigResource(type=TOPIC, name="t")]
+    )
     async with scripted_controller() as controller:
         link = ControllerLink(runtime, controller.target)
         rpc = AdminRpc(link)
         created = await rpc.CreateTopics(request, None)
         assert [t.name for t in created.topics] == ["t"]
+        altered = await rpc.IncrementalAlterConfigs(alteration, None)
+        assert [(r.type, r.name) for r in altered.results] == [(TOPIC, "t")]
         cluster = await rpc.DescribeCluster(metadata_pb2.DescribeClusterRequest(), None)
         assert cluster.cluster_id == "cluster"
         target = controller.target
     for answer in (
         await rpc.CreateTopics(request, None),
         await rpc.DeleteTopics(metadata_pb2.DeleteTopicsRequest(), None),
+        await rpc.IncrementalAlterConfigs(alteration, None),
         await rpc.DescribeCluster(metadata_pb2.DescribeClusterRequest(), None),
     ):
         assert answer.error_code == NotController.code

@@ -174,6 +174,52 @@ async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(
     again.close()
 
 
+async def test_a_change_of_configuration_alone_reaches_the_replicas_without_a_new_role(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        leader = partition.leader
+        change = push(10, 9)
+        topic = change.update_metadata.topics.add(topic_name="orders", topic_id=TOPIC_ID)
+        topic.configs.add(name="segment.bytes", value="6000")
+        await ask(call, change)
+        assert partition.leader is leader
+        assert (partition.log.config.segment_bytes, partition.max_message_bytes) == (6000, 1048588)
+        cached = b.metadata.view.topic_named("orders")
+        assert cached is not None
+        assert (cached.configs, list(cached.partitions)) == ({"segment.bytes": "6000"}, [0])
+
+
+async def test_what_is_altered_for_brokers_counts_for_the_keys_that_a_topic_does_not_set(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        snapshot = with_topic(push(9, 4, full=True))
+        snapshot.dynamic_configs.cluster.add(name="log.segment.bytes", value="7000")
+        await ask(call, snapshot)
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        assert (partition.log.config.segment_bytes, partition.max_message_bytes) == (7000, 5000)
+        altered = push(10, 9)
+        altered.dynamic_configs.cluster.add(name="log.segment.bytes", value="7000")
+        altered.dynamic_configs.broker.add(name="log.segment.bytes", value="8000")
+        altered.dynamic_configs.broker.add(name="message.max.bytes", value="1")
+        await ask(call, altered)
+        assert (partition.log.config.segment_bytes, partition.max_message_bytes) == (8000, 5000)
+        assert b.replicas.context.config.message_max_bytes == 1
+        await ask(call, push(11, 10))
+        assert b.metadata.view.dynamic_configs.broker["message.max.bytes"] == "1", "as before"
+        undone = push(12, 11)
+        undone.dynamic_configs.SetInParent()
+        await ask(call, undone)
+        assert (partition.log.config.segment_bytes, partition.max_message_bytes) == (1 << 30, 5000)
+
+
 async def test_increments_follow_each_other_and_a_gap_asks_for_everything(tmp_path: Path) -> None:
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.push_envelope import DynamicConfigs
 from strandline_proto.errors import (
     InconsistentClusterId,
     InvalidUpdateVersion,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 NOTHING_APPLIED: Final = MetadataOffset(-1)
 NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
+NOTHING_ALTERED: Final = DynamicConfigs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class MetadataView:
     ids_by_name: Mapping[str, TopicId] = field(default_factory=dict)
     eligible: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Brokers that may be in an ISR (unfenced, not shutting down), with their current epochs."""
+    dynamic_configs: DynamicConfigs = NOTHING_ALTERED
 
     def topic(self, topic_id: TopicId) -> CachedTopic | None:
         return self.topics_by_id.get(topic_id)
@@ -203,6 +206,11 @@ class MetadataCache:
             topics_by_id=MappingProxyType(topics),
             ids_by_name=MappingProxyType({t.name: t.topic_id for t in topics.values()}),
             eligible=_eligible(brokers),
+            dynamic_configs=(
+                self.view.dynamic_configs
+                if envelope.dynamic_configs is None
+                else envelope.dynamic_configs
+            ),
         )
 
     def publish(self, view: MetadataView, *, store_id: str) -> None:

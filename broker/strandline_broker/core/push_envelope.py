@@ -8,7 +8,7 @@ update_metadata, so that clients are never sent to a leader that does not know o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, LeaderEpoch, PartitionEpoch
@@ -107,6 +107,23 @@ class StopReplica:
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicConfigs:
+    """Configuration of the receiver that is not from its own file, environment or flags; whole."""
+
+    broker: Mapping[str, str] = field(default_factory=dict)
+    """Altered at run time for this broker; stronger than `cluster`."""
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    """Altered at run time for all brokers."""
+    controller: Mapping[str, str] = field(default_factory=dict)
+    """Defaults of topic keys that the controller's configuration decides, for information."""
+
+    @property
+    def altered(self) -> Mapping[str, str]:
+        """What counts of what was altered at run time."""
+        return {**self.cluster, **self.broker}
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     cluster_id: str
     controller_id: BrokerId
@@ -127,6 +144,8 @@ class Envelope:
     live_brokers: tuple[LiveBroker, ...] = ()
     deleted_topic_ids: tuple[TopicId, ...] = ()
     removed_brokers: tuple[BrokerId, ...] = ()
+    dynamic_configs: DynamicConfigs | None = None
+    """None: as before. A snapshot always has it."""
 
     def hosted_topic(self, topic_id: TopicId) -> HostedTopic | None:
         for topic in self.hosted_topics:

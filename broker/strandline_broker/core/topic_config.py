@@ -218,19 +218,37 @@ class TopicConfig:
 def check_topic_configs(entries: Mapping[str, str]) -> None:
     """Raises InvalidConfig at the first entry that is not accepted, with the remedy."""
     for name, value in entries.items():
+        check_topic_key(name)
         if name in TOPIC_KEYS:
             _parse(name, value)
-        elif name in _ONLY_VALUE:
-            if value != _ONLY_VALUE[name]:
-                raise InvalidConfig(
-                    f"{name}={value} is not supported yet; the only accepted value is "
-                    f"{_ONLY_VALUE[name]}"
-                )
-        elif name in _NOT_YET or name.startswith("remote."):
-            raise InvalidConfig(f"{name} is not supported yet")
-        else:
-            hint = suggestion(name, (*TOPIC_KEYS, *_ONLY_VALUE, *_NOT_YET))
-            raise InvalidConfig(f"unknown topic configuration key {name!r}{hint}")
+        elif value != _ONLY_VALUE[name]:
+            raise InvalidConfig(
+                f"{name}={value} is not supported yet; the only accepted value is "
+                f"{_ONLY_VALUE[name]}"
+            )
+    check_compaction_lags(entries, prefix="")
+
+
+def check_topic_key(name: str) -> None:
+    """Raises InvalidConfig for a key that no topic can have."""
+    if name in TOPIC_KEYS or name in _ONLY_VALUE:
+        return
+    if name in _NOT_YET or name.startswith("remote."):
+        raise InvalidConfig(f"{name} is not supported yet")
+    hint = suggestion(name, (*TOPIC_KEYS, *_ONLY_VALUE, *_NOT_YET))
+    raise InvalidConfig(f"unknown topic configuration key {name!r}{hint}")
+
+
+def check_compaction_lags(entries: Mapping[str, str], *, prefix: str) -> None:
+    """No record can be too young and too old to be compacted. `entries` were checked one by one;
+    `prefix` is what a server's keys have before a topic's.
+    """
+    low, high = f"{prefix}min.compaction.lag.ms", f"{prefix}max.compaction.lag.ms"
+    if low in entries and high in entries and int(entries[low]) > int(entries[high]):
+        raise InvalidConfig(
+            f"{low}={entries[low]} is above {high}={entries[high]}; lower the one or raise the "
+            "other"
+        )
 
 
 def _parse(name: str, value: str) -> Any:

@@ -20,6 +20,7 @@ from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIs
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.truncation import follower_high_watermark
 from strandline_broker.hosts.appends import Appends
+from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.damage import DamagedLog
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -30,10 +31,11 @@ from strandline_proto.errors import (
 from strandline_proto.ids import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from strandline_broker.core.leader import Effect
     from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
@@ -63,6 +65,8 @@ class Partition:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.gate = asyncio.Lock()
+        self.topic_configs: Mapping[str, str] = {}
+        """The topic's own entries, as the controller last pushed them."""
         self.max_message_bytes = context.config.message_max_bytes
         self.out_of_service: str | None = None
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -109,6 +113,11 @@ class Partition:
             return f"{self.name} is not led by broker {self.context.me}"
         isr = sorted(m.broker_id for m in self.leader.isr)
         return f"{self.name} has ISR {isr}, needs {self.state.eff_min_insync}"
+
+    def configure(self, config: TopicConfig) -> None:
+        """Go by this configuration from here on."""
+        self.log.config = log_config(config)
+        self.max_message_bytes = config.max_message_bytes
 
     # Roles
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_proto.ids import BrokerId
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.hosts.flusher import Flusher
     from strandline_broker.hosts.partition import Partition
     from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
+
+RESOLVED_MAX: Final = 1024
+"""Different configurations of topics that are remembered: most topics share a few."""
 
 
 class ReplicaContext:
@@ -42,6 +46,7 @@ class ReplicaContext:
         kept copy would not hear of a change.
         """
         self.metadata = metadata
+        self._resolved: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
         self.me = BrokerId(config.node_id)
         self.broker_epoch = broker_epoch
         self.propose_isr = propose_isr
@@ -55,6 +60,17 @@ class ReplicaContext:
     def alter(self, entries: Mapping[str, str]) -> None:
         """Take over what the controller says was altered at run time, whole."""
         self.config = self._static.altered(entries)
+        self._resolved.clear()
+
+    def resolve(self, entries: Mapping[str, str]) -> TopicConfig:
+        """A topic's configuration: its own entries over this broker's defaults as they are now."""
+        key = tuple(entries.items())
+        known = self._resolved.get(key)
+        if known is None:
+            if len(self._resolved) >= RESOLVED_MAX:
+                self._resolved.clear()
+            known = self._resolved[key] = self.config.topic_defaults.with_entries(entries)
+        return known
 
     def now_ms(self) -> int:
         """Milliseconds that never go back: for lags and time limits."""

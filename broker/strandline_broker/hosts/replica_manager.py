@@ -8,7 +8,6 @@ an ISR. Keeps I-34, I-36, I-44, I-46, I-87, I-96; P-16, P-18, P-36, P-79.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,9 +15,9 @@ from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.hosts.partition import Partition
+from strandline_broker.hosts.replica_configs import configure_replicas, log_config
 from strandline_broker.hosts.replica_context import ReplicaContext
 from strandline_broker.storage.damage import DamagedLog
-from strandline_broker.storage.log import LogConfig
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER, TopicId
 from strandline_proto.v1 import common_pb2
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
-    from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerEpoch, BrokerId
@@ -134,11 +132,12 @@ class ReplicaManager:
     async def load(self) -> None:
         """Open every log of the data directory; one that is damaged is refused, not cut (I-7)."""
         directory = self._directory
+        defaults = log_config(self.context.resolve({}))
         for found in directory.partitions():
             key = (found.topic_id, found.partition)
             try:
                 log = await self.context.in_disk_pool(
-                    partial(directory.load_log, found, self._log_config(), self._report)
+                    partial(directory.load_log, found, defaults, self._report)
                 )
             except (DamagedLog, OSError) as error:
                 self.refused[key] = f"{found.topic}-{found.partition} is out of service: {error}"
@@ -150,10 +149,6 @@ class ReplicaManager:
 
     def _report(self, message: str) -> None:
         self._runtime.log.warning("recovery", report=message)
-
-    def _log_config(self, topic: TopicConfig | None = None) -> LogConfig:
-        topic = topic if topic is not None else self._config.topic_defaults
-        return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
 
     def _adopt(self, log: Log, high_watermark: int) -> Partition:
         partition = Partition(self.context, log, high_watermark)
@@ -167,11 +162,14 @@ class ReplicaManager:
         """Carry out one accepted envelope; returns what could not be applied (P-79)."""
         errors: list[PartitionError] = []
         self.context.eligible = self.context.metadata.eligible_after(envelope)
+        if envelope.dynamic_configs is not None:
+            self.context.alter(envelope.dynamic_configs.altered)
         for stop in envelope.stop_replicas:
             await self._stop(stop)
         if envelope.full:
             await self._set_strays_aside(envelope)
         changes = await self._new_roles(envelope, errors)
+        configure_replicas(self.context, self.partitions.values(), envelope)
         # Every old role ends before the first new one begins, and before anything is awaited.
         for partition, state in changes:
             self._forget_fetch(partition.key)
@@ -203,18 +201,15 @@ class ReplicaManager:
 
     async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
         topic = envelope.hosted_topic(state.topic_id)
-        configs = {} if topic is None else topic.configs
-        config = self._config.topic_defaults.with_entries(configs)
+        config = self.context.resolve({} if topic is None else topic.configs)
         partition = self.find(state.topic_id, state.partition)
         if partition is None:
             log = await self.context.in_disk_pool(
                 lambda: self._directory.create_log(
-                    state.topic, state.topic_id, state.partition, self._log_config(config)
+                    state.topic, state.topic_id, state.partition, log_config(config)
                 )
             )
             partition = self._adopt(log, 0)
-        partition.log.config = self._log_config(config)
-        partition.max_message_bytes = config.max_message_bytes
         return partition
 
     def _accept(self, partition: Partition, state: PartitionState) -> bool:

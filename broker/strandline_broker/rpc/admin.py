@@ -49,6 +49,19 @@ class AdminRpc:
                 error_code=failed.code, error_message=str(failed)
             )
 
+    async def IncrementalAlterConfigs(
+        self, request: metadata_pb2.IncrementalAlterConfigsRequest, context: Any
+    ) -> metadata_pb2.IncrementalAlterConfigsResponse:
+        try:
+            return await self._link.stub.IncrementalAlterConfigs(
+                request, timeout=_timeout_s(request.timeout_ms)
+            )
+        except grpc.RpcError as error:
+            failed = self._link.failure(error)
+            return metadata_pb2.IncrementalAlterConfigsResponse(
+                error_code=failed.code, error_message=str(failed)
+            )
+
     async def DescribeCluster(
         self, request: metadata_pb2.DescribeClusterRequest, context: Any
     ) -> metadata_pb2.DescribeClusterResponse:

@@ -1,10 +1,14 @@
-"""DescribeConfigs: the value of each key of a topic or of this broker, and where it comes from."""
+"""DescribeConfigs: the value of each key of a topic or of this broker, and where it comes from.
+
+A value's sources, the strongest first: the topic's own entry, altered at run time for this broker,
+altered for all brokers, the server's own configuration, the default.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.config import described
+from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS, described
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, WireError
 from strandline_proto.v1 import metadata_pb2
@@ -19,6 +23,8 @@ TOPIC: Final = 2
 BROKER: Final = 4
 """Kafka's resource types."""
 FROM_TOPIC: Final = 1
+FROM_DYNAMIC_BROKER: Final = 2
+FROM_DYNAMIC_CLUSTER: Final = 3
 FROM_STATIC_BROKER: Final = 4
 FROM_DEFAULT: Final = 5
 """Kafka's configuration sources."""
@@ -26,7 +32,10 @@ FROM_DEFAULT: Final = 5
 
 class ConfigsRpc:
     def __init__(self, config: BrokerConfig, metadata: MetadataCache) -> None:
-        self._config = config
+        """`config`: as it was at the start, without what was altered since."""
+        self._node_id = config.node_id
+        self._explicit = config.explicit
+        self._static = {name: value for name, value, _ in described(config)}
         self._metadata = metadata
 
     async def DescribeConfigs(
@@ -58,33 +67,83 @@ class ConfigsRpc:
     def _topic(self, name: str) -> Iterable[metadata_pb2.DescribedConfig]:
         topic = self._metadata.view.topic_named(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"broker {self._config.node_id} knows no topic {name!r}")
-        defaults = self._config.topic_defaults
+            raise UnknownTopicOrPartition(f"broker {self._node_id} knows no topic {name!r}")
         for key in TOPIC_KEYS.values():
-            own = topic.configs.get(key.name)
-            if own is None and key.name == "min.insync.replicas":
-                # Its default is the controller's (P-77); no broker says what it may not know.
-                continue
-            if own is not None:
-                value, source = own, FROM_TOPIC
-            else:
-                value = str(getattr(defaults, key.name.replace(".", "_")))
-                is_set = key.default_from in self._config.explicit
-                source = FROM_STATIC_BROKER if is_set else FROM_DEFAULT
-            yield metadata_pb2.DescribedConfig(
-                name=key.name, value=value, source=source, documentation=key.doc
-            )
+            values = self._values(key.default_from)
+            if key.name in topic.configs:
+                values.insert(0, _value(key.name, topic.configs[key.name], FROM_TOPIC))
+            if values:
+                yield _described(key.name, values, documentation=key.doc)
+        for entry, value in topic.configs.items():
+            if entry not in TOPIC_KEYS:
+                yield _described(entry, [_value(entry, value, FROM_TOPIC)])
 
     def _broker(self, name: str) -> Iterable[metadata_pb2.DescribedConfig]:
-        if name != str(self._config.node_id):
+        if name == "":
+            return self._altered_for_all()
+        if name != str(self._node_id):
             raise InvalidRequest(
-                f"this is broker {self._config.node_id}; ask broker {name} for its configuration"
+                f"this is broker {self._node_id}; ask broker {name} for its configuration"
             )
-        for key, value, declared in described(self._config):
-            yield metadata_pb2.DescribedConfig(
-                name=key,
-                value=value,
-                source=FROM_STATIC_BROKER if key in self._config.explicit else FROM_DEFAULT,
-                read_only=True,
+        return self._own()
+
+    def _altered_for_all(self) -> Iterable[metadata_pb2.DescribedConfig]:
+        for key, value in sorted(self._metadata.view.dynamic_configs.cluster.items()):
+            yield _described(key, [_value(key, value, FROM_DYNAMIC_CLUSTER)])
+
+    def _own(self) -> Iterable[metadata_pb2.DescribedConfig]:
+        for key in BROKER_KEYS.values():
+            yield _described(
+                key.name, self._values(key.name), read_only=not key.dynamic, documentation=key.doc
+            )
+        # The controller's, but brokers work by them.
+        names = self._metadata.view.dynamic_configs.controller.keys() & CONTROLLER_KEYS.keys()
+        for name in sorted(names):
+            declared = CONTROLLER_KEYS[name]
+            yield _described(
+                name,
+                self._values(name),
+                read_only=not declared.dynamic,
                 documentation=declared.doc,
             )
+
+    def _values(self, name: str) -> list[metadata_pb2.ConfigSynonym]:
+        """Everything that gives a server's key a value here, the strongest first."""
+        dynamic = self._metadata.view.dynamic_configs
+        found = []
+        for entries, source in (
+            (dynamic.broker, FROM_DYNAMIC_BROKER),
+            (dynamic.cluster, FROM_DYNAMIC_CLUSTER),
+        ):
+            if name in entries:
+                found.append(_value(name, entries[name], source))
+        if name in self._static:
+            source = FROM_STATIC_BROKER if name in self._explicit else FROM_DEFAULT
+            found.append(_value(name, self._static[name], source))
+        elif name in dynamic.controller:
+            value = dynamic.controller[name]
+            is_default = value == CONTROLLER_KEYS[name].default
+            source = FROM_DEFAULT if is_default else FROM_STATIC_BROKER
+            found.append(_value(name, value, source))
+        return found
+
+
+def _value(name: str, value: str, source: int) -> metadata_pb2.ConfigSynonym:
+    return metadata_pb2.ConfigSynonym(name=name, value=value, source=source)
+
+
+def _described(
+    name: str,
+    values: list[metadata_pb2.ConfigSynonym],
+    *,
+    read_only: bool = False,
+    documentation: str = "",
+) -> metadata_pb2.DescribedConfig:
+    return metadata_pb2.DescribedConfig(
+        name=name,
+        value=values[0].value,
+        source=values[0].source,
+        read_only=read_only,
+        documentation=documentation,
+        synonyms=values,
+    )

@@ -9,6 +9,7 @@ import grpc
 
 from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_envelope import (
+    DynamicConfigs,
     Endpoint,
     Envelope,
     HostedTopic,
@@ -93,6 +94,16 @@ def envelope_from_wire(request: push_pb2.LeaderAndIsrRequest) -> Envelope:
         live_brokers=tuple(_live_broker(broker) for broker in update.live_brokers),
         deleted_topic_ids=tuple(TopicId(t) for t in update.deleted_topic_ids),
         removed_brokers=tuple(BrokerId(b) for b in update.removed_brokers),
+        dynamic_configs=_dynamic(request),
+    )
+
+
+def _dynamic(request: push_pb2.LeaderAndIsrRequest) -> DynamicConfigs | None:
+    if not request.HasField("dynamic_configs"):
+        return None
+    dynamic = request.dynamic_configs
+    return DynamicConfigs(
+        _configs(dynamic.broker), _configs(dynamic.cluster), _configs(dynamic.controller)
     )
 
 

@@ -720,7 +720,7 @@ class ConfigResource(_message.Message):
     type: _builtins.int
     """2: topic, 4: broker (Kafka's resource types)."""
     name: _builtins.str
-    """A topic's name or a broker's id."""
+    """A topic's name or a broker's id; of a broker, empty: what was altered for all brokers."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty: every key."""
@@ -802,13 +802,21 @@ class DescribedConfig(_message.Message):
     READ_ONLY_FIELD_NUMBER: _builtins.int
     SENSITIVE_FIELD_NUMBER: _builtins.int
     DOCUMENTATION_FIELD_NUMBER: _builtins.int
+    SYNONYMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     value: _builtins.str
     source: _builtins.int
-    """1: the topic's own, 4: static broker configuration, 5: default (Kafka's config sources)."""
+    """Kafka's config sources, the strongest first. 1: the topic's own; altered at run time for 2: this broker, 3: all
+    brokers; 4: the server's file, environment or flags; 5: default.
+    """
     read_only: _builtins.bool
+    """It cannot be altered at run time."""
     sensitive: _builtins.bool
     documentation: _builtins.str
+    @_builtins.property
+    def synonyms(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigSynonym]:
+        """Everything that gives the key a value, the strongest first; that one is the value."""
+
     def __init__(
         self,
         *,
@@ -818,14 +826,195 @@ class DescribedConfig(_message.Message):
         read_only: _builtins.bool = ...,
         sensitive: _builtins.bool = ...,
         documentation: _builtins.str = ...,
+        synonyms: _abc.Iterable[Global___ConfigSynonym] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["documentation", b"documentation", "name", b"name", "read_only", b"read_only", "sensitive", b"sensitive", "source", b"source", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["documentation", b"documentation", "name", b"name", "read_only", b"read_only", "sensitive", b"sensitive", "source", b"source", "synonyms", b"synonyms", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribedConfig: _TypeAlias = DescribedConfig  # noqa: Y015
+
+@_typing.final
+class ConfigSynonym(_message.Message):
+    """A value that counts if no stronger source gives one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The key at that source: a topic's retention.ms is log.retention.ms of a broker."""
+    value: _builtins.str
+    source: _builtins.int
+    """As in DescribedConfig."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.str = ...,
+        source: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "source", b"source", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigSynonym: _TypeAlias = ConfigSynonym  # noqa: Y015
+
+@_typing.final
+class IncrementalAlterConfigsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    timeout_ms: _builtins.int
+    validate_only: _builtins.bool
+    """Check, and change nothing."""
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterConfigResource]:
+        """Each resource once; each is altered whole or not at all."""
+
+    def __init__(
+        self,
+        *,
+        resources: _abc.Iterable[Global___AlterConfigResource] | None = ...,
+        timeout_ms: _builtins.int = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IncrementalAlterConfigsRequest: _TypeAlias = IncrementalAlterConfigsRequest  # noqa: Y015
+
+@_typing.final
+class AlterConfigResource(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    type: _builtins.int
+    """2: topic, 4: broker (Kafka's resource types)."""
+    name: _builtins.str
+    """A topic's name or a broker's id; of a broker, empty: all brokers, if not altered for one of them."""
+    @_builtins.property
+    def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterConfigEntry]:
+        """Each key once."""
+
+    def __init__(
+        self,
+        *,
+        type: _builtins.int = ...,
+        name: _builtins.str = ...,
+        configs: _abc.Iterable[Global___AlterConfigEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "name", b"name", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterConfigResource: _TypeAlias = AlterConfigResource  # noqa: Y015
+
+@_typing.final
+class AlterConfigEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    operation: _builtins.int
+    """0: set, 1: delete (the default counts again), 2: append to a list, 3: subtract from a list (Kafka's numbers)."""
+    value: _builtins.str
+    """Not used by delete."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "operation", b"operation", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterConfigEntry: _TypeAlias = AlterConfigEntry  # noqa: Y015
+
+@_typing.final
+class IncrementalAlterConfigsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Of the whole request, for instance when no controller can be reached."""
+    error_message: _builtins.str
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterConfigsResult]:
+        """In the order of the request."""
+
+    @_builtins.property
+    def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Live brokers that had not said by the time of the answer that they work by the change. It is durable and will
+        reach them.
+        """
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___AlterConfigsResult] | None = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "pending_brokers", b"pending_brokers", "results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IncrementalAlterConfigsResponse: _TypeAlias = IncrementalAlterConfigsResponse  # noqa: Y015
+
+@_typing.final
+class AlterConfigsResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    type: _builtins.int
+    name: _builtins.str
+    error_code: _builtins.int
+    error_message: _builtins.str
+    def __init__(
+        self,
+        *,
+        type: _builtins.int = ...,
+        name: _builtins.str = ...,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "name", b"name", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterConfigsResult: _TypeAlias = AlterConfigsResult  # noqa: Y015
 
 @_typing.final
 class InitProducerIdRequest(_message.Message):

@@ -41,6 +41,7 @@ class LeaderAndIsrRequest(_message.Message):
     UPDATE_METADATA_FIELD_NUMBER: _builtins.int
     STOP_REPLICA_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    DYNAMIC_CONFIGS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     store_id: _builtins.str
     """Identity of the controller's store; another one under the same cluster is refused (P-76)."""
@@ -60,6 +61,10 @@ class LeaderAndIsrRequest(_message.Message):
     def update_metadata(self) -> Global___UpdateMetadata: ...
     @_builtins.property
     def stop_replica(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopReplicaTopic]: ...
+    @_builtins.property
+    def dynamic_configs(self) -> Global___DynamicConfigs:
+        """Absent: as before. A snapshot always has it."""
+
     def __init__(
         self,
         *,
@@ -74,14 +79,51 @@ class LeaderAndIsrRequest(_message.Message):
         update_metadata: Global___UpdateMetadata | None = ...,
         stop_replica: _abc.Iterable[Global___StopReplicaTopic] | None = ...,
         cluster_id: _builtins.str = ...,
+        dynamic_configs: Global___DynamicConfigs | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["update_metadata", b"update_metadata"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dynamic_configs", b"dynamic_configs", "update_metadata", b"update_metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "full", b"full", "leader_and_isr", b"leader_and_isr", "metadata_offset", b"metadata_offset", "prev_metadata_offset", b"prev_metadata_offset", "stop_replica", b"stop_replica", "store_id", b"store_id", "update_metadata", b"update_metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "dynamic_configs", b"dynamic_configs", "full", b"full", "leader_and_isr", b"leader_and_isr", "metadata_offset", b"metadata_offset", "prev_metadata_offset", b"prev_metadata_offset", "stop_replica", b"stop_replica", "store_id", b"store_id", "update_metadata", b"update_metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaderAndIsrRequest: _TypeAlias = LeaderAndIsrRequest  # noqa: Y015
+
+@_typing.final
+class DynamicConfigs(_message.Message):
+    """Configuration that does not come from the receiver's own file, environment or flags; whole."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    CONTROLLER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def broker(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]:
+        """Altered at run time for the receiver."""
+
+    @_builtins.property
+    def cluster(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]:
+        """Altered at run time for all brokers."""
+
+    @_builtins.property
+    def controller(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]:
+        """Defaults of topic keys that the controller's configuration decides, for information."""
+
+    def __init__(
+        self,
+        *,
+        broker: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
+        cluster: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
+        controller: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "cluster", b"cluster", "controller", b"controller"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DynamicConfigs: _TypeAlias = DynamicConfigs  # noqa: Y015
 
 @_typing.final
 class LeaderAndIsrTopic(_message.Message):

@@ -99,6 +99,11 @@ class BrokerServiceStub:
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeConfigsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeConfigsResponse.FromString,
                 _registered_method=True)
+        self.IncrementalAlterConfigs = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/IncrementalAlterConfigs',
+                request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServiceServicer:
@@ -189,6 +194,13 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IncrementalAlterConfigs(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -251,6 +263,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DescribeConfigs,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeConfigsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'IncrementalAlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.IncrementalAlterConfigs,
+                    request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -588,6 +605,33 @@ class BrokerService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def IncrementalAlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/IncrementalAlterConfigs',
+            strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class ReplicaServiceStub:
     """For the controller.
@@ -754,6 +798,11 @@ class ControllerServiceStub:
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
+        self.IncrementalAlterConfigs = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/IncrementalAlterConfigs',
+                request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer:
@@ -809,6 +858,13 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IncrementalAlterConfigs(self, request, context):
+        """Alters configuration of topics and brokers, each in one atomic decision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -846,6 +902,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.DescribeCluster,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'IncrementalAlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.IncrementalAlterConfigs,
+                    request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1038,6 +1099,33 @@ class ControllerService:
             '/strandline_proto.v1.ControllerService/DescribeCluster',
             strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IncrementalAlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/IncrementalAlterConfigs',
+            strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -63,6 +63,8 @@ class BrokerServiceStub:
     """Offsets, epochs and roles of the replicas on the answering broker."""
     DescribeConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]
     """Configuration of topics and brokers with its origin."""
+    IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
+    """Forwarded to the controller."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -93,6 +95,8 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Offsets, epochs and roles of the replicas on the answering broker."""
     DescribeConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
     """Configuration of topics and brokers with its origin."""
+    IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers."""
@@ -193,6 +197,14 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_metadata_pb2.DescribeConfigsResponse, _abc.Awaitable[_metadata_pb2.DescribeConfigsResponse]]:
         """Configuration of topics and brokers with its origin."""
 
+    @_abc_1.abstractmethod
+    def IncrementalAlterConfigs(
+        self,
+        request: _metadata_pb2.IncrementalAlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metadata_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_metadata_pb2.IncrementalAlterConfigsResponse]]:
+        """Forwarded to the controller."""
+
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ReplicaServiceStub:
@@ -259,6 +271,8 @@ class ControllerServiceStub:
     """Deletes topics by id or name."""
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]
     """The controller and every registered broker, as the controller knows them."""
+    IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
+    """Alters configuration of topics and brokers, each in one atomic decision."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -279,6 +293,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Deletes topics by id or name."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     """The controller and every registered broker, as the controller knows them."""
+    IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
+    """Alters configuration of topics and brokers, each in one atomic decision."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     """For brokers."""
@@ -338,5 +354,13 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.DescribeClusterResponse, _abc.Awaitable[_metadata_pb2.DescribeClusterResponse]]:
         """The controller and every registered broker, as the controller knows them."""
+
+    @_abc_1.abstractmethod
+    def IncrementalAlterConfigs(
+        self,
+        request: _metadata_pb2.IncrementalAlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metadata_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_metadata_pb2.IncrementalAlterConfigsResponse]]:
+        """Alters configuration of topics and brokers, each in one atomic decision."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,6 +8,7 @@ shutdown may end (I-84) and which leader does not know that it leads, although i
 from collections import deque
 from collections.abc import Mapping
 
+from strandline_broker.core.controller.state import ControllerState
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 
 
@@ -20,6 +21,11 @@ class Applied:
     @property
     def offsets(self) -> Mapping[BrokerId, MetadataOffset]:
         return self._offsets
+
+    def behind(self, state: ControllerState, offset: MetadataOffset) -> list[BrokerId]:
+        """Live brokers that have not said that they have applied the log up to `offset`."""
+        live = (b.broker_id for b in state.brokers.values() if not b.fenced)
+        return sorted(b for b in live if self._offsets.get(b, -1) < offset)
 
     def on_registered(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
         """A new incarnation has applied nothing yet."""

@@ -5,11 +5,12 @@
 envelope's offsets follow each other without a gap.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strandline_broker.core.controller.records import (
     AnyRecord,
+    BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionChangeRecord,
@@ -49,6 +50,16 @@ class RemovedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicConfigs:
+    """Configuration of brokers that is decided here, whole."""
+
+    brokers: Mapping[BrokerId, Mapping[str, str]]
+    cluster: Mapping[str, str]
+    controller: Mapping[str, str]
+    """Defaults of topic keys from the controller's own configuration."""
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     controller_epoch: ControllerEpoch
     metadata_offset: MetadataOffset
@@ -58,6 +69,8 @@ class Envelope:
     removed_topics: tuple[RemovedTopic, ...] = ()
     brokers: tuple[Broker, ...] = ()
     removed_brokers: tuple[BrokerId, ...] = ()
+    dynamic: DynamicConfigs | None = None
+    """None: as before."""
 
 
 @dataclass(slots=True)
@@ -70,6 +83,7 @@ class Changes:
     partitions: dict[tuple[TopicId, int], bool] = field(default_factory=dict)
     """Value: whether it is new."""
     configs: dict[TopicId, None] = field(default_factory=dict)
+    dynamic: bool = False
     brokers: dict[BrokerId, None] = field(default_factory=dict)
     removed_topics: list[RemovedTopic] = field(default_factory=list)
     removed_brokers: list[BrokerId] = field(default_factory=list)
@@ -86,6 +100,8 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
                 changes.partitions.setdefault((record.topic_id, record.partition), False)
             case ConfigRecord(topic_id=topic_id) if topic_id is not None:
                 changes.configs[topic_id] = None
+            case ConfigRecord() | BrokerConfigRecord():
+                changes.dynamic = True
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord():
                 changes.brokers[record.broker_id] = None
             case UnregisterBrokerRecord():
@@ -115,6 +131,7 @@ def delta(state: ControllerState, changes: Changes) -> Envelope:
         removed_topics=tuple(changes.removed_topics),
         brokers=tuple(state.brokers[b] for b in changes.brokers if b in state.brokers),
         removed_brokers=tuple(changes.removed_brokers),
+        dynamic=_dynamic(state) if changes.dynamic else None,
     )
 
 
@@ -136,6 +153,16 @@ def snapshot(state: ControllerState) -> Envelope:
             for topic in state.topics.values()
         ),
         brokers=tuple(state.brokers.values()),
+        dynamic=_dynamic(state),
+    )
+
+
+def _dynamic(state: ControllerState) -> DynamicConfigs:
+    """Copies: an envelope may wait in a queue while the state goes on."""
+    return DynamicConfigs(
+        brokers={broker_id: dict(own) for broker_id, own in state.broker_configs.items()},
+        cluster=dict(state.dynamic_defaults),
+        controller=dict(state.defaults),
     )
 
 

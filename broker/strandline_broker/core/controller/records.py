@@ -135,11 +135,23 @@ class UnregisterBrokerRecord(Record, frozen=True, kw_only=True):
 
 
 class ConfigRecord(Record, frozen=True, kw_only=True):
-    """A configuration entry of a topic or, without a topic id, a default of the whole cluster."""
+    """A configuration entry of a topic or, without a topic id, a default that the controller's own
+    configuration decides. Without a value the topic has no entry of its own any more.
+    """
 
     topic_id: TopicId | None = None
     key: str
-    value: str
+    value: str | None = None
+
+
+class BrokerConfigRecord(Record, frozen=True, kw_only=True):
+    """A broker's key altered at run time; without a broker id, for all brokers. Without a value it
+    is not altered any more.
+    """
+
+    broker_id: BrokerId | None = None
+    key: str
+    value: str | None = None
 
 
 class ProducerIdsRecord(Record, frozen=True, kw_only=True):
@@ -160,6 +172,7 @@ AnyRecord = (
     | BrokerRegistrationChangeRecord
     | UnregisterBrokerRecord
     | ConfigRecord
+    | BrokerConfigRecord
     | ProducerIdsRecord
 )
 

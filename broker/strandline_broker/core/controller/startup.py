@@ -24,7 +24,7 @@ def decide_start(state: ControllerState, *, min_insync_replicas: int) -> Decisio
     if old != str(min_insync_replicas):
         records.append(ConfigRecord(key=MIN_INSYNC_REPLICAS, value=str(min_insync_replicas)))
         for topic in state.topics.values():
-            if MIN_INSYNC_REPLICAS in topic.configs:
+            if MIN_INSYNC_REPLICAS in (*topic.configs, *state.dynamic_defaults):
                 continue
             records += [
                 PartitionChangeRecord(topic_id=topic.topic_id, partition=index)

@@ -19,6 +19,7 @@ from typing import Final
 from strandline_broker.core.controller.records import (
     RECOVERED,
     AnyRecord,
+    BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
@@ -165,6 +166,10 @@ class ControllerState:
     """Cluster-wide defaults that decide what is safe; in the log, so that a restart cannot change
     them unseen (I-91).
     """
+    dynamic_defaults: dict[str, str] = field(default_factory=dict)
+    """What was altered at run time for all brokers."""
+    broker_configs: dict[BrokerId, dict[str, str]] = field(default_factory=dict)
+    """What was altered at run time for one broker; it stays while the broker is away."""
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     last_offset: MetadataOffset = NOTHING_WRITTEN
     epoch_starts: list[tuple[MetadataOffset, ControllerEpoch]] = field(default_factory=list)
@@ -185,8 +190,14 @@ class ControllerState:
 
     def effective_min_isr(self, topic: Topic, partition: Partition) -> int:
         """min.insync.replicas, never above the number of replicas (I-91)."""
-        text = topic.configs.get(MIN_INSYNC_REPLICAS, self.defaults.get(MIN_INSYNC_REPLICAS, "1"))
+        text = topic.configs.get(MIN_INSYNC_REPLICAS, self.min_insync_default)
         return min(int(text), len(partition.replicas))
+
+    @property
+    def min_insync_default(self) -> str:
+        """min.insync.replicas of a topic that sets none."""
+        static = self.defaults.get(MIN_INSYNC_REPLICAS, "1")
+        return self.dynamic_defaults.get(MIN_INSYNC_REPLICAS, static)
 
     def isr_with_epochs(self, partition: Partition) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
         """The ISR with the incarnation of each member that may be counted (P-73).
@@ -233,7 +244,7 @@ class ControllerState:
                 partitions = self.topics[record.topic_id].partitions
                 old = partitions[record.partition]
                 partitions[record.partition] = changed(old, record, offset)
-            case ConfigRecord():
+            case ConfigRecord() | BrokerConfigRecord():
                 self._replay_config(record)
             case ProducerIdsRecord():
                 assert record.next_producer_id > self.next_producer_id, (record, "I-59")
@@ -265,11 +276,20 @@ class ControllerState:
         assert record.partition not in topic.partitions, record
         topic.partitions[record.partition] = partition
 
-    def _replay_config(self, record: ConfigRecord) -> None:
-        if record.topic_id is None:
-            self.defaults[record.key] = record.value
+    def _replay_config(self, record: ConfigRecord | BrokerConfigRecord) -> None:
+        if isinstance(record, BrokerConfigRecord):
+            if record.broker_id is None:
+                entries = self.dynamic_defaults
+            else:
+                entries = self.broker_configs.setdefault(record.broker_id, {})
+        elif record.topic_id is None:
+            entries = self.defaults
         else:
-            self.topics[record.topic_id].configs[record.key] = record.value
+            entries = self.topics[record.topic_id].configs
+        if record.value is None:
+            entries.pop(record.key, None)
+        else:
+            entries[record.key] = record.value
 
     def _replay_broker(
         self,

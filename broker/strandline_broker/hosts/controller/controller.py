@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.alter_partition import decide_alter_partition
 from strandline_broker.core.controller.applied import Applied
+from strandline_broker.core.controller.configs import decide_alter_configs
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import (
     decide_expire,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline_broker.core.controller.alter_partition import Proposal, Verdict
+    from strandline_broker.core.controller.configs import Alteration, ServerKeys
     from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.registration import Registration
@@ -87,6 +89,8 @@ APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.co
 
 SHUTDOWN_WAIT_S: Final = 0.25
 """Well below the time that a broker gives an answer to its heartbeat."""
+APPLY_WAIT_S: Final = 2.0
+"""How long a change of configuration waits for brokers that are slow to work by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class ControllerSettings:
     session_ms: int
     min_insync_replicas: int
     topic_defaults: TopicDefaults
+    server_keys: ServerKeys
 
 
 class Controller:
@@ -233,6 +238,32 @@ class Controller:
         return await self._pipeline.submit(
             partial(decide_delete_topic, self.state, name=name, topic_id=topic_id)
         )
+
+    async def alter_configs(
+        self, kind: int, name: str, alterations: Sequence[Alteration], *, validate_only: bool
+    ) -> None:
+        await self._pipeline.submit(
+            partial(
+                decide_alter_configs,
+                self.state,
+                kind=kind,
+                name=name,
+                alterations=alterations,
+                keys=self._settings.server_keys,
+                validate_only=validate_only,
+            )
+        )
+
+    async def until_applied(self) -> list[BrokerId]:
+        """Wait until every live broker works by all decided so far; who has not said so in time."""
+        wanted = self.state.last_offset
+        try:
+            async with asyncio.timeout(APPLY_WAIT_S):
+                while self.applied.behind(self.state, wanted):
+                    await self._progress.wait()
+        except TimeoutError:
+            pass
+        return self.applied.behind(self.state, wanted)
 
     # -- who is alive
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from strandline_proto.v1 import common_pb2, push_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from strandline_broker.core.controller.push import (
+        DynamicConfigs,
         Envelope,
         PushedPartition,
         PushedTopic,
@@ -47,6 +48,7 @@ class PushTranslator:
                 deleted_topic_ids=[topic.topic_id for topic in envelope.removed_topics],
                 removed_brokers=envelope.removed_brokers,
             ),
+            dynamic_configs=_dynamic(envelope.dynamic, me),
         )
 
 
@@ -121,6 +123,20 @@ def _topic_metadata(topic: PushedTopic) -> push_pb2.UpdateMetadataTopic:
 
 def _configs(topic: PushedTopic) -> list[common_pb2.ConfigEntry]:
     return [common_pb2.ConfigEntry(name=key, value=value) for key, value in topic.configs]
+
+
+def _dynamic(dynamic: DynamicConfigs | None, me: BrokerId) -> push_pb2.DynamicConfigs | None:
+    if dynamic is None:
+        return None
+    return push_pb2.DynamicConfigs(
+        broker=_entries(dynamic.brokers.get(me, {})),
+        cluster=_entries(dynamic.cluster),
+        controller=_entries(dynamic.controller),
+    )
+
+
+def _entries(entries: Mapping[str, str]) -> list[common_pb2.ConfigEntry]:
+    return [common_pb2.ConfigEntry(name=key, value=value) for key, value in entries.items()]
 
 
 def _live_broker(broker: Broker) -> push_pb2.LiveBroker:

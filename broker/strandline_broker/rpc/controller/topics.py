@@ -26,7 +26,7 @@ class TopicsRpc:
         for topic in request.topics:
             result = response.topics.add(name=topic.name)
             try:
-                async with asyncio.timeout(_limit_s(request.timeout_ms)):
+                async with asyncio.timeout(limit_s(request.timeout_ms)):
                     created = await self._controller.create_topic(
                         _new_topic(topic), validate_only=request.validate_only
                     )
@@ -45,7 +45,7 @@ class TopicsRpc:
         for topic in request.topics:
             result = response.topics.add(name=topic.name, topic_id=topic.topic_id)
             try:
-                async with asyncio.timeout(_limit_s(request.timeout_ms)):
+                async with asyncio.timeout(limit_s(request.timeout_ms)):
                     deleted = await self._controller.delete_topic(
                         name=topic.name, topic_id=topic.topic_id
                     )
@@ -55,7 +55,7 @@ class TopicsRpc:
         return response
 
 
-def _limit_s(timeout_ms: int) -> float | None:
+def limit_s(timeout_ms: int) -> float | None:
     """A request that names no limit has that of its call alone."""
     return timeout_ms / 1000 if timeout_ms > 0 else None
 

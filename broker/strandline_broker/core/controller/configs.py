@@ -1,0 +1,228 @@
+"""Configuration altered at run time: of a topic, of one broker, of all brokers (KIP-339).
+
+One resource is one atomic decision: every entry is taken, or none. Where the minimum of in-sync
+replicas of a partition changes with it, the same batch raises its partition epoch, so that the
+leader counts by the new minimum exactly from the state that the controller counts by (I-91, P-77).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from strandline_broker.core.config_values import suggestion
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.records import (
+    AnyRecord,
+    BrokerConfigRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+)
+from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, ControllerState, Topic
+from strandline_broker.core.topic_config import (
+    check_compaction_lags,
+    check_topic_configs,
+    check_topic_key,
+)
+from strandline_proto.errors import (
+    BrokerIdNotRegistered,
+    InvalidConfig,
+    InvalidRequest,
+    UnknownTopicOrPartition,
+)
+from strandline_proto.ids import BrokerId
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""Kafka's resource types."""
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+"""Kafka's operations."""
+
+_LISTS: Final = {"cleanup.policy": "delete", "log.cleanup.policy": "delete"}
+"""Keys that are lists, and what they are by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A wish for one key; `value` says nothing in a DELETE."""
+
+    key: str
+    operation: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKeys:
+    """The keys of the servers, as far as an alteration has to know them."""
+
+    dynamic: Mapping[str, Callable[[str], Any]]
+    """Parsers of those that can be altered at run time."""
+    read_only: Mapping[str, str]
+    """The others: whose key it is, in words."""
+    refusal: Callable[[str, str], str | None]
+    """Why a key that Kafka has and we have not is refused; None for one that Kafka has not."""
+
+    def check(self, entries: Mapping[str, str], *, of_one: bool) -> None:
+        """Raises InvalidConfig at the first entry that cannot be altered, for one broker or for
+        all.
+        """
+        for name, value in entries.items():
+            self.check_key(name, value)
+            if of_one and name == MIN_INSYNC_REPLICAS:
+                raise InvalidConfig(
+                    f"{name} cannot be altered for one broker: the controller decides by it; alter "
+                    "it for all brokers, or for a topic"
+                )
+            try:
+                self.dynamic[name](value)
+            except ValueError as error:
+                raise InvalidConfig(f"invalid value {value!r} for {name}: {error}") from None
+        check_compaction_lags(entries, prefix="log.cleaner.")
+
+    def check_key(self, name: str, value: str = "") -> None:
+        """Raises InvalidConfig for a key that cannot be altered."""
+        if name in self.dynamic:
+            return
+        owner = self.read_only.get(name)
+        if owner is not None:
+            raise InvalidConfig(f"{name} needs a restart: set it in {owner}'s configuration")
+        hint = suggestion(name, (*self.dynamic, *self.read_only))
+        why = self.refusal(name, value) or f"unknown broker configuration key {name!r}{hint}"
+        raise InvalidConfig(why)
+
+
+def decide_alter_configs(
+    state: ControllerState,
+    *,
+    kind: int,
+    name: str,
+    alterations: Sequence[Alteration],
+    keys: ServerKeys,
+    validate_only: bool,
+) -> Decision[None]:
+    """Alter one resource: a topic by name, a broker by id, or all brokers (name "").
+
+    Raises the error that says what is wrong with the wish.
+    """
+    if kind == TOPIC:
+        records = _alter_topic(state, name, alterations)
+    elif kind == BROKER:
+        records = _alter_brokers(state, name, alterations, keys)
+    else:
+        raise InvalidRequest(
+            f"resource type {kind} is not known; use {TOPIC} (topic) or {BROKER} (broker)"
+        )
+    return Decision(() if validate_only else records, answer=None)
+
+
+def _alter_topic(
+    state: ControllerState, name: str, alterations: Sequence[Alteration]
+) -> list[AnyRecord]:
+    topic_id = state.topic_ids.get(name)
+    if topic_id is None:
+        raise UnknownTopicOrPartition(f"no topic is called {name!r}")
+    topic = state.topics[topic_id]
+    defaults = {"cleanup.policy": state.dynamic_defaults.get("log.cleanup.policy")}
+    after = _altered(topic.configs, alterations, defaults, check_topic_key)
+    check_topic_configs(after)
+    records: list[AnyRecord] = [
+        ConfigRecord(topic_id=topic_id, key=key, value=after.get(key))
+        for key in _changed(topic.configs, after)
+    ]
+    default = state.min_insync_default
+    minimum = after.get(MIN_INSYNC_REPLICAS, default)
+    return [*records, *_new_minimum(state, [topic], minimum)]
+
+
+def _alter_brokers(
+    state: ControllerState, name: str, alterations: Sequence[Alteration], keys: ServerKeys
+) -> list[AnyRecord]:
+    cluster = state.dynamic_defaults
+    if name == "":
+        after = _altered(cluster, alterations, {}, keys.check_key)
+        keys.check(after, of_one=False)
+        records: list[AnyRecord] = [
+            BrokerConfigRecord(key=key, value=after.get(key)) for key in _changed(cluster, after)
+        ]
+        static = state.defaults.get(MIN_INSYNC_REPLICAS, "1")
+        plain = [t for t in state.topics.values() if MIN_INSYNC_REPLICAS not in t.configs]
+        minimum = after.get(MIN_INSYNC_REPLICAS, static)
+        return [*records, *_new_minimum(state, plain, minimum)]
+    broker_id = _registered(state, name)
+    own = state.broker_configs.get(broker_id, {})
+    after = _altered(own, alterations, cluster, keys.check_key)
+    keys.check(after, of_one=True)
+    check_compaction_lags({**cluster, **after}, prefix="log.cleaner.")
+    return [
+        BrokerConfigRecord(broker_id=broker_id, key=key, value=after.get(key))
+        for key in _changed(own, after)
+    ]
+
+
+def _registered(state: ControllerState, name: str) -> BrokerId:
+    if not name.isdecimal() or BrokerId(int(name)) not in state.brokers:
+        known = ", ".join(str(b) for b in sorted(state.brokers)) or "none"
+        raise BrokerIdNotRegistered(f"no broker has the id {name!r}; registered are {known}")
+    return BrokerId(int(name))
+
+
+def _altered(
+    before: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    defaults: Mapping[str, str | None],
+    check_key: Callable[[str], None],
+) -> dict[str, str]:
+    """The entries of a resource after `alterations`, their values unchecked; `defaults` is what a
+    list begins with that the resource does not set.
+    """
+    after = dict(before)
+    named = set()
+    for wish in alterations:
+        if wish.key in named:
+            raise InvalidRequest(f"{wish.key} is given twice: give it once")
+        named.add(wish.key)
+        if wish.operation == SET:
+            after[wish.key] = wish.value.strip()
+        elif wish.operation == DELETE:
+            if after.pop(wish.key, None) is None:
+                check_key(wish.key)  # a slip of the pen would otherwise pass for a success
+        elif wish.operation in (APPEND, SUBTRACT):
+            check_key(wish.key)
+            default = defaults.get(wish.key) or _LISTS.get(wish.key)
+            after[wish.key] = _edited(before.get(wish.key, default), wish)
+        else:
+            raise InvalidRequest(
+                f"{wish.key}: operation {wish.operation} is not known; use {SET} (set), {DELETE} "
+                f"(delete), {APPEND} (append) or {SUBTRACT} (subtract)"
+            )
+    return after
+
+
+def _edited(before: str | None, wish: Alteration) -> str:
+    if before is None or wish.key not in _LISTS:
+        raise InvalidConfig(f"{wish.key} is not a list: it can only be set or deleted")
+    items = [item.strip() for item in before.split(",")]
+    given = [item.strip() for item in wish.value.split(",")]
+    if wish.operation == APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[str]:
+    return [key for key in {**before, **after} if before.get(key) != after.get(key)]
+
+
+def _new_minimum(
+    state: ControllerState, topics: Iterable[Topic], minimum: str
+) -> list[PartitionChangeRecord]:
+    """A change of each partition that counts by another minimum of in-sync replicas from now on."""
+    return [
+        PartitionChangeRecord(topic_id=topic.topic_id, partition=p.index)
+        for topic in topics
+        for p in topic.partitions.values()
+        if state.effective_min_isr(topic, p) != min(int(minimum), len(p.replicas))
+    ]

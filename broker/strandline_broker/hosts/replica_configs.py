@@ -1,0 +1,41 @@
+"""What the configuration that the controller pushes means for the replicas here.
+
+A topic's own entries come with each push about the topic, what was altered for brokers with a push
+of its own. Either way the replica goes by it from its next append, fetch or sweep on: `configure`
+is called on the event loop, between two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from strandline_broker.storage.log import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.core.topic_config import TopicConfig
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+
+
+def log_config(topic: TopicConfig) -> LogConfig:
+    """What storage has to know of a topic's configuration."""
+    return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
+
+
+def configure_replicas(
+    context: ReplicaContext, partitions: Collection[Partition], envelope: Envelope
+) -> None:
+    """Take over every change of configuration in an envelope, whether or not it changes a role."""
+    named: dict[bytes, Mapping[str, str]] = {t.topic_id: t.configs for t in envelope.topics}
+    named |= {t.topic_id: t.configs for t in envelope.hosted_topics}
+    for partition in partitions:
+        topic_id = partition.key[0]
+        if topic_id in named:
+            partition.topic_configs = named[topic_id]
+        elif envelope.dynamic_configs is None:
+            continue
+        partition.configure(context.resolve(partition.topic_configs))
