@@ -39,6 +39,10 @@ SEQUENCE_MAX: Final = 2**31 - 1
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _PREFIX: Final = struct.Struct(">qii")
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_END_MARKER: Final = struct.Struct(">hi")
+_END_MARKER_TYPES: Final = (0, 1)
+"""Of a control record's key: abort, commit."""
 assert _HEADER.size == HEADER_SIZE
 
 Buffer = bytes | bytearray | memoryview
@@ -232,3 +236,26 @@ def read_records(data: Buffer, at: int, header: BatchHeader) -> Iterator[Record]
         raise CorruptMessage(
             f"the records of the batch at offset {header.base_offset} do not parse: {why}"
         ) from why
+
+
+def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
+    """The coordinator epoch that the control batch at byte `at` ends a transaction with; None if it
+    is no such batch.
+
+    A control record's key is version i16 and type i16, an end marker's value version i16 and
+    coordinator epoch i32. CorruptMessage if the record does not parse.
+    """
+    if not header.is_control:
+        return None
+    for record in read_records(data, at, header):
+        try:
+            _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
+            if kind not in _END_MARKER_TYPES:
+                return None
+            epoch: int = _END_MARKER.unpack_from(record.value or b"")[1]
+        except struct.error as error:
+            raise CorruptMessage(
+                f"the control record at offset {record.offset} does not parse: {error}"
+            ) from error
+        return epoch
+    return None

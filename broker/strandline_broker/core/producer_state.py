@@ -7,6 +7,15 @@ leader (I-57, P-40). Check, append and record happen without a pause.
 
 Sequence numbers count records, per producer and epoch, from 0 and again to 0 after 2^31 - 1. A
 producer without state begins at 0 (I-56): anything else means that batches are missing in between.
+
+`entries` and `rebuild` carry the state over a restart: as much of it as a `.snapshot` file holds,
+the last batch of each producer, and then the batches from there on. Transactions are not served,
+but a log that Kafka wrote holds them: their state is kept as Kafka keeps it.
+
+A producer is forgotten when it has not been used for `producer.id.expiration.ms` of this process's
+own clock. Kafka counts from the batch's timestamp, so that a producer of old records is forgotten
+while it sends. What comes back from a file or a replay counts as used at that moment: too long
+remembered costs memory, too early forgotten a refused batch.
 """
 
 from collections import deque
@@ -18,6 +27,15 @@ from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
 from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from strandline_proto.ids import Offset, ProducerEpoch, ProducerId
 
+PersistedProducer = tuple[int, int, int, int, int, int, int, int]
+"""Producer id, producer epoch, last sequence, last offset, offset delta, timestamp, coordinator
+epoch, first offset of the open transaction; -1 where there is none, delta 0 without a batch.
+"""
+ReplayedBatch = tuple[BatchHeader, int | None]
+"""The second is the coordinator epoch of a transaction's end marker, None of any other batch."""
+
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 BATCHES_REMEMBERED: Final = 5
 """As many as a producer may have in flight: a retry of any of them gets its own answer again
 (I-55).
@@ -59,6 +77,10 @@ class ProducerSnapshot:
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     batches: tuple[AppendedBatch, ...]
+    last_timestamp: int = -1
+    """Of the last batch, which may be an end marker."""
+    coordinator_epoch: int = NO_EPOCH
+    txn_first_offset: int = NO_OFFSET
 
 
 @dataclass(slots=True)
@@ -66,9 +88,14 @@ class _Producer:
     epoch: int
     last_used_ms: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+    last_timestamp: int = -1
+    coordinator_epoch: int = NO_EPOCH
+    txn_first_offset: int = NO_OFFSET
+    """Where the transaction begins that is open."""
 
 
 _ACCEPT: Final = Accept()
+_NO_BATCH: Final = AppendedBatch(-1, -1, NO_OFFSET, NO_OFFSET, -1)
 
 
 class ProducerStates:
@@ -91,32 +118,46 @@ class ProducerStates:
                 f" {header.base_sequence}; an idempotent producer numbers its batches from 0"
             )
         producer = self._producers.get(header.producer_id)
-        if producer is None or header.producer_epoch > producer.epoch:
+        if producer is not None and header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
+        # An end marker alone may have brought the epoch here: it has no sequence.
+        if producer is None or header.producer_epoch > producer.epoch or not producer.batches:
             if header.base_sequence != 0:
                 raise OutOfOrderSequenceNumber(
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
                     f" sequence {header.base_sequence} instead of 0"
                 )
             return _ACCEPT
-        if header.producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {header.producer_id} sent epoch {header.producer_epoch},"
-                f" epoch {producer.epoch} has taken its place"
-            )
         producer.last_used_ms = max(producer.last_used_ms, now_ms)
         return _check_sequence(header, producer)
 
-    def on_append(self, header: BatchHeader, now_ms: int) -> None:
+    def on_append(
+        self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
+    ) -> None:
         """A batch stands in the log, with its offsets: by this leader, from a leader, or found
-        there.
+        there. `coordinator_epoch` is that of the end marker, if the batch is one.
         """
-        if header.producer_id < 0 or header.base_sequence < 0:
+        is_data = not header.is_control and header.base_sequence >= 0
+        if header.producer_id < 0 or not (is_data or coordinator_epoch is not None):
             return
         producer = self._producers.get(header.producer_id)
-        if producer is None or header.producer_epoch != producer.epoch:
+        if producer is None:
             producer = _Producer(header.producer_epoch, now_ms)
             self._producers[header.producer_id] = producer
+        if header.producer_epoch != producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
         producer.last_used_ms = max(producer.last_used_ms, now_ms)
+        producer.last_timestamp = header.max_timestamp
+        if coordinator_epoch is not None:
+            producer.coordinator_epoch = coordinator_epoch
+            producer.txn_first_offset = NO_OFFSET
+            return
+        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = header.base_offset
         producer.batches.append(
             AppendedBatch(
                 header.base_sequence,
@@ -127,22 +168,35 @@ class ProducerStates:
             )
         )
 
-    def rebuild(self, headers: Iterable[BatchHeader], now_ms: int) -> None:
-        """Replace everything by what these batches say, oldest first: after a load or a truncation
-        (I-58).
+    def entries(self) -> list[PersistedProducer]:
+        """The state as a `.snapshot` file keeps it, by producer id. Any thread may ask while no
+        batch is appended.
         """
-        self._producers = {}
-        for header in headers:
-            self.on_append(header, now_ms)
+        # One step for the list, as the expiry on the event loop may take a producer away meanwhile.
+        return [_persisted(*item) for item in sorted(list(self._producers.items()), key=_id_of)]
+
+    def rebuild(
+        self,
+        batches: Iterable[ReplayedBatch],
+        now_ms: int,
+        entries: Iterable[PersistedProducer] = (),
+    ) -> None:
+        """Replace everything by these entries and what these batches say, oldest first: after a
+        load or a truncation (I-58).
+        """
+        self._producers = {entry[0]: _restored(entry, now_ms) for entry in entries}
+        for header, coordinator_epoch in batches:
+            self.on_append(header, now_ms, coordinator_epoch)
 
     def expire(self, now_ms: int) -> list[ProducerId]:
-        """Forget producers that have not been used for the expiration time (I-60). Returns their
-        ids.
+        """Forget producers that have not been used for the expiration time and have no open
+        transaction (I-60). Returns their ids.
         """
         gone = [
             ProducerId(producer_id)
             for producer_id, producer in self._producers.items()
             if now_ms - producer.last_used_ms >= self._expiration_ms
+            and producer.txn_first_offset == NO_OFFSET
         ]
         for producer_id in gone:
             del self._producers[producer_id]
@@ -154,10 +208,48 @@ class ProducerStates:
         """
         return tuple(
             ProducerSnapshot(
-                ProducerId(producer_id), ProducerEpoch(producer.epoch), tuple(producer.batches)
+                ProducerId(producer_id),
+                ProducerEpoch(producer.epoch),
+                tuple(producer.batches),
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
             )
             for producer_id, producer in sorted(self._producers.items())
         )
+
+
+def _id_of(item: tuple[int, _Producer]) -> int:
+    return item[0]
+
+
+def _persisted(producer_id: int, producer: _Producer) -> PersistedProducer:
+    last = producer.batches[-1] if producer.batches else _NO_BATCH
+    return (
+        producer_id,
+        producer.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.last_offset - last.base_offset,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.txn_first_offset,
+    )
+
+
+def _restored(entry: PersistedProducer, now_ms: int) -> _Producer:
+    _, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = entry
+    producer = _Producer(
+        epoch,
+        now_ms,
+        last_timestamp=timestamp,
+        coordinator_epoch=coordinator_epoch,
+        txn_first_offset=txn_first_offset,
+    )
+    if offset != NO_OFFSET:
+        first = add_sequence(sequence, -delta)
+        producer.batches.append(AppendedBatch(first, sequence, offset - delta, offset, timestamp))
+    return producer
 
 
 def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplicate:
