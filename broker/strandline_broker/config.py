@@ -200,6 +200,9 @@ class BrokerConfig(ServerConfig):
     producer_id_expiration_ms: int = _key(
         _ms(), str(DAY_MS), "State of an idempotent producer is kept so long after its last batch."
     )
+    producer_id_expiration_check_interval_ms: int = _key(
+        _ms(), "600000", "Time between two looks for producers whose state has expired."
+    )
 
     @property
     def inter_broker_listener(self) -> Listener:

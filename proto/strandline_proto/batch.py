@@ -243,19 +243,17 @@ def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
     is no such batch.
 
     A control record's key is version i16 and type i16, an end marker's value version i16 and
-    coordinator epoch i32. CorruptMessage if the record does not parse.
+    coordinator epoch i32. One that does not parse is none: it stands in the log as it was written,
+    and no replica may stumble over it (P-40).
     """
     if not header.is_control:
         return None
-    for record in read_records(data, at, header):
-        try:
+    try:
+        for record in read_records(data, at, header):
             _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
-            if kind not in _END_MARKER_TYPES:
-                return None
-            epoch: int = _END_MARKER.unpack_from(record.value or b"")[1]
-        except struct.error as error:
-            raise CorruptMessage(
-                f"the control record at offset {record.offset} does not parse: {error}"
-            ) from error
-        return epoch
+            if kind in _END_MARKER_TYPES:
+                epoch: int = _END_MARKER.unpack_from(record.value or b"")[1]
+                return epoch
+    except (CorruptMessage, struct.error):
+        pass
     return None

@@ -244,7 +244,11 @@ async def test_a_repeated_batch_gets_its_first_offset_again_after_a_failover(
 
 
 async def test_a_silent_producer_is_forgotten_on_every_replica(tmp_path: Path) -> None:
-    async with three(tmp_path, producer_id_expiration_ms="50") as (a, b, c), Client(a) as client:
+    settings = {
+        "producer_id_expiration_ms": "50",
+        "producer_id_expiration_check_interval_ms": "20",
+    }
+    async with three(tmp_path, **settings) as (a, b, c), Client(a) as client:
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         assert (await client.produce(batch(b"x", producer_id=7, sequence=0))).error_code == 0
         for node in (a, b, c):

@@ -103,8 +103,8 @@ class ProducerHistory(RuleBasedStateMachine):
     @rule(keep=st.integers(0, 30))
     def the_end_of_the_log_is_cut(self, keep: int) -> None:
         del self.log[keep:]
-        self.leader.rebuild(iter(self.log), 0)
-        self.follower.rebuild(iter(self.log), 0)
+        self.leader.rebuild([(h, None) for h in self.log], 0)
+        self.follower.rebuild([(h, None) for h in self.log], 0)
 
     @invariant()
     def every_sequence_is_in_the_log_once_and_in_order(self) -> None:
@@ -117,7 +117,7 @@ class ProducerHistory(RuleBasedStateMachine):
     @invariant()
     def the_state_is_the_same_everywhere_and_after_a_replay(self) -> None:
         replayed = ProducerStates(1000)
-        replayed.rebuild(self.log, 5)
+        replayed.rebuild([(h, None) for h in self.log], 5)
         assert replayed.snapshot() == self.leader.snapshot() == self.follower.snapshot(), "I-58"
 
 

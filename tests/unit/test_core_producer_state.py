@@ -1,5 +1,7 @@
 """Idempotent producers, one behaviour per test."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_broker.core.producer_state import Accept, Duplicate, ProducerStates
@@ -146,7 +148,7 @@ def test_a_marker_without_a_sequence_leaves_the_sequence_alone() -> None:
 def test_replaying_the_log_gives_the_same_state() -> None:
     log = [batch_header(9, 2, 0, 3, offset=97), *run_of(7), batch_header(-1, -1, -1, offset=170)]
     replayed = states(batch_header(P, 5, 0))
-    replayed.rebuild(log, 0)
+    replayed.rebuild([(h, None) for h in log], 0)
     assert replayed.snapshot() == states(*log).snapshot(), "I-58"
     assert [s.producer_id for s in replayed.snapshot()] == [7, 9]
 
@@ -167,3 +169,90 @@ def test_an_append_and_a_retry_count_as_use() -> None:
     s.on_append(batch_header(P, 0, 11, offset=111), 300)
     assert s.expire(DAY + 599) == [], "a replay with an older time takes nothing back"
     assert s.expire(DAY + 600) == [P]
+
+
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def transactional(header: BatchHeader) -> BatchHeader:
+    return replace(header, attributes=TRANSACTIONAL)
+
+
+def end_marker(offset: int, *, epoch: int = 0, timestamp: int = 0) -> BatchHeader:
+    marker = batch_header(P, epoch, -1, offset=offset, timestamp=timestamp)
+    return replace(marker, attributes=TRANSACTIONAL | CONTROL)
+
+
+def test_a_transaction_is_open_from_its_first_batch_to_its_end_marker() -> None:
+    s = states(*map(transactional, run_of(2)))
+    assert s.entries() == [(P, 0, 19, 119, 9, 1001, -1, 100)]
+    s.on_append(end_marker(120, timestamp=5000), 0, 3)
+    assert s.entries() == [(P, 0, 19, 119, 9, 5000, 3, -1)], "as Kafka: the marker's timestamp"
+    s.on_append(transactional(batch_header(P, 0, 20, 1, offset=121, timestamp=5001)), 0)
+    assert s.entries() == [(P, 0, 20, 121, 0, 5001, 3, 121)]
+
+
+def test_a_control_batch_that_ends_no_transaction_changes_nothing() -> None:
+    s = states(*run_of(1))
+    before = s.snapshot()
+    s.on_append(end_marker(110), 0, None)
+    assert s.snapshot() == before
+
+
+def test_after_a_marker_alone_a_producer_begins_at_zero() -> None:
+    s = ProducerStates(DAY)
+    s.on_append(end_marker(5, epoch=2, timestamp=8), 0, 1)
+    assert s.entries() == [(P, 2, -1, -1, 0, 8, 1, -1)]
+    assert s.check(batch_header(P, 2, 0), 0) == Accept()
+    with pytest.raises(OutOfOrderSequenceNumber):
+        s.check(batch_header(P, 2, 3), 0)
+    with pytest.raises(InvalidProducerEpoch):
+        s.check(batch_header(P, 1, 0), 0)
+
+
+def test_a_marker_of_a_later_epoch_forgets_the_batches_of_the_earlier_one() -> None:
+    s = states(*run_of(2))
+    s.on_append(end_marker(120, epoch=1), 0, 0)
+    (snapshot,) = s.snapshot()
+    assert (snapshot.producer_epoch, snapshot.batches) == (1, ())
+
+
+def test_a_producer_with_an_open_transaction_does_not_expire() -> None:
+    s = states(*map(transactional, run_of(1)))
+    assert s.expire(2 * DAY) == []
+    s.on_append(end_marker(110), 10, 0)
+    assert s.expire(DAY + 9) == [], "I-60: a marker is use, too"
+    assert s.expire(DAY + 10) == [P]
+
+
+def test_entries_give_the_last_batch_back_and_no_other() -> None:
+    s = ProducerStates(DAY)
+    s.rebuild([], 0, states(*run_of(3)).entries())
+    assert s.check(batch_header(P, 0, 30, 5), 0) == Accept()
+    assert s.check(batch_header(P, 0, 20, 10), 0) == Duplicate(120, 129, 1002, Offset(130))
+    for older in (0, 10):
+        again = s.check(batch_header(P, 0, older, 10), 0)
+        assert again == Duplicate(-1, -1, -1, Offset(130)), "I-55, the second half"
+    assert s.entries() == states(*run_of(3)).entries()
+
+
+def test_entries_and_the_batches_behind_them_give_the_whole_state() -> None:
+    log = run_of(7)
+    s = ProducerStates(DAY)
+    s.rebuild([(h, None) for h in log[4:]], 0, states(*log[:4]).entries())
+    assert s.entries() == states(*log).entries()
+
+
+def test_a_batch_over_the_wrap_comes_back_whole() -> None:
+    s = ProducerStates(DAY)
+    over_the_wrap = batch_header(P, 0, SEQUENCE_MAX - 1, 4, offset=50)
+    s.rebuild([], 0, states(over_the_wrap).entries())
+    assert s.check(over_the_wrap, 0) == Duplicate(50, 53, 0, Offset(54))
+    assert s.check(batch_header(P, 0, 2), 0) == Accept()
+
+
+def test_what_comes_back_from_a_file_counts_as_used_then() -> None:
+    s = ProducerStates(DAY)
+    s.rebuild([], 500, states(*run_of(1)).entries())
+    assert s.expire(DAY + 499) == []
+    assert s.expire(DAY + 500) == [P]

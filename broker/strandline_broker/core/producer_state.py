@@ -172,8 +172,9 @@ class ProducerStates:
         """The state as a `.snapshot` file keeps it, by producer id. Any thread may ask while no
         batch is appended.
         """
-        # One step for the list, as the expiry on the event loop may take a producer away meanwhile.
-        return [_persisted(*item) for item in sorted(list(self._producers.items()), key=_id_of)]
+        # `sorted` copies in one step: the expiry on the event loop may take a producer away
+        # meanwhile.
+        return [_persisted(*item) for item in sorted(self._producers.items(), key=_id_of)]
 
     def rebuild(
         self,

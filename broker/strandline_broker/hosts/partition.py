@@ -20,8 +20,10 @@ from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIs
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.truncation import follower_high_watermark
 from strandline_broker.hosts.appends import Appends
+from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.damage import DamagedLog
+from strandline_proto.batch import end_marker_epoch
 from strandline_proto.errors import (
     KafkaStorageError,
     NotLeaderOrFollower,
@@ -210,9 +212,12 @@ class Partition:
         except OSError as error:
             raise self.refuse_write(error) from error
         now_ms = self.context.now_ms()
+        at = 0
         for header in headers:
             if header.producer_id >= 0:
-                self.producers.on_append(header, now_ms)
+                marker = end_marker_epoch(records, at, header)
+                self.producers.on_append(header, now_ms, marker)
+            at += header.size
 
     async def truncate(self, offset: int, *, alarming: bool = False) -> None:
         """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""
@@ -225,6 +230,7 @@ class Partition:
                 high_watermark=self.high_watermark,
                 log_end_offset=log.log_end_offset,
             )
+        log.producers = None
         await self.in_disk_pool(lambda: log.truncate_to(offset))
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         await self.rebuild_producers()
@@ -232,19 +238,20 @@ class Partition:
     async def restart_at(self, offset: int) -> None:
         """Drop the whole log; the leader's begins past our end (I-45)."""
         log = self.log
+        log.producers = None
         await self.in_disk_pool(lambda: log.truncate_fully_and_start_at(offset))
         self.high_watermark = offset
         await self.rebuild_producers()
 
     async def rebuild_producers(self) -> None:
-        """Producer state is a function of the log's prefix: replay it (I-58)."""
-        producers = ProducerStates(self.context.config.producer_id_expiration_ms)
-        now_ms, log = self.context.now_ms(), self.log
-
-        await self.in_disk_pool(
-            lambda: producers.rebuild(log.batch_headers(log.log_start_offset), now_ms)
+        """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
+        snapshots.
+        """
+        expiration_ms, now_ms = self.context.config.producer_id_expiration_ms, self.context.now_ms()
+        self.producers = await self.in_disk_pool(
+            lambda: load_producers(self.log, expiration_ms=expiration_ms, now_ms=now_ms)
         )
-        self.producers = producers
+        self.log.producers = self.producers.entries
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
         """Run blocking work on this replica; the caller holds the gate.

@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 TICK_MS_MAX: Final = 250
 STALL_MS: Final = 1_000
-EXPIRY_SWEEP_MS: Final = 60_000
 
 
 class ReplicaManager:
@@ -223,6 +222,8 @@ class ReplicaManager:
 
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
         async with partition.gate:
+            if partition.log.producers is None:  # a new log, or a truncation was cut short
+                await partition.rebuild_producers()
             if state.leader == self.context.me:
                 # First what can fail and must last, then the role (I-46, P-36).
                 await partition.in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))
@@ -335,8 +336,9 @@ class ReplicaManager:
 
     async def _expire_producers(self) -> None:
         """Forget producers that have sent nothing for so long (I-60)."""
+        interval_ms = self._config.producer_id_expiration_check_interval_ms
         while True:
-            await asyncio.sleep(min(EXPIRY_SWEEP_MS, self._config.producer_id_expiration_ms) / 1000)
+            await asyncio.sleep(interval_ms / 1000)
             for partition in self.partitions.values():
                 partition.producers.expire(self.context.now_ms())
 

@@ -21,6 +21,7 @@ from strandline_broker.storage.log_config import INT64_MAX, LogConfig
 from strandline_broker.storage.log_cut import begin_anew, truncate_to
 from strandline_broker.storage.log_reader import LogRead, LogReader
 from strandline_broker.storage.open_segments import OpenSegments
+from strandline_broker.storage.producer_snapshot import ProducerSnapshots
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery import Expectations, Recovery
 from strandline_broker.storage.segment import Segment
@@ -29,10 +30,12 @@ from strandline_proto.batch import prefix
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from strandline_broker.storage.checkpoint_limits import CheckpointLimits
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.file import File
+    from strandline_broker.storage.producer_snapshot import Entry
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import Buffer, FileSystem
 
@@ -88,6 +91,9 @@ class Log:
         self.is_replacing = False
         self.deleted_segments = DeletedSegments(fs, path)
         self.open_segments = open_segments if open_segments is not None else OpenSegments()
+        self.snapshots = ProducerSnapshots(fs, path, report)
+        self.producers: Callable[[], Iterable[Entry]] | None = None
+        """What the producers have appended up to the log's end; None while nobody knows."""
         self.damaged: str | None = None
         self.deleted = False
         self.limits = limits
@@ -209,12 +215,19 @@ class Log:
         segments = self.tail[0]
         assert segments[-1].size > 0, self.path
         segments[-1].seal()
+        segments[-1].unsynced += self._take_snapshot()
         base = self.log_end_offset
         segment = Segment.create(
             self._fs, self.path, base, index_interval=self.config.index_interval_bytes
         )
         self._rolls += 1
         self.tail = (*segments, segment), RecentBatches(base, 0)
+
+    def _take_snapshot(self) -> tuple[File, ...]:
+        """Keep the producers' state at the log's end; the file is the caller's to sync."""
+        if self.producers is None:
+            return ()
+        return (self.snapshots.write(self.log_end_offset, self.producers()),)
 
     def _write(self, segment: Segment, buffers: tuple[Buffer, ...], size: int) -> None:
         file = segment.view().file
@@ -256,6 +269,10 @@ class Log:
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
         """The header of each batch from the one that holds `start` to the log's present end."""
         return self._reader.batch_headers(start)
+
+    def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
+        """As `batch_headers`, with the coordinator epoch of each transaction's end marker."""
+        return self._reader.replay(start)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
@@ -357,8 +374,9 @@ class Log:
         self.check_usable()
         ticket = self.flush_snapshot()
         ticket.run()
-        for file in self.tail[0][-1].write_indexes():
+        for file in (*self.tail[0][-1].write_indexes(), *self._take_snapshot()):
             file.sync()
+        self.snapshots.remove_unneeded({segment.base_offset for segment in self.tail[0]})
         self._fs.fsync_dir(self.path)
         self.flushed(ticket)
         self._release()

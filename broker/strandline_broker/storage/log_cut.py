@@ -14,11 +14,13 @@ from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_reader import first_batch_to
+from strandline_broker.storage.txn_index import truncate_txn_index
 
 if TYPE_CHECKING:
     from strandline_broker.storage.log import Log
     from strandline_runtime.runtime import FileSystem
 
+NOTHING: Final = -1
 _base_of: Final = attrgetter("base_offset")
 
 
@@ -57,6 +59,8 @@ def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
         begin_anew(fs, log, log.log_start_offset)
         return
     _limit_checkpoints(log, end_offset)
+    # Before the new end shows: else the log could reach their offsets again with other batches.
+    log.snapshots.remove_above(end_offset)
     # Readers still hold the old segment: what stays is described by a new one.
     kept, recent = segment.cut(position, end_offset)
     log.ends_at(end_offset, (*segments[:i], kept), recent)
@@ -69,6 +73,7 @@ def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
     file.truncate(position)
     file.sync()
     kept.write_indexes()
+    truncate_txn_index(fs, kept.path("txnindex"), end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
 
 
@@ -79,6 +84,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
     interval = log.config.index_interval_bytes
     try:
         _limit_checkpoints(log, 0)
+        log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
         log.log_start_offset = offset
         log.ends_at(offset, (empty,), RecentBatches(offset, 0))

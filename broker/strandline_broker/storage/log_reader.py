@@ -18,13 +18,14 @@ from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
 from strandline_broker.storage.time_lookup import TimeLookup
+from strandline_proto.batch import end_marker_epoch
 from strandline_proto.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from strandline_broker.storage.log import Log
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.segment import Segment, View
     from strandline_proto.batch import BatchHeader
 
 HOT_BYTES: Final = 32 << 20
@@ -117,6 +118,17 @@ class LogReader:
         return LogRead(b"", start, start)
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
+        return (header for _, _, header in self._walk(start))
+
+    def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
+        """For the producers' state: see `Log.replay`."""
+        for view, at, header in self._walk(start):
+            marker = None
+            if header.is_control:
+                marker = end_marker_epoch(view.file.read(header.size, at), 0, header)
+            yield header, marker
+
+    def _walk(self, start: int) -> Iterator[tuple[View, int, BatchHeader]]:
         log = self._log
         log.check_usable()
         segments, recent = log.tail
@@ -133,8 +145,8 @@ class LogReader:
             try:
                 found = first_batch_to(segment, view, start, end)
                 if found is not None:
-                    for _, header in walk(view.file, found[0], end, offset=segment.base_offset):
-                        yield header
+                    for at, header in walk(view.file, found[0], end, offset=segment.base_offset):
+                        yield view, at, header
             except BadBatch as bad:
                 raise log.damage(bad) from bad
 

@@ -8,9 +8,9 @@ and for each producer
     timestamp i64 | coordinatorEpoch i32 | currentTxnFirstOffset i64
 
 Only the last batch of a producer is kept (I-55). A file is taken when a segment begins, at its base
-offset, and when the log is closed, at its end; it is durable before the recovery point passes it. It
-is only ever a shortcut: one that is missing or does not read costs the replay of more batches, as
-long as those are there, and an older one is taken instead (I-58).
+offset, and when the log is closed, at its end; it is durable before the recovery point passes it.
+It is only ever a shortcut: where one is missing or does not read, an older one is taken and more
+batches replayed (I-58). Only for producers whose batches retention has removed it is all there is.
 """
 
 from __future__ import annotations
@@ -51,16 +51,17 @@ class ProducerEntry(NamedTuple):
     txn_first_offset: int
 
 
-Entries = tuple[ProducerEntry, ...]
+Entry = tuple[int, int, int, int, int, int, int, int]
+"""The fields of a ProducerEntry, in its order."""
 
 
-def serialize(entries: Iterable[tuple[int, int, int, int, int, int, int, int]]) -> bytes:
+def serialize(entries: Iterable[Entry]) -> bytes:
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = b"".join((_COUNT.pack(len(packed)), *packed))
     return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
 
 
-def parse(data: bytes) -> Entries:
+def parse(data: bytes) -> tuple[ProducerEntry, ...]:
     """ValueError, saying why, if these are not the bytes of a whole snapshot."""
     if len(data) < _VERSION_AND_CRC.size + _COUNT.size:
         raise ValueError(f"{len(data)} bytes are too few")
@@ -94,13 +95,13 @@ class ProducerSnapshots:
         names = map(SNAPSHOT_NAME.fullmatch, self._fs.listdir(self._directory))
         return sorted(int(match[1]) for match in names if match is not None)
 
-    def write(
-        self, offset: int, entries: Iterable[tuple[int, int, int, int, int, int, int, int]]
-    ) -> File:
+    def write(self, offset: int, entries: Iterable[Entry]) -> File:
         """Not yet durable: the caller syncs the file, and the directory."""
         return write_whole(self._fs, self.path(offset), serialize(entries))
 
-    def newest(self, *, at_least: int, at_most: int) -> tuple[int, Entries] | None:
+    def newest(
+        self, *, at_least: int, at_most: int
+    ) -> tuple[int, tuple[ProducerEntry, ...]] | None:
         """(offset, entries) of the newest sound snapshot between these offsets, both included.
 
         One beyond `at_most`, of batches that are not there, and one that does not read are removed

@@ -328,6 +328,6 @@ class Segment:
         a log.
         """
         self._view = None
-        for suffix in ("log", "index", "timeindex"):
+        for suffix in ("log", "index", "timeindex", "txnindex"):
             with contextlib.suppress(FileNotFoundError):
                 self._fs.unlink(self.path(suffix))

@@ -1,0 +1,90 @@
+"""A log with the state of its producers beside it, kept together as a broker's partition does."""
+
+from dataclasses import dataclass, field, replace
+
+from strandline_broker.core.producer_state import PersistedProducer, ProducerStates
+from strandline_broker.hosts.producer_loading import load_producers
+from strandline_broker.storage.log import Log
+from strandline_proto.batch import build_batch, end_marker_epoch, read_header
+from support.storage import Store
+
+DAY_MS = 86_400_000
+
+
+def idempotent_batch(
+    producer_id: int,
+    base_sequence: int,
+    *values: bytes,
+    producer_epoch: int = 0,
+    timestamp_ms: int = 1000,
+) -> bytes:
+    return build_batch(
+        ((None, value) for value in values),
+        timestamp_ms=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def loaded(log: Log) -> ProducerStates:
+    producers = load_producers(log, expiration_ms=DAY_MS, now_ms=0)
+    log.producers = producers.entries
+    return producers
+
+
+def replayed(log: Log) -> ProducerStates:
+    """The state that every batch of the log gives, without any snapshot."""
+    producers = ProducerStates(DAY_MS)
+    producers.rebuild(log.replay(log.tail[0][0].base_offset), 0)
+    return producers
+
+
+@dataclass
+class ProducerLog:
+    store: Store
+    producers: ProducerStates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.load()
+
+    def load(self) -> None:
+        self.producers = loaded(self.store.log)
+
+    @property
+    def log(self) -> Log:
+        return self.store.log
+
+    def append(self, batch: bytes, *, epoch: int = 0) -> int:
+        """As leader; the base offset."""
+        header = read_header(batch)
+        base = self.log.append_as_leader(batch, header, leader_epoch=epoch).base_offset
+        self.producers.on_append(replace(header, base_offset=base), 0)
+        return base
+
+    def copy_from(self, leader: Log, *, max_bytes: int = 1 << 20, epoch: int = 0) -> None:
+        """As follower: one fetch."""
+        end = self.log.log_end_offset
+        run = leader.read(end, max_bytes=max_bytes, limit=leader.log_end_offset)
+        at = 0
+        for header in self.log.append_as_follower(run.records, leader_epoch=epoch):
+            marker = end_marker_epoch(run.records, at, header)
+            self.producers.on_append(header, 0, marker)
+            at += header.size
+
+    def truncate(self, offset: int) -> None:
+        self.log.producers = None
+        self.log.truncate_to(offset)
+        self.load()
+
+    def kill(self) -> None:
+        self.store.restart()
+        self.load()
+
+    def stop(self) -> None:
+        self.store.restart(Store.stop)
+        self.load()
+
+    @property
+    def entries(self) -> list[PersistedProducer]:
+        return self.producers.entries()
