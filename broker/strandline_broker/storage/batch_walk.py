@@ -59,6 +59,25 @@ def walk(
     such batch.
     """
     window = _Window(file, end, BODIES_WINDOW if crc else HEADERS_WINDOW)
+    for position, header, _ in _walk(file, window, position, end, offset=offset, whole=crc):
+        yield position, header
+
+
+def walk_whole(
+    file: File, end: int, *, offset: int, window_bytes: int
+) -> Iterator[tuple[BatchHeader, bytes]]:
+    """(header, bytes) of each batch from the file's start to `end`, checked as `walk` does with
+    `crc`.
+    """
+    window = _Window(file, end, window_bytes)
+    for _, header, at in _walk(file, window, 0, end, offset=offset, whole=True):
+        yield header, window.data[at : at + header.size]
+
+
+def _walk(
+    file: File, window: _Window, position: int, end: int, *, offset: int, whole: bool
+) -> Iterator[tuple[int, BatchHeader, int]]:
+    """(position, header, place in the window) of each batch; `whole` ones have a checked CRC."""
     while position < end:
         at = window.find(position, HEADER_SIZE) if position + HEADER_SIZE <= end else -1
         if at < 0:
@@ -69,7 +88,7 @@ def walk(
         if position == 0 and header.base_offset < offset <= header.last_offset:
             least = header.base_offset
         why = _implausible(header, least, end - position)
-        if why is None and crc:
+        if why is None and whole:
             at = window.find(position, header.size)
             if at < 0:
                 why = f"the file ends within a batch of {header.size} bytes"
@@ -77,7 +96,7 @@ def walk(
                 why = "the batch does not match its CRC-32C"
         if why is not None:
             raise BadBatch(file.path, position, offset, why)
-        yield position, header
+        yield position, header, at
         offset = header.next_offset
         position += header.size
 

@@ -1,0 +1,152 @@
+"""What the log cleaner may touch, which log it takes next, and how segments are merged (I-69).
+
+A compacted log has three parts: what was cleaned before (below `cleaned_to`), what is to be cleaned
+(up to the first uncleanable offset, which is always where a segment begins), and what must not be
+touched yet: the active segment, what is not committed or not durable, what is too young for
+min.compaction.lag.ms. Only sealed segments are cleaned, each as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+HEADER_SIZE: Final = 61
+INDEX_ENTRY_MAX: Final = 12
+"""Bytes of the larger of the two kinds of index entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegment:
+    """What the decisions need to know of one sealed segment, oldest first in a log."""
+
+    base_offset: int
+    end_offset: int
+    """Where the next segment begins."""
+    size: int
+    latest_timestamp: int
+    """-1 if no batch has one."""
+    first_timestamp: int = -1
+    """Largest timestamp of its first batch; -1 if unknown. Only max.compaction.lag.ms asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedLog:
+    """One log with cleanup.policy=compact, as it is at `now_ms` (wall clock)."""
+
+    cleaned_to: int
+    """From the checkpoint, already within the log: see `within_log`."""
+    committed: int
+    """Nothing at or above has been committed and made durable."""
+    sealed: tuple[SealedSegment, ...]
+    min_dirty_ratio: float
+    min_lag_ms: int
+    max_lag_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What there is to clean in one log."""
+
+    first_dirty: int
+    first_uncleanable: int
+    dirty_ratio: float
+    wanted: bool
+    """The ratio is above min.cleanable.dirty.ratio, or max.compaction.lag.ms demands it."""
+
+
+def within_log(cleaned_to: int, *, log_start: int, log_end: int) -> int:
+    """The checkpointed offset, or the log's start where the log no longer holds that offset."""
+    return cleaned_to if log_start <= cleaned_to <= log_end else log_start
+
+
+def judge(log: CompactedLog, *, now_ms: int) -> Verdict:
+    """What of the log may be cleaned now, and whether it should be."""
+    bound = _first_uncleanable(log, now_ms)
+    clean = dirty = 0
+    due = False
+    for segment in log.sealed:
+        if segment.end_offset <= log.cleaned_to:
+            clean += segment.size
+        elif segment.base_offset < bound:
+            dirty += segment.size
+            due = due or _is_due(segment, log.max_lag_ms, now_ms)
+    ratio = dirty / (clean + dirty) if dirty > 0 else 0.0
+    wanted = dirty > 0 and (due or ratio > log.min_dirty_ratio)
+    return Verdict(log.cleaned_to, max(bound, log.cleaned_to), ratio, wanted)
+
+
+def _first_uncleanable(log: CompactedLog, now_ms: int) -> int:
+    bound = 0
+    for segment in log.sealed:
+        if segment.end_offset > log.committed:
+            break
+        is_dirty = segment.end_offset > log.cleaned_to
+        if is_dirty and log.min_lag_ms > 0 and segment.latest_timestamp > now_ms - log.min_lag_ms:
+            break
+        bound = segment.end_offset
+    return bound
+
+
+def _is_due(segment: SealedSegment, max_lag_ms: int, now_ms: int) -> bool:
+    return max_lag_ms < INT64_MAX and 0 <= segment.first_timestamp < now_ms - max_lag_ms
+
+
+Name = TypeVar("Name")
+
+
+def next_to_clean(verdicts: Iterable[tuple[Name, Verdict]]) -> Name | None:
+    """The log with the greatest dirty ratio of those that should be cleaned."""
+    wanted = [(name, verdict) for name, verdict in verdicts if verdict.wanted]
+    if not wanted:
+        return None
+    return max(wanted, key=lambda found: found[1].dirty_ratio)[0]
+
+
+class Groupable(Protocol):
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+
+Group = TypeVar("Group", bound=Groupable)
+
+
+def groups_of(
+    segments: Sequence[Group], *, segment_bytes: int, index_bytes: int, index_interval: int
+) -> list[tuple[Group, ...]]:
+    """Neighbours that become one segment: within the limits of size, index and relative offsets.
+
+    The sizes are those before cleaning, so what comes out fits as well. A segment that is beyond a
+    limit by itself is a group of its own.
+    """
+    groups: list[list[Group]] = []
+    size = index = 0
+    for segment in segments:
+        entries = segment.size // max(index_interval, HEADER_SIZE) + 2
+        size += segment.size
+        index += entries * INDEX_ENTRY_MAX
+        if (
+            groups
+            and size <= segment_bytes
+            and index <= index_bytes
+            and segment.end_offset - 1 - groups[-1][0].base_offset <= INT32_MAX
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size, index = segment.size, entries * INDEX_ENTRY_MAX
+    return [tuple(group) for group in groups]
+
+
+def roll_after_ms(*, segment_ms: int, max_lag_ms: int, compacted: bool) -> int:
+    """Age at which the active segment is closed: a compacted log's in time to be cleaned."""
+    return min(segment_ms, max_lag_ms) if compacted else segment_ms

@@ -1,0 +1,134 @@
+"""What one cleaning keeps of each batch (I-68 to I-71, I-79).
+
+Of the batches below the offset up to which the map knows every key, a record goes if a later one
+has its key, or if it is a tombstone whose batch's delete horizon has passed. A batch that holds
+tombstones and has no horizon gets one. It never gets one while only a part of it lies below that
+offset, so a tombstone's time begins with the cleaning that has removed what it deletes.
+
+Control batches stay as they are. Records of a transaction may give way to later records, but no
+other record gives way to them: they are not in the map, whether the transaction was committed or
+not. So their tombstones stay too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from strandline_broker.storage.cleaner.rebuilt_batch import (
+    DELETE_HORIZON,
+    RawRecord,
+    emptied,
+    with_records,
+)
+from strandline_proto.batch import raw_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from strandline_broker.storage.cleaner.offset_map import OffsetMap
+    from strandline_proto.batch import BatchHeader
+
+INT64_MAX: Final = 2**63 - 1
+
+Kept = tuple["BatchHeader", bytes]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one cleaning did."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keyless_dropped: int = 0
+    """Records without a key: written before the topic was compacted, they cannot be kept."""
+
+
+def keys_of(header: BatchHeader, data: bytes, first: int) -> Iterator[tuple[bytes, int]]:
+    """(key, offset) of the records from offset `first` on that others give way to."""
+    if header.is_control or header.is_transactional or header.record_count == 0:
+        return
+    for record in raw_records(data, header):
+        key, offset = record.key, record.offset
+        if key is not None and offset >= first:
+            yield key, offset
+
+
+class BatchFilter:
+    """`bound`: the map knows the last offset of every key in [first dirty offset, bound)."""
+
+    def __init__(
+        self,
+        last_offsets: OffsetMap,
+        *,
+        bound: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        live_producers: Mapping[int, int],
+        counts: Counts,
+    ) -> None:
+        self._last_offset_of = last_offsets.get
+        self._bound = bound
+        self._now_ms = now_ms
+        self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
+        self._live_producers = live_producers
+        """Producer id -> last offset of its last batch."""
+        self._counts = counts
+
+    def filter(self, header: BatchHeader, data: bytes) -> Kept | None:
+        """What of the batch is written; None if nothing is."""
+        counts = self._counts
+        counts.records_read += header.record_count
+        if header.is_control or header.base_offset >= self._bound:
+            counts.records_kept += header.record_count
+            return header, data
+        kept, tombstones = self._survivors(header, data) if header.record_count > 0 else ([], False)
+        counts.records_kept += len(kept)
+        if not kept:
+            return self._emptied_if_needed(header)
+        horizon = None
+        if tombstones and self._takes_horizon(header):
+            horizon = self._horizon_ms
+        elif len(kept) == header.record_count:
+            return header, data
+        return with_records(header, kept, delete_horizon_ms=horizon)
+
+    def _takes_horizon(self, header: BatchHeader) -> bool:
+        return (
+            header.attributes & DELETE_HORIZON == 0
+            and not header.is_transactional
+            and header.next_offset <= self._bound
+        )
+
+    def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[RawRecord], bool]:
+        """The records that stay, and whether tombstones are among them."""
+        last_offset_of, bound = self._last_offset_of, self._bound
+        over = (
+            header.attributes & DELETE_HORIZON != 0
+            and header.base_timestamp <= self._now_ms
+            and not header.is_transactional
+        )
+        kept: list[RawRecord] = []
+        tombstones = False
+        for record in cast("Iterator[RawRecord]", raw_records(data, header)):
+            offset = record.offset
+            if offset < bound:
+                key = record.key
+                if key is None:
+                    self._counts.keyless_dropped += 1
+                    continue
+                if last_offset_of(key) > offset:
+                    continue
+                if record.value is None:
+                    if over:
+                        continue
+                    tombstones = True
+            kept.append(record)
+        return kept, tombstones
+
+    def _emptied_if_needed(self, header: BatchHeader) -> Kept | None:
+        if self._live_producers.get(header.producer_id, -1) != header.last_offset:
+            return None
+        return emptied(header)

@@ -1,0 +1,65 @@
+"""The last offset of each key, in memory of a fixed size.
+
+An open-addressed table of 128-bit digests and offsets: 24 bytes a slot, whatever the keys are. Two
+keys with one digest would be taken for one; with 128 bits of a cryptographic hash that does not
+happen by chance. When the table holds as many keys as its load factor allows, the cleaner stops
+there and goes on in another pass.
+"""
+
+from __future__ import annotations
+
+from array import array
+from hashlib import blake2b
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SLOT_BYTES: Final = 24
+KEYS_MIN: Final = 1
+_unpack: Final = Struct("<QQ").unpack
+_EMPTY: Final = -1
+
+
+class OffsetMap:
+    __slots__ = ("_high", "_keys_max", "_low", "_offsets", "_slots", "keys")
+
+    def __init__(self, memory_bytes: int, load_factor: float) -> None:
+        slots = max(memory_bytes // SLOT_BYTES, KEYS_MIN + 1)
+        self._slots = slots
+        # One slot stays empty at least, or a search for an unknown key would not end.
+        self._keys_max = min(max(int(slots * load_factor), KEYS_MIN), slots - 1)
+        self._high = array("Q", bytes(8)) * slots
+        self._low = array("Q", bytes(8)) * slots
+        self._offsets = array("q", (_EMPTY,)) * slots
+        self.keys = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.keys >= self._keys_max
+
+    def put_all(self, records: Iterable[tuple[bytes, int]]) -> int | None:
+        """Note (key, offset) pairs, offsets rising; the offset of the first that finds no room."""
+        high, low, offsets, slots = self._high, self._low, self._offsets, self._slots
+        for key, offset in records:
+            a, b = _unpack(blake2b(key, digest_size=16).digest())
+            i = a % slots
+            while offsets[i] != _EMPTY and (high[i] != a or low[i] != b):
+                i = i + 1 if i + 1 < slots else 0
+            if offsets[i] == _EMPTY:
+                if self.keys >= self._keys_max:
+                    return offset
+                self.keys += 1
+                high[i], low[i] = a, b
+            offsets[i] = offset
+        return None
+
+    def get(self, key: bytes) -> int:
+        """The last offset of `key`; -1 if it is not among those noted."""
+        high, low, offsets, slots = self._high, self._low, self._offsets, self._slots
+        a, b = _unpack(blake2b(key, digest_size=16).digest())
+        i: int = a % slots
+        while offsets[i] != _EMPTY and (high[i] != a or low[i] != b):
+            i = i + 1 if i + 1 < slots else 0
+        return offsets[i]
