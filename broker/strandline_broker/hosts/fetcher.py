@@ -204,13 +204,18 @@ class Fetcher:
 
     async def _apply_one(self, target: _Target, result: fetch_pb2.FetchPartitionResult) -> bool:
         """True if the position may have moved, so that the leader must be told."""
-        partition = target.partition
-        if (
-            partition.gate.locked()
-            or partition.follower is not target.follower
-            or target.sent is None
-        ):
+        sent = target.sent
+        if sent is None or target.partition.follower is not target.follower:
             return False  # a role change is under way; it fetches anew
+        async with target.partition.gate:
+            # A cleaning may have held the gate, or a role change begun meanwhile.
+            if target.sent is not sent or not self._is_current(target):
+                return False
+            return await self._carry_out(target, result, self._effects_of(target, sent, result))
+
+    def _effects_of(
+        self, target: _Target, sent: FetchPosition, result: fetch_pb2.FetchPartitionResult
+    ) -> Iterable[Effect]:
         diverging = None
         if result.HasField("diverging_epoch"):
             diverging = (result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
@@ -221,24 +226,24 @@ class Fetcher:
             diverging=diverging,
             has_records=len(result.records) > 0,
         )
-        log = partition.log
-        effects = target.follower.on_answer(
-            target.sent,
+        log = target.partition.log
+        return target.follower.on_answer(
+            sent,
             answer,
             log_start_offset=Offset(log.log_start_offset),
             log_end_offset=Offset(log.log_end_offset),
-            high_watermark=Offset(partition.high_watermark),
+            high_watermark=Offset(target.partition.high_watermark),
             history=log.leader_epochs,
         )
-        async with partition.gate:
-            return await self._carry_out(target, result.records, effects)
 
-    async def _carry_out(self, target: _Target, records: bytes, effects: Iterable[Effect]) -> bool:
+    async def _carry_out(
+        self, target: _Target, result: fetch_pb2.FetchPartitionResult, effects: Iterable[Effect]
+    ) -> bool:
         moved = False
         for effect in effects:
             match effect:
                 case TruncateTo() | TruncateFully() | Append():
-                    if not await self._change_log(target, records, effect):
+                    if not await self._change_log(target, result, effect):
                         return False
                     moved = True
                 case AdvanceHighWatermark(to):
@@ -259,7 +264,10 @@ class Fetcher:
         return moved
 
     async def _change_log(
-        self, target: _Target, records: bytes, effect: TruncateTo | TruncateFully | Append
+        self,
+        target: _Target,
+        result: fetch_pb2.FetchPartitionResult,
+        effect: TruncateTo | TruncateFully | Append,
     ) -> bool:
         """False if nothing that follows may be done: it failed, or the role changed meanwhile."""
         partition = target.partition
@@ -271,7 +279,9 @@ class Fetcher:
             case Append():
                 try:
                     await partition.append_from_leader(
-                        records, leader_epoch=target.follower.leader_epoch
+                        result.records,
+                        leader_epoch=target.follower.leader_epoch,
+                        leader_high_watermark=result.high_watermark,
                     )
                 except WireError as error:
                     self._back_off(target, str(error))

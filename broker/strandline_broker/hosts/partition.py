@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.fencing import check_leader_epoch
@@ -23,6 +24,7 @@ from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.damage import DamagedLog
+from strandline_broker.storage.gaps_marker import FirstGap
 from strandline_proto.batch import end_marker_epoch
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.log_reader import LogRead
 
 ACKS_ALL = -1
+OFFSET_MAX = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -195,20 +198,30 @@ class Partition:
 
     # Following
 
-    async def append_from_leader(self, records: bytes, *, leader_epoch: int) -> None:
+    async def append_from_leader(
+        self, records: bytes, *, leader_epoch: int, leader_high_watermark: int
+    ) -> None:
         """Append what the leader sent; raises CorruptMessage, or KafkaStorageError on a full disk.
 
         Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
-        the leader's epoch, appends go through the disk pool.
+        the leader's epoch, appends go through the disk pool. So does the first with a gap.
         """
         log = self.log
+        is_compacted = log.gaps.expected or "compact" in log.config.cleanup_policy
+        append = partial(
+            log.append_as_follower,
+            records,
+            leader_epoch=leader_epoch,
+            gaps_below=OFFSET_MAX if is_compacted else leader_high_watermark,
+        )
         try:
             if log.leader_epochs.latest() != leader_epoch:
-                headers = await self.in_disk_pool(
-                    lambda: log.append_as_follower(records, leader_epoch=leader_epoch)
-                )
+                headers = await self.in_disk_pool(append)
             else:
-                headers = log.append_as_follower(records, leader_epoch=leader_epoch)
+                headers = append()
+        except FirstGap:
+            await self.in_disk_pool(log.gaps.expect)
+            headers = await self.in_disk_pool(append)
         except OSError as error:
             raise self.refuse_write(error) from error
         now_ms = self.context.now_ms()

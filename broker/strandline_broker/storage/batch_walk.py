@@ -59,8 +59,8 @@ def walk(
     such batch.
     """
     window = _Window(file, end, BODIES_WINDOW if crc else HEADERS_WINDOW)
-    for position, header, _ in _walk(file, window, position, end, offset=offset, whole=crc):
-        yield position, header
+    for at, header, _ in _walk(file, window, position, end, offset=offset, whole=crc):
+        yield at, header
 
 
 def walk_whole(

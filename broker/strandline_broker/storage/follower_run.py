@@ -26,12 +26,14 @@ def check_run(
     latest_epoch: int,
     leader_epoch: int,
     partition: str,
+    gaps_below: int = 0,
 ) -> list[BatchHeader]:
     """The headers of `records`, which must go on at `log_end_offset` in epochs from `latest_epoch`
     to `leader_epoch`.
 
-    With `begins_log` the log is empty, and the first batch may begin before its start, as long as
-    it reaches it (P-52). Raises CorruptMessage at the first batch that does not hold.
+    Below `gaps_below` offsets may be missing, where the leader has compacted its log. With
+    `begins_log` the log is empty, and the first batch may begin before its start, as long as it
+    reaches it (P-52). Raises CorruptMessage at the first batch that does not hold.
     """
     found: list[BatchHeader] = []
     at, offset, epoch = 0, log_end_offset, max(latest_epoch, 0)
@@ -43,7 +45,8 @@ def check_run(
         covers_start = begins_log and at == 0 and header.base_offset < offset <= header.last_offset
         why = _unsound(header, room)
         if why is None:
-            if header.base_offset != offset and not covers_start:
+            is_gap = offset < header.base_offset < gaps_below
+            if header.base_offset != offset and not covers_start and not is_gap:
                 why = f"base offset {header.base_offset} does not follow"
             elif not epoch <= header.leader_epoch <= leader_epoch:
                 why = f"leader epoch {header.leader_epoch} is not within {epoch} to {leader_epoch}"
@@ -55,6 +58,16 @@ def check_run(
         at += header.size
         offset, epoch = header.next_offset, header.leader_epoch
     return found
+
+
+def has_gap(found: list[BatchHeader], log_end_offset: int) -> bool:
+    """Whether offsets are missing before or between these batches."""
+    offset = log_end_offset
+    for header in found:
+        if header.base_offset > offset:
+            return True
+        offset = header.next_offset
+    return False
 
 
 def _unsound(header: BatchHeader, room: int) -> str | None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.damage import BadBatch, DamagedLog
 from strandline_broker.storage.deleted_segments import DeletedSegments
 from strandline_broker.storage.flush_ticket import FlushTicket, take_ticket
-from strandline_broker.storage.follower_run import check_run
+from strandline_broker.storage.follower_run import check_run, has_gap
+from strandline_broker.storage.gaps_marker import FirstGap, Gaps
 from strandline_broker.storage.log_config import INT64_MAX, LogConfig
 from strandline_broker.storage.log_cut import begin_anew, truncate_to
 from strandline_broker.storage.log_reader import LogRead, LogReader
@@ -94,6 +95,7 @@ class Log:
         self.snapshots = ProducerSnapshots(fs, path, report)
         self.producers: Callable[[], Iterable[Entry]] | None = None
         """What the producers have appended up to the log's end; None while nobody knows."""
+        self.gaps = Gaps(fs, path)
         self.damaged: str | None = None
         self.deleted = False
         self.limits = limits
@@ -142,12 +144,13 @@ class Log:
         return Appended(base, last + 1, position, rolled)
 
     def append_as_follower(
-        self, records: bytes, *, leader_epoch: int, now_ms: int = 0
+        self, records: bytes, *, leader_epoch: int, gaps_below: int = 0, now_ms: int = 0
     ) -> list[BatchHeader]:
         """Append the batches of a leader's answer as they are: all of them, or none and an error.
 
         Raises CorruptMessage if one is not whole and sound, does not follow the one before, or has
-        an epoch that falls or is above `leader_epoch` (I-43).
+        an epoch that falls or is above `leader_epoch` (I-43); FirstGap if offsets are missing, as
+        they may be below `gaps_below`, and `gaps` are not expected.
         """
         self._check_appendable()
         end = self.log_end_offset
@@ -160,9 +163,12 @@ class Log:
             latest_epoch=latest,
             leader_epoch=leader_epoch,
             partition=f"{self.topic}-{self.partition}",
+            gaps_below=gaps_below,
         )
         if not found:
             return []
+        if not self.gaps.expected and has_gap(found, end):
+            raise FirstGap
         if found[-1].leader_epoch > latest:
             epochs.assign_all(
                 (h.leader_epoch, max(h.base_offset, end)) for h in found if h.leader_epoch > latest

@@ -24,6 +24,9 @@ from strandline_broker.storage.batch_walk import sound_batch_follows, walk
 from strandline_broker.storage.checkpoint_limits import NAME as LIMIT_NAME
 from strandline_broker.storage.damage import METADATA_REMEDY, BadBatch, DamagedLog
 from strandline_broker.storage.deleted_segments import DELETED_NAME
+from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
+from strandline_broker.storage.gaps_marker import Gaps
+from strandline_broker.storage.interrupted_swap import finish_swaps
 from strandline_broker.storage.leader_epochs import FILE_NAME as EPOCHS_NAME
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.recent_batches import RecentBatches
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 OFFSET_MAX: Final = 2**63 - 1
 KNOWN_NAMES: Final = re.compile(
     rf"\d{{20}}\.(log|index|timeindex|snapshot|txnindex)|partition\.metadata|{EPOCHS_NAME}"
-    rf"|{LIMIT_NAME.pattern}"
+    rf"|{LIMIT_NAME.pattern}|{MARKER_NAME}"
 )
 TEMPORARY_NAMES: Final = re.compile(r".*\.tmp")
 
@@ -92,9 +95,11 @@ class Recovery:
         """Scanned segments: their data may not be durable yet, their indexes are new."""
         self._found_epochs: list[tuple[int, int]] = []
         self._epochs_known: LeaderEpochs | None = None
+        self._may_have_gaps = Gaps(fs, directory).expected
 
     def run(self) -> Recovered:
         self._epochs_known = LeaderEpochs.load(self._fs, self._directory, self._report)
+        finish_swaps(self._fs, self._directory, self._report)
         self._segments = self._list_segments()
         if not self._segments:
             return self._begin_empty()
@@ -211,7 +216,7 @@ class Recovery:
                     return last.activate(last.size, last.end_offset)
                 return recent
             end_offset = segment.end_offset
-            dense = end_offset >= self._expected.recovery_point
+            dense = end_offset >= self._expected.recovery_point and not self._may_have_gaps
         if end_offset < self._expected.damage_below:
             last = self._segments[-1]
             missing = f"the log ends here, offsets up to {self._expected.damage_below} are missing"
@@ -231,8 +236,10 @@ class Recovery:
             recent.append(header.last_offset, at + header.size)
 
     def _misplaced(self, header: BatchHeader, expected: int) -> str | None:
-        """Only a compaction leaves a gap, and that lies below the recovery point."""
+        """Only a compaction leaves a gap; unless it is known to have, below the recovery point."""
         point = self._expected.recovery_point
+        if self._may_have_gaps:
+            return None  # the walk has seen that the offset does not fall
         if header.base_offset > expected and (expected >= point or header.next_offset > point):
             return f"base offset {header.base_offset} where {expected} must follow"
         return None

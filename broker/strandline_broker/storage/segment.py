@@ -57,6 +57,7 @@ class Segment:
         "base_offset",
         "directory",
         "end_offset",
+        "ending",
         "flushed",
         "latest_batch",
         "latest_timestamp",
@@ -73,10 +74,13 @@ class Segment:
         size: int,
         end_offset: int,
         index_interval: int,
+        ending: str = "",
     ) -> None:
         self._fs = fs
         self.directory = directory
         self.base_offset = base_offset
+        self.ending = ending
+        """What the files' names end with while a cleaning makes them (`.cleaned`, `.swap`)."""
         self.size = size
         self.end_offset = end_offset
         """One past the last offset; of a sealed segment, where the next begins."""
@@ -98,7 +102,13 @@ class Segment:
 
     @classmethod
     def create(
-        cls, fs: FileSystem, directory: str, base_offset: int, *, index_interval: int
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval: int,
+        ending: str = "",
     ) -> Segment:
         """A new, empty, active segment; its directory entry is durable once the directory is
         synced.
@@ -110,6 +120,7 @@ class Segment:
             size=0,
             end_offset=base_offset,
             index_interval=index_interval,
+            ending=ending,
         )
         for suffix in ("index", "timeindex"):
             File(fs, segment.path(suffix), CREATE_EMPTY)
@@ -119,7 +130,7 @@ class Segment:
         return segment
 
     def path(self, suffix: str = "log") -> str:
-        return f"{self.directory}/{self.base_offset:020d}.{suffix}"
+        return f"{self.directory}/{self.base_offset:020d}.{suffix}{self.ending}"
 
     def log_size(self) -> int:
         """Bytes that the `.log` file has on disk."""

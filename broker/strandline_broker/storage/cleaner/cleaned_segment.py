@@ -1,0 +1,115 @@
+"""A segment that a cleaning writes: `.cleaned` while it grows, `.swap` once whole and durable.
+
+The last batch of the group it is made from stays, if need be as a bare header: so the file itself
+tells up to which offset it stands for, and the log's end is not lost with its last records (I-79).
+Whoever finds a `.swap` after a crash knows from it which segments it takes the place of (I-73).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import FileSystem
+
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+FILES: Final = ("index", "timeindex", "log")
+"""In the order of renaming: a log under its new name says that the indexes have theirs."""
+
+
+class CleanedSegment:
+    """Made from a group of neighbours; blocking."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        group: Sequence[Segment],
+        *,
+        index_interval: int,
+        buffer_bytes: int,
+    ) -> None:
+        self._fs = fs
+        self._group = tuple(group)
+        self._buffer_bytes = buffer_bytes
+        self._buffered: list[bytes] = []
+        self._buffered_bytes = 0
+        self._position = 0
+        self.segment = Segment.create(
+            fs,
+            group[0].directory,
+            group[0].base_offset,
+            index_interval=index_interval,
+            ending=CLEANED,
+        )
+        self._file = self.segment.view().file
+
+    def append(self, header: BatchHeader, data: bytes) -> None:
+        segment = self.segment
+        segment.note_batch(segment.size, header, header.last_offset)
+        self._buffered.append(data)
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes >= self._buffer_bytes:
+            self._write()
+
+    def _write(self) -> None:
+        data = b"".join(self._buffered)
+        self._buffered, self._buffered_bytes = [], 0
+        if data:
+            self._file.write((data,), len(data), self._position)
+            self._position += len(data)
+
+    def finish(self) -> Segment:
+        """Write the rest and make everything durable under the name `.swap`."""
+        self._write()
+        segment = self.segment
+        assert segment.size == self._position, (segment.size, self._position)
+        segment.end_offset = self._group[-1].end_offset
+        for file in (self._file, *segment.write_indexes()):
+            file.sync()
+        segment.latest()
+        segment.release()
+        self._rename(SWAP)
+        self._fs.fsync_dir(segment.directory)
+        return segment
+
+    def _rename(self, ending: str) -> None:
+        before = [self.segment.path(suffix) for suffix in FILES]
+        for path, suffix in zip(before, FILES, strict=True):
+            self.segment.ending = ending
+            self._fs.replace(path, self.segment.path(suffix))
+
+    def discard(self) -> None:
+        """Remove the files, under whichever of the two names they are: nothing takes their place.
+
+        The log goes first, so that a `.swap` left by a crash is whole.
+        """
+        for ending in (SWAP, CLEANED):
+            self.segment.ending = ending
+            for suffix in reversed(FILES):
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.unlink(self.segment.path(suffix))
+
+
+def move_files(fs: FileSystem, old: Sequence[Segment], new: Segment) -> list[str]:
+    """Give the files of `old` the ending `.deleted` and those of `new` their final names; not
+    durable. The paths of the former, for whoever removes them.
+    """
+    deleted = []
+    for segment in old:
+        for suffix in (*reversed(FILES), "txnindex"):
+            path = segment.path(suffix)
+            with contextlib.suppress(FileNotFoundError):
+                fs.replace(path, f"{path}.deleted")
+                deleted.append(f"{path}.deleted")
+    before = [new.path(suffix) for suffix in FILES]
+    new.ending = ""
+    for path, suffix in zip(before, FILES, strict=True):
+        fs.replace(path, new.path(suffix))
+    return deleted
