@@ -1,83 +1,24 @@
 """Partition directories that Apache Kafka wrote, opened as our own: same batches, same answers."""
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.log import Log, LogConfig
-from strandline_proto.batch import BatchHeader, Compression, iter_headers
+from strandline_proto.batch import iter_headers
 from strandline_proto.ids import topic_id_text
-from strandline_runtime.real import RealFileSystem
-
-CONFIG = LogConfig(
-    segment_bytes=16 << 10, index_interval_bytes=1 << 10, segment_index_bytes=1 << 12
+from support.kafka_golden import (
+    copy_to,
+    described,
+    expected_batches,
+    header_fields,
+    manifest,
+    opened,
 )
-GOLDEN = "data/kafka-golden"
 
 
 @pytest.fixture
-def golden(shared_dir: Path, tmp_path: Path) -> Path:
-    source = shared_dir / GOLDEN
-    if not source.is_dir():
-        pytest.skip(f"no {GOLDEN} in the shared folder")
-    copy = tmp_path / "golden"
-    shutil.copytree(source, copy)
-    for path in [copy, *copy.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return copy
-
-
-def opened(path: Path) -> tuple[DataDirectory, dict[str, Log], list[str]]:
-    reports: list[str] = []
-    directory = DataDirectory.open(
-        RealFileSystem(), str(path), node_id=0, cluster_id=None, new_id=lambda: bytes(range(16))
-    )
-    logs = {
-        f"{found.topic}-{found.partition}": directory.load_log(found, CONFIG, reports.append)
-        for found in directory.partitions()
-    }
-    return directory, logs, reports
-
-
-def manifest_of(golden: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((golden / "manifest.json").read_text("utf-8"))
-    return found
-
-
-def described(header: BatchHeader) -> dict[str, str]:
-    """A header in the words of Kafka's dump tool."""
-    time = "LogAppendTime" if header.is_log_append_time else "CreateTime"
-    horizon = f"OptionalLong[{header.base_timestamp}]"
-    return ({"deleteHorizonMs": horizon} if header.attributes & 0x40 else {}) | {
-        "baseOffset": str(header.base_offset),
-        "lastOffset": str(header.last_offset),
-        "count": str(header.record_count),
-        "baseSequence": str(header.base_sequence),
-        "producerId": str(header.producer_id),
-        "producerEpoch": str(header.producer_epoch),
-        "partitionLeaderEpoch": str(header.leader_epoch),
-        "isTransactional": str(header.is_transactional).lower(),
-        "isControl": str(header.is_control).lower(),
-        time: str(header.max_timestamp),
-        "size": str(header.size),
-        "compresscodec": Compression(header.compression).name.lower(),
-        "crc": str(header.crc),
-    }
-
-
-def expected_of(golden: Path, folder: str, partition: str) -> list[dict[str, str]]:
-    batches = []
-    for name, found in sorted(manifest_of(golden)["files"].items()):
-        if name.startswith(f"{folder}/{partition}/"):
-            batches += [
-                {k: v for k, v in b.items() if k not in ("records", "position", "isvalid")}
-                for b in found
-            ]
-    return batches
+def golden(tmp_path: Path) -> Path:
+    return copy_to(tmp_path / "golden")
 
 
 def test_a_directory_that_kafka_closed_is_opened_as_it_is(golden: Path) -> None:
@@ -90,7 +31,7 @@ def test_a_directory_that_kafka_closed_is_opened_as_it_is(golden: Path) -> None:
     assert len(logs) == 14
     for name, log in logs.items():
         found = [described(h) for h in log.batch_headers(log.log_start_offset)]
-        assert found == expected_of(golden, "clean", name), name
+        assert found == [header_fields(b) for b in expected_batches("clean", name)], name
         metadata = (golden / "clean" / name / "partition.metadata").read_text()
         assert metadata == f"version: 0\ntopic_id: {topic_id_text(log.topic_id)}"
     kept = {p: b for p, b in before.items() if p.name != ".kafka_cleanshutdown"}
@@ -123,7 +64,7 @@ def test_every_batch_is_found_from_every_offset(golden: Path) -> None:
 
 def test_offsets_for_times_are_what_the_broker_answered(golden: Path) -> None:
     _, logs, _ = opened(golden / "clean")
-    for text, offset in manifest_of(golden)["offsets_for_times"]["plain-0"].items():
+    for text, offset in manifest()["offsets_for_times"]["plain-0"].items():
         found = logs["plain-0"].offset_for_timestamp(int(text))
         assert (-1 if found is None else found[1]) == offset, text
 
@@ -132,9 +73,8 @@ def test_a_directory_that_kafka_left_when_killed_is_recovered_whole(golden: Path
     killed = golden / "killed"
     directory, logs, reports = opened(killed)
     log = logs["unclean-0"]
-    assert [described(h) for h in log.batch_headers(0)] == expected_of(
-        golden, "killed", "unclean-0"
-    )
+    expected = [header_fields(batch) for batch in expected_batches("killed", "unclean-0")]
+    assert [described(h) for h in log.batch_headers(0)] == expected
     assert reports == []
     log.close()
     directory.close()
