@@ -36,6 +36,7 @@ from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.metadata_log import MetadataLog
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
+from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, topic_id_text
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ControllerProcess:
         self.state = ControllerState()
         try:
             replay_log(self.state, self.log)
-        except ValueError as error:
+        except (ValueError, WireError) as error:
             raise CannotStart(f"the log in {config.log_dir} cannot be read: {error}") from error
         assert self.directory.cluster_id is not None
         identity = Identity(

@@ -7,7 +7,15 @@ from pathlib import Path
 
 from strandline_broker.storage.directory import DataDirectory
 from strandline_broker.storage.log import Log, LogConfig
-from strandline_proto.batch import Compression, build_batch, iter_headers, read_header, read_records
+from strandline_proto.batch import (
+    Compression,
+    build_batch,
+    crc_matches,
+    iter_headers,
+    read_header,
+    read_records,
+)
+from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import FileSystem
 
@@ -94,6 +102,29 @@ class Store:
 
     def values(self) -> list[bytes]:
         return values_of(self.log)
+
+
+def damaged(log: Log) -> list[tuple[int, int]]:
+    """(start, end) of each damaged range."""
+    return [(r.start, r.end) for r in log.damaged_ranges.entries]
+
+
+def values_around_damage(log: Log) -> list[bytes]:
+    """Every value that is served; the damaged ranges are asked for, and refused."""
+    values: list[bytes] = []
+    position = log.log_start_offset
+    while position < log.log_end_offset:
+        try:
+            run = log.read(position, max_bytes=1 << 20, limit=log.log_end_offset)
+        except KafkaStorageError:
+            (position,) = [r.end for r in log.damaged_ranges.entries if r.start <= position < r.end]
+            continue
+        assert run.next_offset > position, position
+        for at, header in iter_headers(run.records):
+            assert crc_matches(run.records, at, header)
+            values += [r.value or b"" for r in read_records(run.records, at, header)]
+        position = run.next_offset
+    return values
 
 
 def values_of(log: Log, *, max_bytes: int = 1 << 20) -> list[bytes]:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.log import LogConfig
 from strandline_proto.batch import Compression, iter_headers, read_header
 from strandline_proto.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
-from support.storage import LARGE, SMALL, Store, batch_of, values_of
+from support.storage import LARGE, SMALL, Store, batch_of, values_around_damage, values_of
 
 
 @pytest.fixture
@@ -373,7 +372,7 @@ def test_a_new_epoch_is_on_disk_before_its_first_record(store: Store) -> None:
     assert (store.log_dir / "leader-epoch-checkpoint").read_text() == "0\n1\n7 0\n"
 
 
-def test_damage_met_by_a_read_puts_the_log_out_of_use(store: Store) -> None:
+def test_damage_met_by_a_read_is_not_served_and_the_rest_is(store: Store) -> None:
     fill(store, 40)
     store.flush()
     store.restart(Store.stop)
@@ -381,8 +380,11 @@ def test_damage_met_by_a_read_puts_the_log_out_of_use(store: Store) -> None:
     data = bytearray(first.read_bytes())
     data[16] = 0
     first.write_bytes(data)
-    with pytest.raises(DamagedLog, match=r"000\.log at byte 0 \(offset 0\).*Remedy"):
-        store.log.read(0, max_bytes=100, limit=40)
-    assert store.log.damaged is not None
-    with pytest.raises(KafkaStorageError, match="Remedy"):
-        store.append(b"no")
+    end = min(int(p.stem) for p in store.log_dir.glob("*.log") if p != first)
+    refused = rf"t-0: offsets 0 to {end - 1} \(0+\.log at byte 0: message format.*not served"
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match=refused):
+            store.log.read(0, max_bytes=100, limit=40)
+    assert store.log.read(end, max_bytes=100, limit=40).base_offset == end
+    store.append(b"yes")
+    assert values_around_damage(store.log)[-1] == b"yes"

@@ -10,6 +10,7 @@ from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.metadata_log import MetadataLog
 from strandline_proto.batch import read_header
+from strandline_proto.errors import KafkaStorageError
 from support.disk import FaultyDisk
 
 DECISIONS = [[b"epoch"], [b"topic", b"partition", b""], [b"x" * 300]]
@@ -70,6 +71,17 @@ def test_a_bad_decision_with_a_sound_one_behind_it_is_damage(disk: FaultyDisk) -
         with pytest.raises(DamagedLog, match=r"sound batch stands behind it.*from a copy"):
             opened(disk)
         disk.kill()
+
+
+def test_a_decision_that_is_not_what_was_written_is_not_believed(disk: FaultyDisk) -> None:
+    path = written(disk)
+    disk.kill()
+    _, log, _ = opened(disk)
+    data = bytearray(path.read_bytes())
+    data[read_header(data).size - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(KafkaStorageError, match=r"offset 0 does not match its CRC-32C.*a copy"):
+        list(log.batches())
 
 
 def test_a_metadata_log_that_vanished_is_not_begun_anew(disk: FaultyDisk) -> None:

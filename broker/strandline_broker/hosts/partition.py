@@ -23,7 +23,6 @@ from strandline_broker.core.truncation import follower_high_watermark
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
-from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.gaps_marker import FirstGap
 from strandline_proto.batch import end_marker_epoch
 from strandline_proto.errors import (
@@ -300,10 +299,12 @@ class Partition:
         )
 
     def read_log(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
-        """Read the log; damage that is found takes the replica out of service (I-7)."""
+        """Read the log; KafkaStorageError for damaged offsets (I-7). A disk that cannot be read
+        takes the replica out of service.
+        """
         try:
             return self.log.read(start, max_bytes=max_bytes, limit=limit)
-        except (DamagedLog, OSError) as error:
+        except OSError as error:
             self.out_of_service = str(error)
             self.context.runtime.log.error("replica out of service", reason=str(error))
             raise KafkaStorageError(self.out_of_service) from error

@@ -116,6 +116,13 @@ def _implausible(header: BatchHeader, offset: int, room: int) -> str | None:
     return None
 
 
+def is_plausible(header: BatchHeader, offset: int, room: int) -> bool:
+    """Whether a header could be that of a batch at or after `offset`, with `room` bytes to its end
+    of file.
+    """
+    return _implausible(header, offset, room) is None
+
+
 def sound_batch_follows(file: File, position: int, end: int, *, offset: int) -> bool:
     """Whether a whole, sound batch of an offset above `offset` begins anywhere behind `position`.
 

@@ -293,8 +293,11 @@ class DataDirectory:
         report: Report,
         *,
         one_batch_at_a_time: bool = False,
+        on_bytes: Callable[[int], None] = lambda _: None,
     ) -> Log:
-        """Open a partition's directory, recover its log (I-7). DamagedLog if it must be refused."""
+        """Open a partition's directory, recover its log (I-7). What is damaged is marked;
+        DamagedLog if the log bears no damage (`one_batch_at_a_time`).
+        """
         limits = CheckpointLimits.load(self._fs, pdir.path, report)
         checkpointed = partial(
             self._checkpoints.offset, key=(pdir.topic, pdir.partition), limits=limits
@@ -310,6 +313,9 @@ class DataDirectory:
                 recovery_point=checkpointed(RECOVERY_POINTS),
                 high_watermark=checkpointed(HIGH_WATERMARKS),
                 log_start=checkpointed(LOG_STARTS),
+                log_start_known=limits.lowest() is None
+                and self._checkpoints.names(LOG_STARTS, (pdir.topic, pdir.partition)),
+                gaps_below=self._checkpoints.cleaned.get((pdir.topic, pdir.partition), 0),
                 clean=self.clean,
                 always=self._were_always,
                 one_batch_at_a_time=one_batch_at_a_time,
@@ -317,6 +323,7 @@ class DataDirectory:
             limits=limits,
             report=report,
             open_segments=self._open_segments,
+            on_bytes=on_bytes,
         )
         self._logs[pdir.topic, pdir.partition] = log
         return log

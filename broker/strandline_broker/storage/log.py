@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.damage import BadBatch, DamagedLog
 from strandline_broker.storage.deleted_segments import DeletedSegments
 from strandline_broker.storage.flush_ticket import FlushTicket, take_ticket
 from strandline_broker.storage.follower_run import check_run, has_gap
@@ -70,10 +69,18 @@ class Log:
         limits: CheckpointLimits,
         report: Report,
         open_segments: OpenSegments | None = None,
+        on_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Open and recover the directory at `path`; DamagedLog if it cannot be trusted."""
+        """Open and recover the directory at `path`. What is damaged is marked; DamagedLog where
+        `expected` bears none.
+        """
         found = Recovery(
-            fs, path, expected, index_interval=config.index_interval_bytes, report=report
+            fs,
+            path,
+            expected,
+            index_interval=config.index_interval_bytes,
+            report=report,
+            on_bytes=on_bytes,
         ).run()
         self._fs = fs
         self.path = path
@@ -97,6 +104,9 @@ class Log:
         """What the producers have appended up to the log's end; None while nobody knows."""
         self.gaps = Gaps(fs, path)
         self.damaged: str | None = None
+        """Why the whole log is out of use."""
+        self.damaged_ranges = found.damaged
+        """Offsets that are not served."""
         self.deleted = False
         self.limits = limits
         self.tail = tuple(found.segments), found.recent
@@ -288,22 +298,18 @@ class Log:
         """As above, of the first record with the largest timestamp."""
         return self._reader.max_timestamp()
 
-    def damage(self, bad: BadBatch) -> DamagedLog:
-        """Put the log out of use: a read met bytes that are not what was written."""
-        damage = DamagedLog(bad, "It was found while reading what the log holds.")
-        self.damaged = str(damage)
-        return damage
-
     def truncate_to(self, offset: int) -> None:
         """Cut log, indexes and epochs before the batch with `offset`, durably (I-47, P-34).
 
         At or beyond the end only an epoch goes in which nothing was appended.
         """
         truncate_to(self._fs, self, offset)
+        self.damaged_ranges.save()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset`; durable on return."""
         begin_anew(self._fs, self, offset)
+        self.damaged_ranges.save()
 
     def ends_at(self, offset: int, segments: tuple[Segment, ...], recent: RecentBatches) -> None:
         """Show the log as it is after a cut. The count comes last and before any byte goes.
@@ -316,6 +322,7 @@ class Log:
         self.log_end_offset = offset
         self.size_bytes = sum(segment.size for segment in segments)
         self.tail = segments, recent
+        self.damaged_ranges.drop_from(offset)
         self.truncations += 1
 
     def replace_segments(

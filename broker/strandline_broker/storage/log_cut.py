@@ -33,13 +33,11 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return
-    if offset < log.log_start_offset:
+    if offset < max(log.log_start_offset, log.tail[0][0].base_offset):
         begin_anew(fs, log, offset)
         return
     try:
         _cut_to(fs, log, offset)
-    except BadBatch as bad:
-        raise log.damage(bad) from bad
     except OSError as error:
         log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
         raise
@@ -50,9 +48,14 @@ def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
     i = bisect_right(segments, offset, key=_base_of) - 1
     segment = segments[i]
     position, end_offset = segment.size, min(offset, segment.end_offset)
-    found = first_batch_to(segment, segment.view(), offset, segment.size)
-    if found is not None:
-        position, end_offset = found[0], min(offset, found[1].base_offset)
+    try:
+        low = log.damaged_ranges.resume_before(segment.base_offset, offset)
+        found = first_batch_to(segment, segment.view(), offset, segment.size, low=low)
+        if found is not None:
+            position, end_offset = found[0], min(offset, found[1].base_offset)
+    except BadBatch as bad:
+        # What is damaged goes with what is cut; before it everything holds.
+        position, end_offset = bad.position, min(offset, bad.offset)
     end_offset = max(end_offset, segment.base_offset)
     if end_offset < log.log_start_offset:
         # The first batch reaches back over the log's start, and all of it has to go.

@@ -7,19 +7,19 @@ an index lookup and a short walk more.
 
 from __future__ import annotations
 
-import errno
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.damage_walk import walk_over_damage
+from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
 from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
 from strandline_broker.storage.time_lookup import TimeLookup
 from strandline_proto.batch import end_marker_epoch
-from strandline_proto.errors import OffsetOutOfRange
+from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ class LogReader:
                     continue
                 log.check_usable()  # a log that was removed meanwhile has no files to complain of
                 if isinstance(error, BadBatch):
-                    raise log.damage(error) from error
+                    raise damage_met(log, error) from error
                 raise
             if generation == (log.truncations, log.replacements) and not log.is_replacing:
                 return found
@@ -97,6 +97,13 @@ class LogReader:
         limit = min(limit, end_offset)
         if start >= limit:
             return LogRead(b"", start, start)
+        ranges, stop, stop_in = log.damaged_ranges, None, -1
+        if ranges.entries:
+            ranges.check(start, partition=f"{log.topic}-{log.partition}")
+            damage = ranges.next_to(start)
+            if damage is not None and damage.start < limit:
+                limit, stop_in = damage.start, damage.segment
+                stop = damage.position, damage.start
         segments, recent = log.tail
         run = recent.run(start, limit=limit, max_bytes=max_bytes)
         if run is not None:
@@ -111,6 +118,8 @@ class LogReader:
                 limit=limit,
                 max_bytes=max_bytes,
                 recent=recent if is_last else None,
+                low=ranges.resume_before(segment.base_offset, start),
+                stop=stop if stop_in == segment.base_offset else None,
             )
             # None: compaction left a gap at the end of this segment, the next one answers.
             if run is not None:
@@ -129,6 +138,7 @@ class LogReader:
             yield header, marker
 
     def _walk(self, start: int) -> Iterator[tuple[View, int, BatchHeader]]:
+        """Damage is passed over: what it held is lost, and the rest is what is known."""
         log = self._log
         log.check_usable()
         segments, recent = log.tail
@@ -136,25 +146,57 @@ class LogReader:
         if start >= end_offset:
             return
         first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
+        ranges = log.damaged_ranges
         for segment in segments[first:]:
             is_last = segment is segments[-1]
             if not is_last:
                 log.open_segments.touch(segment)
             view = segment.view()
             end = end_position if is_last else segment.size
+            damage = ranges.next_to(start)
+            if damage is not None and damage.start <= start:
+                start = damage.end
             try:
-                found = first_batch_to(segment, view, start, end)
-                if found is not None:
-                    for at, header in walk(view.file, found[0], end, offset=segment.base_offset):
-                        yield view, at, header
+                low = ranges.resume_before(segment.base_offset, start)
+                found = first_batch_to(segment, view, start, end, low=low)
             except BadBatch as bad:
-                raise log.damage(bad) from bad
+                damage_met(log, bad)
+                continue
+            if found is not None:
+                for at, header in walk_over_damage(
+                    view.file,
+                    found[0],
+                    end,
+                    segment=segment.base_offset,
+                    offset=segment.base_offset,
+                    below=end_offset if is_last else segment.end_offset,
+                    crc=False,
+                    found=ranges.add,
+                ):
+                    if not ranges.covers(header.base_offset):
+                        yield view, at, header
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         return self._steady(self._times.first_at, timestamp)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         return self._steady(self._times.latest)
+
+
+def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
+    """Mark what a read has met: bytes that are not what was written. All of the segment behind them
+    counts as damaged, until a look at the whole segment says more.
+    """
+    segments, recent = log.tail
+    segment = next((s for s in segments if s.path() == bad.path), segments[-1])
+    end = recent.end[1] if segment is segments[-1] else segment.end_offset
+    start = max(bad.offset, segment.base_offset)
+    position = bad.position if start > segment.base_offset else 0
+    found = DamagedRange(
+        start, max(end, start + 1), segment.base_offset, position, NOWHERE, bad.why
+    )
+    log.damaged_ranges.add(found)
+    return KafkaStorageError(refusal(f"{log.topic}-{log.partition}", found))
 
 
 def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
@@ -165,5 +207,5 @@ def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
     records = file.read(end - position, position)
     if len(records) != end - position:
         why = f"{len(records)} bytes at {position} where {end - position} must be"
-        raise OSError(errno.EIO, why, file.path)
+        raise BadBatch(file.path, position, start, why)
     return LogRead(records, _BASE_OFFSET.unpack_from(records)[0], next_offset)

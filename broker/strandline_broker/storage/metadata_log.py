@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.damage import METADATA_REMEDY
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.storage.log import INT64_MAX, LogConfig
-from strandline_proto.batch import build_batch, iter_headers, read_header, read_records
+from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header, read_records
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class MetadataLog:
         while position < log.log_end_offset:
             run = log.read(position, max_bytes=READ_BYTES, limit=log.log_end_offset)
             for at, header in iter_headers(run.records):
+                if not crc_matches(run.records, at, header):
+                    raise KafkaStorageError(
+                        f"the decision at offset {header.base_offset} does not match its CRC-32C; "
+                        f"{METADATA_REMEDY}"
+                    )
                 values = [record.value or b"" for record in read_records(run.records, at, header)]
                 yield header.base_offset, header.last_offset, values
             position = run.next_offset

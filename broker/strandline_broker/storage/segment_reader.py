@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.damage import BadBatch
-from strandline_proto.batch import read_records
+from strandline_proto.batch import crc_matches, read_records
 
 if TYPE_CHECKING:
     from strandline_broker.storage.recent_batches import RecentBatches
@@ -22,22 +22,22 @@ Run = tuple[int, int, int]
 
 
 def first_batch_to(
-    segment: Segment, view: View, offset: int, end: int
+    segment: Segment, view: View, offset: int, end: int, *, low: int = 0
 ) -> tuple[int, BatchHeader] | None:
     """(position, header) of the first batch that ends at or after `offset`; None if there is none
-    before byte `end`.
+    before byte `end`. The walk begins nowhere before byte `low`, behind known damage.
     """
-    for origin in dict.fromkeys((view.offsets.floor(offset), 0)):
+    for origin in dict.fromkeys((max(view.offsets.floor(offset), low), low)):
         try:
             for at, header in walk(view.file, origin, end, offset=segment.base_offset):
                 if header.last_offset >= offset:
-                    if at == origin > 0 and header.base_offset > offset:
+                    if at == origin > low and header.base_offset > offset:
                         break
                     return at, header
             else:
                 return None
         except BadBatch:
-            if origin == 0:
+            if origin == low:
                 raise
     return None
 
@@ -49,21 +49,26 @@ def find_run(
     limit: int,
     max_bytes: int,
     recent: RecentBatches | None,
+    low: int = 0,
+    stop: tuple[int, int] | None = None,
 ) -> Run | None:
     """The whole batches from the one with `start`, below `limit`; at least one if one is there,
     else an empty run.
 
     None if no batch of this segment ends at or after `start`. `recent` belongs to the active
-    segment.
+    segment. Damage of the segment: the walk begins at byte `low` at the earliest, and `stop` is the
+    (position, offset) that nothing is read beyond.
     """
     view = segment.view()
     known_end, known_offset = (segment.size, segment.end_offset) if recent is None else recent.first
-    bound = recent.bound(limit) if recent is not None else None
+    bound = stop if stop is not None and stop[1] <= limit else None
+    if bound is None and recent is not None:
+        bound = recent.bound(limit)
     if bound is None and limit >= known_offset:
         bound = known_end, known_offset
     position = recent.position_of(start) if recent is not None else None
     if position is None:
-        found = first_batch_to(segment, view, start, known_end)
+        found = first_batch_to(segment, view, start, known_end, low=low)
         if found is None:
             if recent is None:
                 return None
@@ -71,7 +76,7 @@ def find_run(
         else:
             position = found[0]
     if bound is None:
-        found = first_batch_to(segment, view, limit, known_end)
+        found = first_batch_to(segment, view, limit, known_end, low=low)
         bound = (known_end, known_offset) if found is None else (found[0], found[1].base_offset)
     if bound[0] <= position:
         return position, position, start
@@ -133,4 +138,8 @@ def latest_timestamp_from(segment: Segment, log_start: int, *, end: int) -> int:
 
 
 def _records(view: View, position: int, header: BatchHeader) -> list[Record]:
-    return list(read_records(view.file.read(header.size, position), 0, header))
+    data = view.file.read(header.size, position)
+    if len(data) < header.size or not crc_matches(data, 0, header):
+        why = "the batch does not match its CRC-32C"
+        raise BadBatch(view.file.path, position, header.base_offset, why)
+    return list(read_records(data, 0, header))

@@ -8,7 +8,7 @@ the files said before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import (
     HIGH_WATERMARKS,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import FileSystem
 
 Key = tuple[str, int]
+CLEANED: Final = "cleaner-offset-checkpoint"
 
 _MOST: dict[str, Callable[[Log], int]] = {
     RECOVERY_POINTS: lambda log: log.durable_offset,
@@ -38,18 +39,25 @@ _MOST: dict[str, Callable[[Log], int]] = {
 
 
 class SharedCheckpoints:
-    __slots__ = ("_fs", "_named", "_offsets", "_path")
+    __slots__ = ("_fs", "_named", "_offsets", "_path", "cleaned")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._path = path
         self._offsets: dict[str, Offsets] = {name: {} for name in _MOST}
         self._named: set[Key] = set()
+        self.cleaned: Offsets = {}
+        """Up to where the cleaner had come with each log, when the directory was opened."""
 
     def read(self, report: Report) -> None:
         for name in _MOST:
             self._offsets[name] = read_offsets(self._fs, f"{self._path}/{name}", report) or {}
             self._named.update(self._offsets[name])
+        self.cleaned = read_offsets(self._fs, f"{self._path}/{CLEANED}", report) or {}
+
+    def names(self, name: str, key: Key) -> bool:
+        """Whether the file has an entry for a partition."""
+        return key in self._offsets[name]
 
     def may_name(self, key: Key) -> bool:
         """Whether a file on disk may hold an entry for `key`, perhaps of an older topic of that

@@ -1,0 +1,98 @@
+"""Walks that go on behind damage, and what is bad between two sound batches.
+
+A look at every batch finds a wrong CRC, size or format, an offset that does not follow, and an
+epoch that the epoch checkpoint does not have for that offset. Where compaction may have left gaps,
+a base offset that was flipped upwards into a gap cannot be told from one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.batch_walk import is_plausible, walk
+from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
+from strandline_proto.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_broker.storage.file import File
+    from strandline_proto.batch import BatchHeader
+
+WINDOW: Final = 1 << 20
+
+
+def sound_batch_behind(
+    file: File, position: int, end: int, *, offset: int, below: int
+) -> tuple[int, int] | None:
+    """(position, base offset) of the first whole, sound batch behind the bad one at `position`,
+    with an offset above `offset` and below `below`.
+
+    Where the bad batch's length leads is looked at first: records may hold what looks like a batch.
+    """
+    head = file.read(min(HEADER_SIZE, end - position), position)
+    if len(head) == HEADER_SIZE:
+        header = read_header(head)
+        if HEADER_SIZE <= header.size < end - position:
+            found = _sound_at(file, position + header.size, end, offset=offset, below=below)
+            if found is not None:
+                return position + header.size, found
+    at = position + 1
+    while at + HEADER_SIZE <= end:
+        data = file.read(min(WINDOW, end - at), at)
+        place = data.find(MAGIC, 16)
+        while place >= 0:
+            found = _sound_at(file, at + place - 16, end, offset=offset, below=below)
+            if found is not None:
+                return at + place - 16, found
+            place = data.find(MAGIC, place + 1)
+        at += max(len(data) - 16, 1)
+    return None
+
+
+def _sound_at(file: File, position: int, end: int, *, offset: int, below: int) -> int | None:
+    head = file.read(HEADER_SIZE, position)
+    if len(head) < HEADER_SIZE:
+        return None
+    header = read_header(head)
+    if not is_plausible(header, offset + 1, end - position) or header.next_offset > below:
+        return None
+    data = file.read(header.size, position)
+    return header.base_offset if len(data) == header.size and crc_matches(data, 0, header) else None
+
+
+def walk_over_damage(
+    file: File,
+    position: int,
+    end: int,
+    *,
+    segment: int,
+    offset: int,
+    below: int,
+    crc: bool,
+    found: Callable[[DamagedRange], None],
+    judge: Callable[[BatchHeader, int], str | None] | None = None,
+) -> Iterator[tuple[int, BatchHeader]]:
+    """As `walk`, but a stretch that does not hold is told to `found`, and the walk goes on behind.
+
+    `below` is where the segment's offsets end.
+    """
+    while True:
+        try:
+            for at, header in walk(file, position, end, offset=offset, crc=crc):
+                why = None if judge is None else judge(header, offset)
+                if why is not None:
+                    raise BadBatch(file.path, at, offset, why)
+                yield at, header
+                offset, position = header.next_offset, at + header.size
+            return
+        except BadBatch as bad:
+            behind = sound_batch_behind(file, bad.position, end, offset=bad.offset, below=below)
+            to = below if behind is None else behind[1]
+            if to > bad.offset:
+                resume = NOWHERE if behind is None else behind[0]
+                found(DamagedRange(bad.offset, to, segment, bad.position, resume, bad.why))
+            if behind is None:
+                return
+            position, offset = behind

@@ -1,0 +1,243 @@
+"""The part of a recovery that reads batches: every one from the segment of the recovery point on
+(I-7).
+
+What does not hold above the recovery point (with flush.policy=always also below the high-watermark
+checkpoint) ends the log. What does not hold below was durable, so it is damage: it is marked, the
+scan goes on behind it, and nothing is cut. Where a damaged log has no sound batch behind the
+damage, the log goes on in a new segment at the first offset that was never promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.batch_walk import sound_batch_follows, walk
+from strandline_broker.storage.damage import METADATA_REMEDY, BadBatch, DamagedLog
+from strandline_broker.storage.damage_walk import sound_batch_behind
+from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.recent_batches import RecentBatches
+from strandline_broker.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.leader_epochs import LeaderEpochs
+    from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import FileSystem
+
+OFFSET_MAX: Final = 2**63 - 1
+PROGRESS_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """What the checkpoints say of one partition, already within its checkpoint limits."""
+
+    recovery_point: int = 0
+    high_watermark: int = 0
+    log_start: int = 0
+    log_start_known: bool = False
+    """The log start is what a checkpoint says, not a guess."""
+    gaps_below: int = 0
+    """Compaction may have left gaps between batches that end at or below this offset."""
+    clean: bool = False
+    always: bool = False
+    """flush.policy=always: what the high watermark covers was durable too."""
+    one_batch_at_a_time: bool = False
+    """Each batch was durable before the next was written, so at most the last can be torn; and the
+    log is of no use with a hole, so damage refuses all of it."""
+
+    @property
+    def damage_below(self) -> int:
+        return max(self.recovery_point, self.high_watermark if self.always else 0)
+
+
+class Scan:
+    """Works on the segments of one directory, oldest first; `run` once."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        expected: Expectations,
+        segments: list[Segment],
+        epochs: LeaderEpochs | None,
+        *,
+        index_interval: int,
+        report: Report,
+        mark: Callable[[DamagedRange], None],
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._expected = expected
+        self._segments = segments
+        self._epochs = epochs
+        self._index_interval = index_interval
+        self._report = report
+        self._mark = mark
+        self._on_bytes = on_bytes
+        self.touched: list[Segment] = []
+        """Scanned segments: their data may not be durable yet, their indexes are new."""
+        self._latest_epoch = -1
+        self._recent = RecentBatches(0, 0)
+
+    def run(self, first: int) -> RecentBatches:
+        """Check every batch from segment number `first` on; what to append behind."""
+        end_offset = self._segments[first].base_offset
+        for number in range(first, len(self._segments)):
+            segment = self._segments[number]
+            size = segment.log_size()
+            try:
+                if number > first:
+                    self._follow(number, end_offset)
+                self._segment(number, size)
+            except BadBatch as bad:
+                self._cut(number, bad, size)
+                last = self._segments[-1]
+                if segment is not last:
+                    return last.activate(last.size, last.end_offset)
+                return self._recent
+            end_offset = segment.end_offset
+        last = self._segments[-1]
+        if last.end_offset < self._expected.damage_below:
+            missing = f"the log ends here, offsets up to {self._expected.damage_below} are missing"
+            self.begin_behind(BadBatch(last.path(), last.size, last.end_offset, missing), last)
+        return self._recent
+
+    def _follow(self, number: int, end_offset: int) -> None:
+        """A segment must begin where the one before ends."""
+        segment = self._segments[number]
+        base = segment.base_offset
+        if base == end_offset or base <= self._expected.gaps_below:
+            return
+        why = f"the segment should begin at offset {end_offset}"
+        bad = BadBatch(segment.path(), 0, end_offset, why)
+        if base < end_offset or self._ends_log(end_offset):
+            raise bad
+        before = self._segments[number - 1]
+        why = f"the segment that begins there is missing, the next one is {base:020d}.log"
+        self._mark(DamagedRange(end_offset, base, before.base_offset, before.size, NOWHERE, why))
+
+    def _ends_log(self, offset: int) -> bool:
+        """Whether bad bytes at `offset` are a torn tail: nothing promised reaches so far."""
+        return offset >= self._expected.damage_below
+
+    def _segment(self, number: int, size: int) -> None:
+        segment = self._segments[number]
+        is_last = number + 1 == len(self._segments)
+        below = OFFSET_MAX if is_last else self._segments[number + 1].base_offset
+        self._recent = RecentBatches(segment.base_offset, 0)
+        file = segment.begin_scan()
+        self.touched.append(segment)
+        position, offset, told = 0, segment.base_offset, 0
+        while True:
+            try:
+                for at, header in walk(file, position, size, offset=offset, crc=True):
+                    why = self._misplaced(header, offset) or self._wrong_epoch(header, offset)
+                    if why is not None:
+                        raise BadBatch(file.path, at, offset, why)
+                    segment.note_batch(at, header, header.last_offset)
+                    position, offset = at + header.size, header.next_offset
+                    self._recent.append(header.last_offset, position)
+                    if position - told >= PROGRESS_BYTES:
+                        self._on_bytes(position - told)
+                        told = position
+                self._on_bytes(size - told)
+                return
+            except BadBatch as bad:
+                if self._ends_log(bad.offset) or self._expected.one_batch_at_a_time:
+                    raise
+                behind = sound_batch_behind(
+                    file, bad.position, size, offset=bad.offset, below=below
+                )
+                if behind is None and is_last:
+                    self.begin_behind(bad, segment)
+                    return
+                to = below if behind is None else behind[1]
+                resume = NOWHERE if behind is None else behind[0]
+                self._mark(
+                    DamagedRange(bad.offset, to, segment.base_offset, bad.position, resume, bad.why)
+                )
+                if behind is None:
+                    segment.size, segment.end_offset = size, below
+                    return
+                position, offset = behind
+                self._recent = RecentBatches(offset, position)
+
+    def begin_behind(self, bad: BadBatch, last: Segment) -> None:
+        """No sound batch is left up to what was promised: mark all of it, and go on behind."""
+        if self._expected.one_batch_at_a_time:
+            raise self.damage(bad)
+        base = self._expected.damage_below
+        self._mark(DamagedRange(bad.offset, base, last.base_offset, bad.position, NOWHERE, bad.why))
+        assert base > last.base_offset, (base, bad)
+        last.size, last.end_offset = last.log_size(), base
+        segment = Segment.create(
+            self._fs, self._directory, base, index_interval=self._index_interval
+        )
+        self._fs.fsync_dir(self._directory)
+        self._segments.append(segment)
+        self._recent = RecentBatches(base, 0)
+
+    def _misplaced(self, header: BatchHeader, expected: int) -> str | None:
+        """Only a compaction leaves a gap."""
+        if header.base_offset > max(expected, self._expected.gaps_below):
+            return f"base offset {header.base_offset} where {expected} must follow"
+        return None
+
+    def _wrong_epoch(self, header: BatchHeader, expected: int) -> str | None:
+        if self._epochs is not None:
+            named = self._epochs.epoch_at(max(header.base_offset, expected))
+            if header.leader_epoch != named:
+                return f"leader epoch {header.leader_epoch}, the epoch checkpoint says {named}"
+        elif header.leader_epoch < self._latest_epoch:
+            return f"leader epoch {header.leader_epoch} after {self._latest_epoch}"
+        self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
+        return None
+
+    def _cut(self, number: int, bad: BadBatch, size: int) -> None:
+        """End the log before `bad`, which stands in segment `number` of `size` bytes, unless the
+        log bears no damage and this is some.
+        """
+        segment = self._segments[number]
+        end_offset = bad.offset
+        if not self._ends_log(end_offset):
+            raise self.damage(bad)
+        if self._expected.one_batch_at_a_time and (
+            number + 1 < len(self._segments)
+            or sound_batch_follows(segment.view().file, bad.position, size, offset=bad.offset)
+        ):
+            because = "A sound batch stands behind it, so this is no torn write."
+            raise DamagedLog(bad, because, METADATA_REMEDY)
+        lost = size - bad.position + sum(s.size for s in self._segments[number + 1 :])
+        loud = ""
+        if end_offset < self._expected.high_watermark:
+            loud = (
+                f" ATTENTION: the high watermark was {self._expected.high_watermark}: this replica "
+                f"has lost acknowledged records and must copy them from another."
+            )
+        self._report(f"{bad}. The log is cut there: {lost} bytes of a torn tail go.{loud}")
+        for later in reversed(self._segments[number + 1 :]):
+            later.remove()
+        del self._segments[number + 1 :]
+        if bad.position == 0 and number > 0 and segment.base_offset != end_offset:
+            segment.remove()
+            del self._segments[number]
+        else:
+            segment.view().file.truncate(bad.position)
+        self._fs.fsync_dir(self._directory)
+
+    def damage(self, bad: BadBatch) -> DamagedLog:
+        expected = self._expected
+        if bad.offset < expected.recovery_point:
+            return DamagedLog(
+                bad, f"It lies below the recovery point {expected.recovery_point}: it was durable."
+            )
+        return DamagedLog(
+            bad,
+            f"It lies below the high watermark {expected.high_watermark}, and with "
+            f"flush.policy=always that was durable.",
+        )

@@ -1,0 +1,182 @@
+"""Damage in a log: found, marked, not served, gone with a cut; and a missing segment told from a
+gap that compaction left (I-7).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from strandline_broker.storage.damaged_ranges import DamagedRange, DamagedRanges
+from strandline_proto.batch import read_header
+from strandline_proto.errors import KafkaStorageError
+from strandline_runtime.real import RealFileSystem
+from support.disk import Hurried
+from support.storage import Store, batch_of, damaged, values_around_damage, values_of
+
+
+def many_segments(path: Path) -> tuple[Store, list[int]]:
+    """Sixty batches of two records, all flushed, and the base offsets of their segments."""
+    store = Store(path, fs=Hurried())
+    for i in range(60):
+        store.append(b"%d" % i, b"x" * 40, epoch=i // 20)
+    store.flush()
+    store.checkpoint()
+    return store, sorted(int(p.stem) for p in store.log_dir.glob("*.log"))
+
+
+def log_file(store: Store, base: int) -> Path:
+    return store.log_dir / f"{base:020d}.log"
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x41
+    path.write_bytes(data)
+
+
+def all_values() -> list[bytes]:
+    return [value for i in range(60) for value in (b"%d" % i, b"x" * 40)]
+
+
+@pytest.mark.parametrize("stop", [Store.stop, Store.kill])
+def test_a_missing_segment_below_the_recovery_point_is_damage(tmp_path: Path, stop: object) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    values = values_of(store.log)
+    assert callable(stop)
+    stop(store)
+    log_file(store, bases[2]).unlink()
+    store.start()
+    assert damaged(store.log) == [(bases[2], bases[3])]
+    assert values_around_damage(store.log) == values[: bases[2]] + values[bases[3] :]
+    assert len(store.reports) == 1
+    assert damaged(store.restart(Store.stop)) == [(bases[2], bases[3])]
+
+
+def test_a_missing_first_segment_is_damage_and_a_deleted_one_is_not(tmp_path: Path) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    store.stop()
+    log_file(store, 0).unlink()
+    store.start()
+    assert damaged(store.log) == [(0, bases[1])]
+    assert store.log.log_start_offset == 0
+    store.log.log_start_offset = bases[2]
+    store.stop()
+    log_file(store, bases[1]).unlink()
+    assert damaged(store.start()) == []
+    assert store.log.log_start_offset == bases[2]
+
+
+def test_a_gap_is_lawful_where_compaction_may_have_left_it(tmp_path: Path) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    values = values_of(store.log)
+    store.kill()
+    log_file(store, bases[2]).unlink()
+    (store.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[3]}\n")
+    assert damaged(store.start()) == []
+    assert values_of(store.log) == values[: bases[2]] + values[bases[3] :]
+    store.kill()
+    (store.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[3] - 1}\n")
+    assert damaged(store.start()) == [(bases[2], bases[3])]
+    store.kill()
+    (store.path / "cleaner-offset-checkpoint").unlink()
+    (store.log_dir / "damaged-ranges").unlink()
+    (store.log_dir / "compacted").touch()
+    assert damaged(store.start()) == []
+
+
+def test_a_batch_that_vanished_within_a_segment_is_damage(tmp_path: Path) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    store.kill()
+    path = log_file(store, bases[-1])
+    data = path.read_bytes()
+    path.write_bytes(data[read_header(data).size :])
+    store.start()
+    # The batch behind the gap goes with it: it may as well be one whose base offset was changed.
+    assert damaged(store.log) == [(bases[-1], bases[-1] + 4)]
+    values = all_values()
+    assert values_around_damage(store.log) == values[: bases[-1]] + values[bases[-1] + 4 :]
+
+
+def test_a_cut_before_the_damage_heals(tmp_path: Path) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    store.kill()
+    first = log_file(store, bases[-1])
+    flip(first, 16)
+    store.start()
+    (found,) = store.log.damaged_ranges.entries
+    assert found.start == bases[-1]
+    store.log.truncate_to(found.start)
+    assert (damaged(store.log), store.log.log_end_offset) == ([], bases[-1])
+    assert not (store.log_dir / "damaged-ranges").exists()
+    store.append(b"again", epoch=5)
+    assert values_of(store.restart(Store.stop)) == [*all_values()[: bases[-1]], b"again"]
+
+
+def test_two_damaged_places_of_a_segment_are_two_ranges(tmp_path: Path) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    store.kill()
+    path = log_file(store, bases[-1])
+    size = read_header(path.read_bytes()).size
+    flip(path, 70)
+    flip(path, 2 * size + 16)
+    base = bases[-1]
+    store.start()
+    expected = [(base, base + 2), (base + 4, base + 6)]
+    values = all_values()
+    rest = values[:base] + values[base + 2 : base + 4] + values[base + 6 :]
+    for _ in range(2):
+        assert damaged(store.log) == expected
+        assert values_around_damage(store.log) == rest
+        assert len(list(store.log.batch_headers(0))) == 58
+        store.restart(Store.stop)
+
+
+def test_what_looks_like_a_batch_within_a_record_is_not_taken_for_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", fs=Hurried())
+    inner = bytearray(batch_of(b"inner"))
+    inner[0:8] = (2).to_bytes(8, "big")
+    store.append(b"outer", bytes(inner))
+    store.append(b"after")
+    store.flush()
+    store.checkpoint()
+    store.kill()
+    flip(log_file(store, 0), 17)
+    store.start()
+    assert damaged(store.log) == [(0, 2)]
+    assert values_around_damage(store.log) == [b"after"]
+
+
+def test_ranges_are_kept_over_a_restart_and_an_unsound_file_says_nothing(tmp_path: Path) -> None:
+    fs, reports = RealFileSystem(), list[str]()
+    ranges = DamagedRanges(fs, str(tmp_path))
+    found = [
+        DamagedRange(3, 5, 0, 100, 200, "the batch does not match its CRC-32C"),
+        DamagedRange(9, 20, 0, 400, -1, "one two"),
+    ]
+    ranges.set(found)
+    ranges.save()
+    again = DamagedRanges.load(fs, str(tmp_path), reports.append)
+    assert list(again.entries) == found
+    assert again.above(5) == (found[1],)
+    again.drop_from(9)
+    again.save()
+    assert DamagedRanges.load(fs, str(tmp_path), reports.append).entries == (found[0],)
+    assert reports == []
+    for text in ("", "0\n1\n3 5\n", "0\n1\na b c d e f\n", "0\n2\n3 5 0 0 0 x\n"):
+        (tmp_path / "damaged-ranges").write_text(text)
+        assert DamagedRanges.load(fs, str(tmp_path), reports.append).entries == ()
+    assert len(reports) == 4
+
+
+def test_what_readers_meet_does_not_overlap_what_is_known(tmp_path: Path) -> None:
+    ranges = DamagedRanges(RealFileSystem(), str(tmp_path))
+    ranges.add(DamagedRange(10, 20, 0, 100, -1, "a"))
+    ranges.add(DamagedRange(12, 30, 0, 110, -1, "b"))
+    ranges.add(DamagedRange(5, 30, 0, 50, -1, "c"))
+    assert [(r.start, r.end) for r in ranges.entries] == [(5, 10), (10, 20)]
+    for offset, refused in ((4, False), (5, True), (19, True), (20, False)):
+        if refused:
+            with pytest.raises(KafkaStorageError, match=r"t-0: offsets .* damaged"):
+                ranges.check(offset, partition="t-0")
+        else:
+            ranges.check(offset, partition="t-0")
