@@ -7,6 +7,7 @@ from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.down import down
 from strandline_cli.commands.health import health
 from strandline_cli.commands.kill import kill
+from strandline_cli.commands.log import log_app
 from strandline_cli.commands.offsets import offsets
 from strandline_cli.commands.produce import produce
 from strandline_cli.commands.restart import restart
@@ -44,6 +45,7 @@ def build_app() -> typer.Typer:
     ):
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")
+    app.add_typer(log_app(), name="log")
     app.add_typer(demo_app(), name="demo")
     app.command("bench", add_help_option=False)(_bench)
     return app

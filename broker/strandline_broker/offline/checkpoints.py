@@ -1,0 +1,152 @@
+"""Kafka's text checkpoints and the small files of a data directory, read strictly: a version line,
+the number of entries, one line for each.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from strandline_broker.offline.disk import read_small
+
+if TYPE_CHECKING:
+    from strandline_broker.offline.disk import Disk
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS)
+MARKER: Final = ".kafka_cleanshutdown"
+META: Final = "meta.properties"
+STATE: Final = "strandline-state"
+PARTITION_METADATA: Final = "partition.metadata"
+
+INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    epoch: int
+    start_offset: int
+
+
+def number(text: str) -> int:
+    """A plain decimal number of at most 63 bits; ValueError for anything else."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text!r} is not a number")
+    value = int(text)
+    if value > INT64_MAX:
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def lines_of(disk: Disk, path: str) -> list[list[str]]:
+    """The entries, each split into words. ValueError if the file does not read as a checkpoint."""
+    lines = read_small(disk, path).decode("utf-8").splitlines()
+    if len(lines) < 2:
+        raise ValueError(f"{len(lines)} lines are too few")
+    if number(lines[0]) != 0:
+        raise ValueError(f"version {lines[0]} is not known")
+    if number(lines[1]) != len(lines) - 2:
+        raise ValueError(f"{lines[1]} entries are announced, {len(lines) - 2} are there")
+    return [line.split(" ") for line in lines[2:]]
+
+
+def offsets_of(disk: Disk, path: str) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> offset, of one of the four offset checkpoints."""
+    offsets: dict[tuple[str, int], int] = {}
+    for words in lines_of(disk, path):
+        if len(words) != 3:
+            raise ValueError(f"{' '.join(words)!r} is not `topic partition offset`")
+        offsets[words[0], number(words[1])] = number(words[2])
+    return offsets
+
+
+def epochs_of(disk: Disk, path: str) -> list[EpochStart]:
+    """The entries of a leader-epoch-checkpoint; ValueError if they do not rise."""
+    entries = []
+    for words in lines_of(disk, path):
+        if len(words) != 2:
+            raise ValueError(f"{' '.join(words)!r} is not `epoch start-offset`")
+        entries.append(EpochStart(number(words[0]), number(words[1])))
+    for one, next_one in pairwise(entries):
+        if one.epoch >= next_one.epoch or one.start_offset >= next_one.start_offset:
+            raise ValueError(
+                f"`{next_one.epoch} {next_one.start_offset}` does not rise above "
+                f"`{one.epoch} {one.start_offset}`"
+            )
+    return entries
+
+
+def limit_of(disk: Disk, path: str) -> int:
+    """The offset of a checkpoint-limit file; 0 if it does not read, as the broker takes it."""
+    try:
+        return min(number(words[0]) for words in lines_of(disk, path))
+    except ValueError:
+        return 0
+
+
+def topic_id_of(disk: Disk, path: str) -> str:
+    """The topic id of a partition.metadata, as text. ValueError if it does not read."""
+    fields = {}
+    for line in read_small(disk, path).decode("utf-8").splitlines():
+        name, separator, value = line.partition(": ")
+        if separator:
+            fields[name] = value.strip()
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise ValueError("it has no version 0 and topic_id")
+    text = fields["topic_id"]
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is no topic id") from error
+    if len(raw) != 16 or not text.isascii():
+        raise ValueError(f"{text!r} is no topic id")
+    return text
+
+
+def was_clean(disk: Disk, path: str) -> bool:
+    """Whether the marker of a clean shutdown is there. ValueError if it does not read."""
+    if not disk.exists(path):
+        return False
+    marker = json.loads(read_small(disk, path))
+    if not isinstance(marker, dict) or marker.get("version") != 0:
+        raise ValueError("version 0 is expected")
+    if type(marker.get("brokerEpoch")) is not int or marker["brokerEpoch"] < -1:
+        raise ValueError("a broker epoch is expected")
+    return True
+
+
+def flushed_always(disk: Disk, path: str) -> bool:
+    """Whether strandline-state says that every append was flushed. ValueError if it does not
+    read.
+    """
+    if not disk.exists(path):
+        return False
+    head, _, body = read_small(disk, path).partition(b"\n")
+    if head != f"strandline-state 1 {crc32c(body):08x}".encode("ascii"):
+        raise ValueError("its first line does not match the rest")
+    state = json.loads(body)
+    return isinstance(state, dict) and state.get("flush_policy") == "always"
+
+
+def check_meta(disk: Disk, path: str) -> None:
+    """ValueError if meta.properties does not say whose directory this is."""
+    found = {}
+    for line in read_small(disk, path).decode("utf-8").splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not line.startswith(("#", "!")):
+            found[key.strip()] = value.strip()
+    if found.get("version") != "1":
+        raise ValueError(f"version {found.get('version')} where 1 is expected")
+    number(found.get("node.id", ""))
+    if not found.get("directory.id"):
+        raise ValueError("directory.id is missing")

@@ -1,0 +1,41 @@
+"""How the tools know that a log has been compacted, so that gaps between its batches are lawful.
+
+The topic's configuration is the controller's and not on this disk. What is: the cleaner's
+checkpoint, a cleaned segment that waits to be swapped in, and batches that only a cleaning leaves.
+The user may say it, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.offline.batches import headers
+from strandline_broker.offline.disk import OpenFile
+
+if TYPE_CHECKING:
+    from strandline_broker.offline.disk import Disk
+    from strandline_broker.offline.findings import Expected
+    from strandline_broker.offline.layout import PartitionFiles
+
+HEADERS_WINDOW: Final = 16 << 10
+
+
+def said_compacted(files: PartitionFiles, expected: Expected, *, told: bool) -> str | None:
+    """What says so without a look into the log; None if nothing does."""
+    if told:
+        return "--compacted"
+    if expected.cleaned_to is not None:
+        return "the cleaner's checkpoint names it"
+    if files.swaps:
+        return "a cleaned segment waits to be swapped in"
+    return None
+
+
+def cleaned_batch(disk: Disk, files: PartitionFiles) -> str | None:
+    """The first batch that shows it: a walk over every header. None if there is none."""
+    for segment in files.segments:
+        with OpenFile(disk, segment.log, window=HEADERS_WINDOW) as file:
+            for batch in headers(file):
+                if batch.was_compacted:
+                    return f"the batch at offset {batch.base_offset} was cleaned"
+    return None

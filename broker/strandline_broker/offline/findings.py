@@ -1,0 +1,123 @@
+"""What a verification says: one finding for each thing that is not as it must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+FINDINGS_MAX: Final = 1000
+"""Findings that are kept of one partition; what is beyond is counted."""
+
+
+class Severity(StrEnum):
+    DAMAGE = "damage"
+    """Bytes that were durable are wrong or gone: a broker refuses the replica."""
+    SUSPECT = "suspect"
+    """It contradicts itself, and still may be lawful: the text says when."""
+    CUT = "cut"
+    """A torn tail, above the recovery point: it will be cut at the next start."""
+    REPAIR = "repair"
+    """Something derived from the batches is wrong: it is rebuilt from them."""
+    NOTE = "note"
+    """Nothing is wrong; the reader may want to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    severity: Severity
+    invariant: str
+    path: str
+    what: str
+    position: int | None = None
+    """Byte of the file."""
+    offset: int | None = None
+    """First offset of the log that it concerns."""
+    below_recovery_point: bool | None = None
+    """None: it has no offset, or the checkpoint does not say."""
+    below_high_watermark: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the shared files of the data directory say of one partition; None: nothing is known."""
+
+    recovery_point: int | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    cleaned_to: int | None = None
+    """The cleaner's checkpoint: below it a cleaning may have left gaps."""
+    always: bool = False
+    """flush.policy=always: what the high watermark covers was durable too."""
+
+    @property
+    def durable_to(self) -> int | None:
+        if self.always and self.recovery_point is not None and self.high_watermark is not None:
+            return max(self.recovery_point, self.high_watermark)
+        return self.recovery_point
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One partition: what was found, and how much was read."""
+
+    path: str
+    expected: Expected
+    compacted: str | None = None
+    """Why gaps are taken for lawful here; None where they are not."""
+    log_start: int = 0
+    log_end: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unlisted: int = 0
+    """Findings beyond those that are kept."""
+
+    def add(
+        self,
+        severity: Severity,
+        invariant: str,
+        path: str,
+        what: str,
+        *,
+        position: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        if len(self.findings) >= FINDINGS_MAX:
+            self.unlisted += 1
+            return
+        recovery_point, high_watermark = self.expected.recovery_point, self.expected.high_watermark
+        self.findings.append(
+            Finding(
+                severity,
+                invariant,
+                path,
+                what,
+                position,
+                offset,
+                None if offset is None or recovery_point is None else offset < recovery_point,
+                None if offset is None or high_watermark is None else offset < high_watermark,
+            )
+        )
+
+    @property
+    def sound(self) -> bool:
+        return self.unlisted == 0 and all(f.severity is Severity.NOTE for f in self.findings)
+
+
+@dataclass(slots=True)
+class RootReport:
+    """The files that all partitions of a data directory share."""
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    unlisted: int = 0
+
+    def add(self, severity: Severity, invariant: str, path: str, what: str) -> None:
+        self.findings.append(Finding(severity, invariant, path, what))
+
+    @property
+    def sound(self) -> bool:
+        return all(f.severity is Severity.NOTE for f in self.findings)

@@ -1,0 +1,170 @@
+"""Whether the sparse indexes of a segment lead where they say (I-78), entry by entry beside a walk
+over the segment's batches.
+
+One finding for each index is enough: after the first the rest is not looked at. Where the segment
+itself has bytes that are no batch, nothing more is said of its indexes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.offline.indexes import offset_entries, time_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_broker.offline.batches import Batch
+    from strandline_broker.offline.disk import Disk
+    from strandline_broker.offline.indexes import OffsetEntry, TimeEntry
+    from strandline_broker.offline.layout import SegmentFiles
+
+
+class IndexCheck:
+    """Both indexes of one segment. `problems` has (path, byte of the index, what) afterwards."""
+
+    def __init__(self, disk: Disk, segment: SegmentFiles, *, sealed: bool) -> None:
+        self.problems: list[tuple[str, int, str]] = []
+        self.entries: dict[str, int] = {}
+        """How many entries of each file were looked at."""
+        self._checks: list[_OffsetCheck | _TimeCheck] = []
+        base = segment.base_offset
+        path = segment.index
+        try:
+            if path is not None:
+                self._checks.append(_OffsetCheck(path, offset_entries(disk, path, base)))
+        except ValueError as error:
+            self._unreadable(path, error)
+        path = segment.timeindex
+        try:
+            if path is not None:
+                entries = time_entries(disk, path, base)
+                self._checks.append(_TimeCheck(path, entries, sealed=sealed))
+        except ValueError as error:
+            self._unreadable(path, error)
+
+    def _unreadable(self, path: str | None, error: ValueError) -> None:
+        assert path is not None
+        self.problems.append((path, 0, f"it does not read as an index ({error})"))
+
+    def batch(self, batch: Batch) -> None:
+        for check in list(self._checks):
+            self._settle(check, check.batch(batch))
+
+    def abandon(self) -> None:
+        """The segment has bytes that are no batch: nothing more can be said."""
+        self._checks.clear()
+
+    def end(self, size: int) -> None:
+        """The segment ended after `size` bytes."""
+        for check in list(self._checks):
+            self._settle(check, check.end(size))
+
+    def _settle(self, check: _OffsetCheck | _TimeCheck, why: tuple[int, str] | None) -> None:
+        self.entries[check.path] = check.seen
+        if why is not None:
+            self.problems.append((check.path, *why))
+            self._checks.remove(check)
+
+
+class _OffsetCheck:
+    """An entry names a byte at which a batch begins, and an offset that is that batch's last.
+
+    Kafka notes one entry for what was appended together, with the last offset of its last batch: so
+    a later batch may have it, if it stands before the next entry's.
+    """
+
+    def __init__(self, path: str, entries: Iterator[OffsetEntry]) -> None:
+        self.path = path
+        self.seen = 0
+        self._entries = entries
+        self._entry = next(entries, None)
+        self._awaited: OffsetEntry | None = None
+
+    def batch(self, batch: Batch) -> tuple[int, str] | None:
+        awaited, entry = self._awaited, self._entry
+        if awaited is not None:
+            passed = entry is not None and entry.position <= batch.position
+            if passed or batch.last_offset > awaited.offset:
+                return awaited.at, f"no batch ends at offset {awaited.offset}"
+            if batch.last_offset == awaited.offset:
+                self._awaited = None
+        if entry is None or entry.position > batch.position:
+            return None
+        if entry.position < batch.position:
+            return entry.at, f"no batch begins at byte {entry.position}"
+        if entry.offset < batch.last_offset:
+            why = f"offset {entry.offset}, the batch at byte {entry.position} ends at "
+            return entry.at, f"{why}{batch.last_offset}"
+        if entry.offset > batch.last_offset:
+            self._awaited = entry
+        return self._advance(entry)
+
+    def _advance(self, entry: OffsetEntry) -> tuple[int, str] | None:
+        self.seen += 1
+        self._entry = after = next(self._entries, None)
+        if after is not None and not (
+            after.offset > entry.offset and after.position > entry.position
+        ):
+            return after.at, f"({after.offset}, byte {after.position}) does not rise"
+        return None
+
+    def end(self, size: int) -> tuple[int, str] | None:
+        if self._awaited is not None:
+            return self._awaited.at, f"no batch ends at offset {self._awaited.offset}"
+        if self._entry is not None:
+            where = f"byte {self._entry.position} of a segment of {size} bytes"
+            return self._entry.at, f"no batch begins at {where}"
+        return None
+
+
+class _TimeCheck:
+    """An entry names a timestamp, and the last offset of the first batch that reaches it."""
+
+    def __init__(self, path: str, entries: Iterator[TimeEntry], *, sealed: bool) -> None:
+        self.path = path
+        self.seen = 0
+        self._sealed = sealed
+        self._entries = entries
+        self._entry = next(entries, None)
+        self._last: TimeEntry | None = None
+        self._latest = -1
+
+    def batch(self, batch: Batch) -> tuple[int, str] | None:
+        while (entry := self._entry) is not None and entry.offset <= batch.last_offset:
+            why = self._wrong(entry, batch)
+            if why is not None:
+                return entry.at, why
+            self.seen += 1
+            self._last, self._entry = entry, next(self._entries, None)
+        self._latest = max(self._latest, batch.max_timestamp)
+        return None
+
+    def _wrong(self, entry: TimeEntry, batch: Batch) -> str | None:
+        last = self._last
+        if last is not None and not (
+            entry.timestamp > last.timestamp and entry.offset >= last.offset
+        ):
+            return f"({entry.timestamp}, offset {entry.offset}) does not rise"
+        if entry.offset < batch.base_offset:
+            return f"no batch holds offset {entry.offset}"
+        if entry.timestamp != batch.max_timestamp:
+            said = f"timestamp {entry.timestamp} for the batch up to offset {batch.last_offset}"
+            return f"{said}, which has {batch.max_timestamp}"
+        if self._latest >= entry.timestamp and not batch.is_log_append_time:
+            return f"an earlier record than offset {entry.offset} is at {self._latest} already"
+        return None
+
+    def end(self, size: int) -> tuple[int, str] | None:
+        del size
+        entry = self._entry
+        if entry is not None:
+            return entry.at, f"offset {entry.offset} lies beyond the segment"
+        if not self._sealed or self._latest < 0:
+            return None
+        if self._last is None:
+            return 0, "it has no entry, and the segment is closed"
+        if self._last.timestamp != self._latest:
+            said = f"the last timestamp is {self._last.timestamp}"
+            return self._last.at, f"{said}, the segment's largest {self._latest}"
+        return None

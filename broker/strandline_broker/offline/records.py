@@ -1,0 +1,20 @@
+"""The records of a batch that a walk found: decompressed and parsed by the client's codec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_proto.batch import read_header, read_records
+
+if TYPE_CHECKING:
+    from strandline_broker.offline.batches import Batch
+    from strandline_broker.offline.disk import OpenFile
+    from strandline_proto.batch import Record
+
+
+def records_of(file: OpenFile, batch: Batch) -> list[Record]:
+    """The records in order of offset; CorruptMessage if they do not parse."""
+    if batch.count == 0:
+        return []
+    data = b"".join(file.pieces(batch.position, batch.size))
+    return list(read_records(data, 0, read_header(data)))

@@ -1,0 +1,124 @@
+"""One replica's log as a comparison reads it: its batches from an offset on, up to the first bytes
+that are not what was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline_broker.offline.batches import Batch, headers, scan
+from strandline_broker.offline.compacted import HEADERS_WINDOW, cleaned_batch, said_compacted
+from strandline_broker.offline.disk import OpenFile
+from strandline_broker.offline.layout import partition_files
+from strandline_broker.offline.records import records_of
+from strandline_broker.offline.roots import expected_of
+from strandline_proto.errors import CorruptMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_broker.offline.disk import Disk
+    from strandline_broker.offline.layout import SegmentFiles
+    from strandline_proto.batch import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Bytes that do not read, in the middle of a log: sound batches stand behind them."""
+
+    path: str
+    position: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A batch, and the open file that it stands in."""
+
+    file: OpenFile
+    batch: Batch
+
+    def same_bytes(self, other: Placed) -> bool:
+        one, two = self.batch, other.batch
+        if one.size != two.size:
+            return False
+        pairs = zip(
+            self.file.pieces(one.position, one.size),
+            other.file.pieces(two.position, two.size),
+            strict=True,
+        )
+        return all(a == b for a, b in pairs)
+
+    def records(self) -> list[Record] | None:
+        """None if they do not parse."""
+        try:
+            return records_of(self.file, self.batch)
+        except CorruptMessage:
+            return None
+
+
+class Replica:
+    """A partition's directory. OSError if it cannot be read."""
+
+    def __init__(self, disk: Disk, path: str, *, compacted: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._files = partition_files(disk, path)
+        self._expected = expected_of(disk, path)
+        segments = self._files.segments
+        first = segments[0].base_offset if segments else 0
+        self.log_start = max(first, self._expected.log_start or 0)
+        self.torn_bytes = 0
+        """Bytes behind the last sound batch, known once all was read."""
+        self._told_compacted = compacted
+
+    @property
+    def has_segments(self) -> bool:
+        return len(self._files.segments) > 0
+
+    @property
+    def high_watermark(self) -> int | None:
+        return self._expected.high_watermark
+
+    def why_compacted(self) -> str | None:
+        said = said_compacted(self._files, self._expected, told=self._told_compacted)
+        return said or cleaned_batch(self._disk, self._files)
+
+    def log_end(self) -> int:
+        """One past the last offset, by the headers of the last segment that has batches."""
+        for segment in reversed(self._files.segments):
+            with OpenFile(self._disk, segment.log, window=HEADERS_WINDOW) as file:
+                end = max((batch.last_offset + 1 for batch in headers(file)), default=None)
+            if end is not None:
+                return end
+        segments = self._files.segments
+        return segments[-1].base_offset if segments else 0
+
+    def batches(self, start: int) -> Iterator[Placed | Broken]:
+        """Each sound batch that ends at or after `start`; a torn tail is left out and counted."""
+        segments = self._files.segments
+        after = [s.base_offset for s in segments[1:]]
+        first = sum(base <= start for base in after)
+        broken: Broken | None = None
+        for segment in segments[first:]:
+            for found in self._of(segment):
+                if isinstance(found, Broken):
+                    broken = broken or found
+                elif found.batch.last_offset >= start:
+                    if broken is not None:
+                        yield broken
+                        return
+                    yield found
+
+    def _of(self, segment: SegmentFiles) -> Iterator[Placed | Broken]:
+        with OpenFile(self._disk, segment.log) as file:
+            for found in scan(file):
+                if isinstance(found, Batch) and found.valid:
+                    yield Placed(file, found)
+                    continue
+                why = "the batch does not match its CRC-32C"
+                self.torn_bytes += found.size
+                yield Broken(
+                    file.path, found.position, why if isinstance(found, Batch) else found.why
+                )

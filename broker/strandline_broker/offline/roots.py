@@ -1,0 +1,150 @@
+"""The offline verification of a data directory: the files that its partitions share, then each
+partition; and what those files say of one partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.offline.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    MARKER,
+    META,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+    STATE,
+    check_meta,
+    flushed_always,
+    limit_of,
+    offsets_of,
+    was_clean,
+)
+from strandline_broker.offline.findings import Expected, RootReport, Severity
+from strandline_broker.offline.layout import PARTITION, is_partition, partition_files, partitions_in
+from strandline_broker.offline.verify import verify_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_broker.offline.disk import Disk
+    from strandline_broker.offline.findings import PartitionReport
+    from strandline_broker.offline.layout import PartitionFiles
+
+ROOT_EVIDENCE: Final = (META, STATE, *OFFSET_CHECKPOINTS)
+
+
+@dataclass(slots=True)
+class Root:
+    """What the shared files of a data directory say."""
+
+    path: str
+    report: RootReport
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    always: bool = False
+
+    def expected(self, disk: Disk, topic: str, partition: int, files: PartitionFiles) -> Expected:
+        """Of one partition. Without an entry nothing is durable and nothing below is guarded."""
+        key = topic, partition
+        found = Expected(
+            recovery_point=self._of(RECOVERY_POINTS, key),
+            high_watermark=self._of(HIGH_WATERMARKS, key),
+            log_start=self.offsets[LOG_STARTS].get(key),
+            cleaned_to=self.offsets[CLEANER_OFFSETS].get(key),
+            always=self.always,
+        )
+        limits = [limit_of(disk, path) for path in files.limits]
+        if limits:
+            # A cut was made of which the shared files may not know yet.
+            lowest = min(limits)
+            found = replace(
+                found,
+                recovery_point=min(found.recovery_point or 0, lowest),
+                high_watermark=min(found.high_watermark or 0, lowest),
+                log_start=None,
+            )
+        return found
+
+    def _of(self, name: str, key: tuple[str, int]) -> int:
+        return self.offsets[name].get(key, 0)
+
+
+def read_root(disk: Disk, path: str) -> Root | None:
+    """The shared files of the data directory at `path`; None if it is not one."""
+    if not any(disk.exists(f"{path}/{name}") for name in ROOT_EVIDENCE):
+        return None
+    root = Root(path, RootReport(path))
+    for name in OFFSET_CHECKPOINTS:
+        root.offsets[name] = {}
+        file = f"{path}/{name}"
+        if not disk.exists(file):
+            continue
+        try:
+            root.offsets[name] = offsets_of(disk, file)
+        except ValueError as error:
+            what = f"it does not read ({error}) and is treated as absent"
+            root.report.add(Severity.REPAIR, "I-8", file, what)
+    _check_others(disk, root)
+    return root
+
+
+def _check_others(disk: Disk, root: Root) -> None:
+    meta, state, marker = (f"{root.path}/{name}" for name in (META, STATE, MARKER))
+    try:
+        if disk.exists(meta):
+            check_meta(disk, meta)
+    except ValueError as error:
+        root.report.add(Severity.DAMAGE, "I-8", meta, f"it does not read: {error}")
+    try:
+        root.always = flushed_always(disk, state)
+    except ValueError as error:
+        what = f"it does not read ({error}); the last shutdown counts as unclean"
+        root.report.add(Severity.REPAIR, "I-8", state, what)
+    try:
+        was_clean(disk, marker)
+    except ValueError as error:
+        what = f"it does not read ({error}); the last shutdown counts as unclean"
+        root.report.add(Severity.REPAIR, "I-52", marker, what)
+
+
+def expected_of(disk: Disk, path: str) -> Expected:
+    """What the data directory around a partition's directory says of it, if there is one."""
+    parent, _, name = path.rpartition("/")
+    match = PARTITION.fullmatch(name)
+    root = read_root(disk, parent) if parent and match is not None else None
+    if root is None or match is None:
+        return Expected()
+    return root.expected(disk, match[1], int(match[2]), partition_files(disk, path))
+
+
+def verify(
+    disk: Disk, path: str, *, compacted: bool = False
+) -> Iterator[RootReport | PartitionReport]:
+    """Verify a partition's directory, or a data directory with all of its partitions.
+
+    Nothing comes of a directory that is neither. OSError where something cannot be read.
+    """
+    if is_partition(disk, path):
+        yield verify_partition(disk, path, expected_of(disk, path), compacted=compacted)
+        return
+    root = read_root(disk, path)
+    found, foreign = partitions_in(disk, path)
+    found = [each for each in found if root is not None or is_partition(disk, each[2])]
+    if root is None:
+        if not found:
+            return
+        root = Root(path, RootReport(path), {name: {} for name in OFFSET_CHECKPOINTS})
+        what = "no checkpoint of a data directory lies here: recovery points are not known"
+        root.report.add(Severity.NOTE, "", path, what)
+        known = False
+    else:
+        known = True
+    for other in foreign:
+        root.report.add(Severity.NOTE, "", other, "a foreign file: a broker leaves it alone")
+    yield root.report
+    for topic, partition, directory in found:
+        files = partition_files(disk, directory)
+        expected = root.expected(disk, topic, partition, files) if known else Expected()
+        yield verify_partition(disk, directory, expected, compacted=compacted)

@@ -1,0 +1,315 @@
+"""The offline verification of one partition: offsets, epochs, CRCs, indexes and checkpoints on
+disk, by a reading of their own (I-1, I-2, I-5, I-7, I-8, I-78).
+
+It says what a broker will do with what it finds, but decides that from the files and not from the
+broker's code. Memory is bounded: one window of a file, and at most so many findings.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from strandline_broker.offline.batches import Batch, Stretch, scan
+from strandline_broker.offline.checkpoints import epochs_of, topic_id_of
+from strandline_broker.offline.compacted import cleaned_batch, said_compacted
+from strandline_broker.offline.disk import OpenFile
+from strandline_broker.offline.findings import Expected, PartitionReport, Severity
+from strandline_broker.offline.index_check import IndexCheck
+from strandline_broker.offline.indexes import producer_entries
+from strandline_broker.offline.layout import partition_files
+
+if TYPE_CHECKING:
+    from strandline_broker.offline.checkpoints import EpochStart
+    from strandline_broker.offline.disk import Disk
+    from strandline_broker.offline.layout import PartitionFiles, SegmentFiles
+
+
+def verify_partition(
+    disk: Disk, path: str, expected: Expected, *, compacted: bool = False
+) -> PartitionReport:
+    """Everything that is wrong in a partition's directory. OSError if it cannot be read."""
+    files = partition_files(disk, path)
+    report = PartitionReport(path, expected)
+    report.compacted = said_compacted(files, expected, told=compacted)
+    _Verification(disk, files, report).run()
+    return report
+
+
+class _Verification:
+    """One walk over one partition; `run` once."""
+
+    def __init__(self, disk: Disk, files: PartitionFiles, report: PartitionReport) -> None:
+        self._disk = disk
+        self._files = files
+        self._report = report
+        self._durable_to = report.expected.durable_to
+        self._epochs: list[EpochStart] | None = None
+        self._starts: list[int] = []
+        self._latest_epoch = -1
+        self._next = 0
+        """The offset that must follow."""
+        self._bad: tuple[str, int, int, str, str] | None = None
+        """(invariant, byte, offset, path, why) of bytes that are not what must follow, until it is
+        known what stands behind them.
+        """
+        self._cut: tuple[str, int, int, str, str] | None = None
+        """The same of bytes at which the log ends at the next start; what is behind is only
+        counted.
+        """
+        self._behind = 0
+        """Sound batches behind the cut."""
+        self._index_check: IndexCheck | None = None
+        self._before_jump: int | None = None
+        """What had to follow when the batch before was found to stand too high."""
+        self._epochs_told: set[tuple[int, int]] = set()
+        self._looked_for_cleaned = False
+
+    def run(self) -> None:
+        report, files = self._report, self._files
+        self._look_at_names()
+        self._read_epochs()
+        segments = files.segments
+        report.segments = len(segments)
+        start = report.expected.log_start or 0
+        self._next = segments[0].base_offset if segments else start
+        report.log_start = max(self._next, start)
+        for i, segment in enumerate(segments):
+            self._segment(segment, sealed=i + 1 < len(segments), first=i == 0)
+        self._settle_bad(follows=None)
+        self._end()
+        for path in files.snapshots:
+            self._snapshot(path)
+
+    def _look_at_names(self) -> None:
+        report, files = self._report, self._files
+        for path in files.foreign:
+            report.add(Severity.NOTE, "", path, "a foreign file: a broker leaves it alone")
+        start = report.expected.log_start
+        if files.segments and start is not None and files.segments[0].base_offset > start:
+            what = f"the log starts at offset {start} by its checkpoint, the first segment at "
+            what += f"{files.segments[0].base_offset}: files are missing, or were removed before "
+            what += "the checkpoint was written"
+            report.add(Severity.SUSPECT, "I-74", files.path, what, offset=start)
+        for path in files.orphans:
+            what = "an index of no segment: what a removal that was cut off left"
+            report.add(Severity.NOTE, "", path, what)
+        for path in files.swaps:
+            what = "a cleaned segment that waits to be swapped in: done at the next start"
+            report.add(Severity.NOTE, "I-73", path, what)
+        if files.metadata is None:
+            what = "there is no partition.metadata: a broker takes this for no partition of its own"
+            report.add(Severity.DAMAGE, "I-36", files.path, what)
+            return
+        try:
+            topic_id_of(self._disk, files.metadata)
+        except ValueError as error:
+            report.add(Severity.DAMAGE, "I-36", files.metadata, f"it does not read: {error}")
+
+    def _read_epochs(self) -> None:
+        report, path = self._report, self._files.epochs
+        if path is None:
+            return
+        try:
+            self._epochs = epochs_of(self._disk, path) or None
+        except ValueError as error:
+            what = f"it does not read ({error}); the epochs are read from the batches then"
+            report.add(Severity.REPAIR, "I-8", path, what)
+        self._starts = [entry.start_offset for entry in self._epochs or ()]
+
+    def _segment(self, segment: SegmentFiles, *, sealed: bool, first: bool) -> None:
+        report = self._report
+        if segment.base_offset != self._next:
+            self._jump(segment.log, 0, segment.base_offset, "the segment begins at offset")
+            if self._cut is None and self._bad is None:
+                self._next = segment.base_offset
+        for kind, path in (("index", segment.index), ("timeindex", segment.timeindex)):
+            if path is None and sealed:
+                missing = segment.log.removesuffix("log") + kind
+                report.add(Severity.REPAIR, "I-78", missing, "it is missing")
+        check = IndexCheck(self._disk, segment, sealed=sealed)
+        self._index_check = check
+        with OpenFile(self._disk, segment.log) as file:
+            report.size_bytes += file.size
+            for found in scan(file):
+                if isinstance(found, Stretch):
+                    self._note_bad("I-7", segment.log, found.position, found.why)
+                else:
+                    self._batch(segment.log, found, reaches_back=first and found.position == 0)
+            check.end(file.size)
+        if self._cut is None and self._bad is None:
+            for path, position, what in check.problems:
+                report.add(Severity.REPAIR, "I-78", path, what, position=position)
+
+    def _batch(self, path: str, batch: Batch, *, reaches_back: bool) -> None:
+        if not batch.valid:
+            self._note_bad("I-7", path, batch.position, "the batch does not match its CRC-32C")
+            return
+        if self._cut is not None:
+            self._behind += 1
+            return
+        offset = batch.base_offset
+        if self._before_jump is not None and self._before_jump < offset < self._next:
+            self._next = offset  # it is the batch before that stands at a wrong offset
+        self._before_jump = None
+        if offset < self._next and not (reaches_back and batch.last_offset >= self._next):
+            why = f"base offset {offset}, where {self._next} or more must follow"
+            self._note_bad("I-1", path, batch.position, why)
+            return
+        if self._bad is None and offset > self._next:
+            self._jump(path, batch.position, offset, "base offset")
+        self._settle_bad(follows=max(offset, self._next))
+        if self._cut is not None:
+            self._behind += 1
+            return
+        if self._before_jump is None or self._is_compacted():
+            # Of a batch at a doubtful offset the epoch checkpoint says nothing.
+            self._check_epoch(path, batch)
+        if self._cut is not None:
+            self._behind += 1
+            return
+        if self._index_check is not None:
+            self._index_check.batch(batch)
+        self._next = batch.last_offset + 1
+        self._report.batches += 1
+        self._report.records += batch.count
+
+    def _jump(self, path: str, position: int, offset: int, what: str) -> None:
+        """`offset` follows where `_next` must: too low, or a gap."""
+        expected = self._report.expected
+        if self._cut is not None or self._bad is not None:
+            return
+        if offset < self._next:
+            self._note_bad(
+                "I-1", path, position, f"{what} {offset}, where {self._next} must follow"
+            )
+            return
+        why = f"{what} {offset}, where {self._next} must follow: offsets {self._next} to "
+        why += f"{offset - 1} are missing"
+        self._before_jump = self._next
+        if not self._is_compacted():
+            self._note_bad("I-1", path, position, f"{why} (lawful only if it was compacted)")
+            return
+        active = self._files.segments[-1].base_offset
+        known = expected.cleaned_to if expected.cleaned_to is not None else active
+        if offset > known:
+            why += f", and nothing above offset {known} has been cleaned as far as is known"
+            self._report.add(
+                Severity.SUSPECT, "I-1", path, why, position=position, offset=self._next
+            )
+
+    def _is_compacted(self) -> bool:
+        report = self._report
+        if report.compacted is None and not self._looked_for_cleaned:
+            self._looked_for_cleaned = True
+            report.compacted = cleaned_batch(self._disk, self._files)
+        return report.compacted is not None
+
+    def _check_epoch(self, path: str, batch: Batch) -> None:
+        epoch, offset = batch.leader_epoch, max(batch.base_offset, self._next)
+        why = None
+        named = -1
+        invariant = "I-5"
+        if self._epochs is not None:
+            i = bisect_right(self._starts, offset)
+            named = self._epochs[i - 1].epoch if i > 0 else -1
+            if epoch != named:
+                why = f"leader epoch {epoch}, the epoch checkpoint says {named}"
+            elif i < len(self._starts) and self._starts[i] <= batch.last_offset:
+                why = f"epoch {self._epochs[i].epoch} begins at {self._starts[i]}, within the batch"
+        elif epoch < self._latest_epoch:
+            invariant, why = "I-2", f"leader epoch {epoch} after {self._latest_epoch}"
+        if why is not None and (epoch, named) not in self._epochs_told:
+            # One for all batches that are wrong in the same way.
+            self._epochs_told.add((epoch, named))
+            self._note_bad(invariant, path, batch.position, why, offset=offset)
+            self._settle_bad(follows=offset)
+        self._latest_epoch = max(epoch, self._latest_epoch)
+
+    def _note_bad(
+        self, invariant: str, path: str, position: int, why: str, *, offset: int | None = None
+    ) -> None:
+        """These bytes are not what must follow. What becomes of it depends on what is behind."""
+        if self._index_check is not None:
+            self._index_check.abandon()
+        if self._cut is None and self._bad is None:
+            at = self._next if offset is None else offset
+            self._bad = (invariant, position, at, path, why)
+        if self._durable_to is not None and self._next >= self._durable_to:
+            self._settle_bad(follows=None)
+
+    def _settle_bad(self, *, follows: int | None) -> None:
+        """Report what was noted: a sound batch of offset `follows` stands behind it, or none."""
+        if self._bad is None:
+            return
+        invariant, position, offset, path, why = self._bad
+        self._bad = None
+        durable_to = self._durable_to
+        torn = offset >= durable_to if durable_to is not None else follows is None
+        if torn:
+            self._cut = (invariant, position, offset, path, why)
+            return
+        lost = ""
+        if follows is None:
+            lost = "; nothing that follows is sound"
+        elif follows > offset:
+            lost = f"; offsets {offset} to {follows - 1} cannot be read"
+        self._report.add(
+            Severity.DAMAGE, invariant, path, why + lost, position=position, offset=offset
+        )
+
+    def _end(self) -> None:
+        report, expected = self._report, self._report.expected
+        report.log_end = end = self._next if self._cut is None else self._cut[2]
+        if self._cut is not None:
+            self._report_cut(*self._cut)
+        elif self._durable_to is not None and end < self._durable_to:
+            where = self._files.segments[-1].log if self._files.segments else self._files.path
+            what = f"the log ends at offset {end}, and was durable up to {self._durable_to}"
+            report.add(Severity.DAMAGE, "I-7", where, what, offset=end)
+        high_watermark = expected.high_watermark
+        if self._cut is None and high_watermark is not None and end < high_watermark:
+            what = f"the log ends at offset {end}, the high watermark was {high_watermark}: "
+            what += "acknowledged records are not here (lawful after a loss of power)"
+            report.add(Severity.SUSPECT, "I-7", self._files.path, what, offset=end)
+        if expected.log_start is not None and expected.log_start > end:
+            what = f"the log starts at offset {expected.log_start} and ends at {end}"
+            report.add(Severity.DAMAGE, "I-6", self._files.path, what, offset=end)
+        self._end_of_epochs(end)
+
+    def _report_cut(self, invariant: str, position: int, offset: int, path: str, why: str) -> None:
+        what = f"{why}. The log will be cut here at the next start"
+        if self._behind:
+            what += f", with {self._behind} sound batches behind it"
+        mark = self._report.expected.high_watermark
+        if mark is not None and offset < mark:
+            what += f". The high watermark was {mark}: acknowledged records go"
+        self._report.add(Severity.CUT, invariant, path, what, position=position, offset=offset)
+
+    def _end_of_epochs(self, end: int) -> None:
+        report = self._report
+        if self._epochs is None:
+            if report.batches and not any(f.path == self._files.epochs for f in report.findings):
+                path = self._files.epochs or f"{self._files.path}/leader-epoch-checkpoint"
+                what = "it is missing or empty; the epochs are read from the batches then"
+                report.add(Severity.REPAIR, "I-5", path, what)
+            return
+        beyond = [entry for entry in self._epochs if entry.start_offset > end]
+        if beyond and self._cut is None:
+            what = f"epoch {beyond[0].epoch} begins at offset {beyond[0].start_offset}, "
+            what += f"the log ends at {end}; it is dropped"
+            assert self._files.epochs is not None
+            report.add(Severity.REPAIR, "I-5", self._files.epochs, what, offset=end)
+
+    def _snapshot(self, path: str) -> None:
+        base = int(path.rpartition("/")[2].partition(".")[0])
+        try:
+            beyond = [e for e in producer_entries(self._disk, path) if e.last_offset >= base]
+        except ValueError as error:
+            what = f"it does not read ({error}); the state is read from the batches then"
+            self._report.add(Severity.REPAIR, "I-58", path, what)
+            return
+        if beyond:
+            what = f"producer {beyond[0].producer_id} is at offset {beyond[0].last_offset}, "
+            what += f"the snapshot's own is {base}"
+            self._report.add(Severity.REPAIR, "I-58", path, what)

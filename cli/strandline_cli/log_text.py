@@ -1,0 +1,113 @@
+"""What a log holds as people and scripts read it: batches, records, times, bytes."""
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from strandline_broker.offline.batches import Batch
+    from strandline_proto.batch import Record
+
+TEXT_MAX: Final = 60
+BATCH_COLUMNS: Final = (
+    *("base_offset", "last_offset", "count", "epoch", "producer", "sequence", "compression"),
+    *("marks", "max_timestamp", "position", "size", "crc", "valid"),
+)
+
+
+def batch_fields(batch: "Batch") -> dict[str, Any]:
+    return {
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "count": batch.count,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "partition_leader_epoch": batch.leader_epoch,
+        "is_transactional": batch.is_transactional,
+        "is_control": batch.is_control,
+        "compression": batch.compression,
+        "crc": batch.crc,
+        "position": batch.position,
+        "size": batch.size,
+        "valid": batch.valid,
+    }
+
+
+def batch_cells(batch: "Batch") -> tuple[object, ...]:
+    """The cells of BATCH_COLUMNS."""
+    has_producer = batch.producer_id >= 0
+    marks = (
+        ("transactional", batch.is_transactional),
+        ("control", batch.is_control),
+        ("horizon", batch.has_delete_horizon),
+        ("append-time", batch.is_log_append_time),
+    )
+    return (
+        batch.base_offset,
+        batch.last_offset,
+        batch.count,
+        batch.leader_epoch,
+        f"{batch.producer_id}:{batch.producer_epoch}" if has_producer else "-",
+        batch.base_sequence if batch.base_sequence >= 0 else "-",
+        batch.compression,
+        ",".join(name for name, is_set in marks if is_set) or "-",
+        time_text(batch.max_timestamp),
+        batch.position,
+        batch.size,
+        f"{batch.crc:08x}",
+        "yes" if batch.valid else "NO",
+    )
+
+
+def record_fields(record: "Record") -> dict[str, Any]:
+    """Bytes as base64, so that a script gets back exactly what was written."""
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _base64(record.key),
+        "value": _base64(record.value),
+        "headers": [{"key": name, "value": _base64(value)} for name, value in record.headers],
+    }
+
+
+def record_line(record: "Record") -> str:
+    words = [f"  | {record.offset}  {time_text(record.timestamp)}"]
+    if record.key is not None:
+        words.append(f"key={bytes_text(record.key)}")
+    words.append(f"value={bytes_text(record.value)}")
+    words.extend(f"{name}={bytes_text(value)}" for name, value in record.headers)
+    return "  ".join(words)
+
+
+def time_text(timestamp_ms: int) -> str:
+    """UTC, to the millisecond; the bare number where no calendar has it."""
+    if timestamp_ms < 0:
+        return "-"
+    try:
+        at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z"
+
+
+def bytes_text(data: bytes | None) -> str:
+    """Printable text in quotes, other bytes in hex; long ones shortened, with their size."""
+    if data is None:
+        return "null"
+    try:
+        text = data[: TEXT_MAX * 4].decode()
+    except UnicodeDecodeError as error:
+        text = data[: error.start].decode() if error.start >= TEXT_MAX else "\0"
+    if not text.isprintable():
+        short = data[: TEXT_MAX // 2]
+        return f"0x{short.hex()}" + _rest(len(data), len(short))
+    return f"'{text[:TEXT_MAX]}'" + _rest(len(data), len(text[:TEXT_MAX].encode()))
+
+
+def _rest(size: int, shown: int) -> str:
+    return f"... ({size} bytes)" if shown < size else ""
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
