@@ -14,6 +14,7 @@ _REMEDIES = {
     "UnknownTopicOrPartition": "`strandline topic list` shows the topics there are",
     "TopicAlreadyExists": "choose another name, or delete it with `strandline topic delete`",
     "NotController": "start the controller (`strandline start controller`) and try again",
+    "BrokerIdNotRegistered": "`strandline status` shows the brokers there are",
     "InvalidReplicationFactor": "`strandline status` shows the live brokers",
 }
 

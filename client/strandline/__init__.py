@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from strandline.errors import DeliveryError, StrandlineError
     from strandline.producer import Producer
     from strandline.types import (
+        AlterConfigOpType,
+        ConfigChange,
+        ConfigSource,
         ConsumerRecord,
         NewTopic,
         OffsetAndTimestamp,
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Admin": "admin",
+    "AlterConfigOpType": "types",
+    "ConfigChange": "types",
+    "ConfigSource": "types",
     "Consumer": "consumer",
     "ConsumerRecord": "types",
     "DeliveryError": "errors",
@@ -41,6 +47,9 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "AlterConfigOpType",
+    "ConfigChange",
+    "ConfigSource",
     "Consumer",
     "ConsumerRecord",
     "DeliveryError",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
 from strandline._descriptions import (
     add_topic,
@@ -26,7 +27,6 @@ from strandline.errors import (
 from strandline.types import (
     Broker,
     ClusterDescription,
-    ConfigValue,
     CreatedTopic,
     NewTopic,
     ReplicaInfo,
@@ -38,15 +38,12 @@ from strandline_proto.errors import NONE
 from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
+    from strandline.types import ConfigChange, ConfigValue
     from strandline_runtime.runtime import Runtime
-
-TOPIC: Final = 2
-BROKER: Final = 4
-"""Kafka's numbers for the kinds of things that have a configuration."""
 
 
 class Admin:
@@ -249,28 +246,38 @@ class Admin:
                 group.create_task(ask(broker.address))
         return sorted(found, key=lambda r: (r.topic, r.partition, r.broker))
 
+    # Configuration.
+
     async def describe_configs(
         self, resources: Iterable[tuple[str, str | int]]
     ) -> dict[tuple[str, str], dict[str, ConfigValue]]:
-        """Configuration of ("topic", name) and ("broker", id) with the origin of each value."""
-        kinds = {"topic": TOPIC, "broker": BROKER}
-        names = {number: kind for kind, number in kinds.items()}
-        request = metadata_pb2.DescribeConfigsRequest()
-        for kind, name in resources:
-            if kind not in kinds:
-                raise ValueError(f"a resource is a topic or a broker, not {kind!r}")
-            request.resources.add(type=kinds[kind], name=str(name))
-        answer = await self._ask(lambda stub: stub.DescribeConfigs, request)
-        found = {}
+        """Configuration of ("topic", name) and ("broker", id) with the origin of each value.
+
+        ("broker", "") is what was altered at run time for all brokers. A broker describes itself:
+        raises BrokerUnreachable for one that is down.
+        """
+        return await describe_configs(self._started(), resources_of(resources), self._timeout_s)
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[tuple[str, str | int], Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+    ) -> list[int]:
+        """Alter keys of ("topic", name), ("broker", id) and, for all brokers, ("broker", "").
+
+        Each of them is altered whole or not at all; keys that are not named stay as they are.
+        Returns once all live brokers work by it, or the ids of those that have not said so yet: the
+        change is durable, and will reach them.
+        """
+        request = alteration(changes, timeout_s=self._timeout_s, validate_only=validate_only)
+        answer = await self._ask(lambda stub: stub.IncrementalAlterConfigs, request)
+        check(answer)
         for result in answer.results:
             check(result)
-            found[names.get(result.type, str(result.type)), result.name] = {
-                c.name: ConfigValue(
-                    c.name, c.value, c.source, c.read_only, c.sensitive, c.documentation
-                )
-                for c in result.configs
-            }
-        return found
+        return list(answer.pending_brokers)
+
+    # Offsets.
 
     async def list_offsets(self, topic: str) -> list[TopicOffsets]:
         """Where each partition of `topic` starts and ends for a consumer."""

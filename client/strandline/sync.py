@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from strandline.types import (
         Broker,
         ClusterDescription,
+        ConfigChange,
         ConfigValue,
         ConsumerRecord,
         CreatedTopic,
@@ -346,6 +347,16 @@ class Admin(_Blocking[AsyncAdmin]):
         self, resources: Iterable[tuple[str, str | int]]
     ) -> dict[tuple[str, str], dict[str, ConfigValue]]:
         return self._call(lambda twin: twin.describe_configs(resources))
+
+    def incremental_alter_configs(
+        self,
+        changes: Mapping[tuple[str, str | int], Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+    ) -> list[int]:
+        return self._call(
+            lambda twin: twin.incremental_alter_configs(changes, validate_only=validate_only)
+        )
 
     def list_offsets(self, topic: str) -> list[TopicOffsets]:
         return self._call(lambda twin: twin.list_offsets(topic))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -222,14 +223,59 @@ class ReplicaInfo:
     error: Exception | None
 
 
+class ConfigSource(IntEnum):
+    """Where a configuration value comes from; the lower the number, the stronger the source."""
+
+    UNKNOWN_CONFIG = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    """The topic's own."""
+    DYNAMIC_BROKER_CONFIG = 2
+    """Altered at run time for the broker."""
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    """Altered at run time for all brokers."""
+    STATIC_BROKER_CONFIG = 4
+    """The server's file, environment or flags."""
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """What a weaker source would give: a topic's retention.ms is log.retention.ms of a broker."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
     name: str
     value: str
-    source: int
+    source: ConfigSource
     read_only: bool
+    """It cannot be altered at run time."""
     sensitive: bool
     documentation: str
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    """Every source that gives the key a value, the strongest first."""
+
+
+class AlterConfigOpType(IntEnum):
+    """What is done to a key. APPEND and SUBTRACT are for keys that are lists."""
+
+    SET = 0
+    DELETE = 1
+    """The default counts again."""
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key of `Admin.incremental_alter_configs`; no value is needed for a DELETE."""
+
+    name: str
+    value: str | None = None
+    operation: AlterConfigOpType = AlterConfigOpType.SET
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from strandline import Admin, NewTopic, sync
+from strandline import Admin, AlterConfigOpType, ConfigChange, ConfigSource, NewTopic, sync
 from strandline.errors import (
+    BrokerUnreachable,
     ClientClosed,
+    ConfigurationError,
+    InvalidConfig,
     InvalidReplicationFactor,
     NoBrokerReachable,
     TopicAlreadyExists,
@@ -65,11 +68,58 @@ async def test_cluster_replicas_configuration_and_offsets_are_described(
         ]
         configs = await admin.describe_configs([("topic", "orders"), ("broker", 1)])
         assert configs["topic", "orders"]["min.insync.replicas"].value == "2"
+        assert configs["broker", "1"]["min.insync.replicas"].source is ConfigSource.DEFAULT_CONFIG
+        assert list(configs) == [("topic", "orders"), ("broker", "1")]
+        with pytest.raises(ConfigurationError, match="not 'group'"):
+            await admin.describe_configs([("group", "g")])
+        with pytest.raises(
+            BrokerUnreachable, match=r"broker 9 is not among the live brokers \(1, "
+        ):
+            await admin.describe_configs([("topic", "orders"), ("broker", 9)])
         assert [(o.start, o.end) for o in await admin.list_offsets("orders")] == [(0, 0), (0, 0)]
         await cluster.brokers[2].stop()
         left = {r.broker for r in await admin.describe_replicas()}
         assert left == {1, 3}, "a broker that is down is left out"
         assert await admin.list_topics() == ["orders"]
+
+
+async def test_configuration_is_altered_key_by_key(cluster: ScriptedCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        pending = await admin.incremental_alter_configs(
+            {
+                ("topic", "orders"): [
+                    ConfigChange("retention.ms", "5"),
+                    ConfigChange("segment.bytes", operation=AlterConfigOpType.DELETE),
+                    ConfigChange("cleanup.policy", "compact", AlterConfigOpType.APPEND),
+                ],
+                ("broker", 2): [ConfigChange("log.roll.ms", "7")],
+            },
+            validate_only=True,
+        )
+        assert pending == [3], "the answer's"
+        [asked] = [request for broker in cluster.brokers.values() for request in broker.alterations]
+        assert asked.validate_only
+        assert [
+            (r.type, r.name, [(c.name, c.operation, c.value) for c in r.configs])
+            for r in asked.resources
+        ] == [
+            (
+                2,
+                "orders",
+                [
+                    ("retention.ms", 0, "5"),
+                    ("segment.bytes", 1, ""),
+                    ("cleanup.policy", 2, "compact"),
+                ],
+            ),
+            (4, "2", [("log.roll.ms", 0, "7")]),
+        ]
+        with pytest.raises(InvalidConfig, match=r"unknown topic configuration key 'segment\.byte'"):
+            await admin.incremental_alter_configs(
+                {("topic", "orders"): [ConfigChange("segment.byte", "5")]}
+            )
+        with pytest.raises(ConfigurationError, match=r"retention\.ms: SET needs a value"):
+            await admin.incremental_alter_configs({("broker", ""): [ConfigChange("retention.ms")]})
 
 
 @pytest.fixture
