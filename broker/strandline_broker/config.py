@@ -73,6 +73,13 @@ def _long_ms(low: int) -> Callable[[str], int]:
     return integer(low, INT64_MAX, "milliseconds")
 
 
+def _retention_ms(text: str) -> int:
+    value = _long_ms(-1)(text)
+    if value == 0:
+        raise ValueError("expected -1 (no limit) or a whole number of milliseconds from 1")
+    return value
+
+
 def _bytes(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
     return integer(low, high, "bytes")
 
@@ -173,7 +180,7 @@ class BrokerConfig(ServerConfig):
         integer(-1, INT64_MAX, "bytes"), "-1", "Size of a partition that is kept; -1: no limit."
     )
     log_retention_ms: int = _key(
-        _long_ms(-1), str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
+        _retention_ms, str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
     )
     log_roll_jitter_ms: int = _key(_long_ms(0), "0", "At most so much is taken off log.roll.ms.")
     log_roll_ms: int = _key(_long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")

@@ -45,6 +45,7 @@ def load_broker_config(
         first = config.listeners[0].name
         config = dataclasses.replace(config, inter_broker_listener_name=first)
     _check_listeners(config)
+    _check_combinations(config)
     if config.replica_truncation == "high-watermark" and not config.development_unsafe:
         raise ConfigError(
             "replica.truncation=high-watermark loses acknowledged records; it needs "
@@ -159,6 +160,21 @@ def _flatten(prefix: str, tables: Mapping[str, Any]) -> Iterator[tuple[str, str]
             yield prefix + name, ",".join(str(item) for item in value)
         else:
             yield prefix + name, str(value)
+
+
+def _check_combinations(config: BrokerConfig) -> None:
+    wait_ms, lag_ms = config.replica_fetch_wait_max_ms, config.replica_lag_time_max_ms
+    if wait_ms > lag_ms:
+        raise ConfigError(
+            f"replica.fetch.wait.max.ms={wait_ms} is above replica.lag.time.max.ms={lag_ms}: "
+            "followers that wait for news would leave the ISR; lower the one or raise the other"
+        )
+    low, high = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
+    if low > high:
+        raise ConfigError(
+            f"log.cleaner.min.compaction.lag.ms={low} is above "
+            f"log.cleaner.max.compaction.lag.ms={high}; lower the one or raise the other"
+        )
 
 
 def _check_unique_names(key: str, named: tuple[Listener, ...]) -> None:

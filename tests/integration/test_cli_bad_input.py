@@ -101,7 +101,8 @@ def test_a_topic_that_exists_is_not_created_again(cluster: LocalCluster) -> None
     [
         ("segment.byte=1", "did you mean segment.bytes"),
         ("segment.bytes=5MB", "without a unit: write 5242880"),
-        ("retention.ms=1000", "not supported yet"),
+        ("local.retention.ms=1000", "not supported yet"),
+        ("retention.ms=-2", "from -1"),
         ("segment.bytes", "KEY=VALUE"),
     ],
 )
@@ -329,7 +330,7 @@ def test_a_data_directory_of_another_cluster_is_refused(
     [
         ("log.segment.byte=1", "did you mean log.segment.bytes"),
         ("log.segment.bytes=1GB", "without a unit"),
-        ("log.retention.hours=1", "not supported yet"),
+        ("log.retention.hours=1", "use log.retention.ms"),
         ("replica.truncation=high-watermark", "development.unsafe"),
         ("log.dirs=/a,/b", "not supported yet"),
         ("flush.policy=sometimes", "always"),

@@ -88,7 +88,7 @@ def test_set_is_stronger_than_the_environment_which_is_stronger_than_the_file(
     file.write_text(
         'node.id = 7\nlisteners = ["PLAINTEXT://127.0.0.1:1"]\n'
         'log.dirs = "/data"\ncontroller.quorum.bootstrap.servers = "127.0.0.1:9090"\n'
-        "[replica]\nlag.time.max.ms = 1\nfetch.min.bytes = 2\nfetch.backoff.ms = 3\n"
+        "[replica]\nlag.time.max.ms = 777\nfetch.min.bytes = 2\nfetch.backoff.ms = 3\n"
     )
     environ = {
         "STRANDLINE_REPLICA_FETCH_MIN_BYTES": "20",
@@ -99,7 +99,7 @@ def test_set_is_stronger_than_the_environment_which_is_stronger_than_the_file(
     }
     config = load_broker_config(str(file), {"replica.fetch.backoff.ms": "300"}, environ)
     assert (config.node_id, config.listeners[0].port) == (7, 1)
-    assert config.replica_lag_time_max_ms == 1
+    assert config.replica_lag_time_max_ms == 777
     assert config.replica_fetch_min_bytes == 20
     assert config.replica_fetch_backoff_ms == 300
     assert "replica.lag.time.max.ms" in config.explicit
@@ -167,6 +167,17 @@ def test_an_empty_value_of_a_required_key_is_a_missing_one() -> None:
         ("controller.quorum.bootstrap.servers", "localhost", "expected HOST:PORT"),
         ("controller.quorum.bootstrap.servers", "a:1,b:1", "several controllers are not supported"),
         ("log.dirs", "/a,/b", "several log directories are not supported yet"),
+        (
+            "log.retention.ms",
+            "0",
+            "expected -1 (no limit) or a whole number of milliseconds from 1",
+        ),
+        ("replica.lag.time.max.ms", "499", "replica.fetch.wait.max.ms=500 is above replica.lag"),
+        (
+            "log.cleaner.max.compaction.lag.ms",
+            "9",
+            "log.cleaner.min.compaction.lag.ms=10 is above log.cleaner.max.compaction.lag.ms=9",
+        ),
         ("log.format", "xml", "expected one of: console, json"),
         ("replica.truncation", "high-watermark", "it needs development.unsafe=true"),
     ],
@@ -174,7 +185,7 @@ def test_an_empty_value_of_a_required_key_is_a_missing_one() -> None:
 def test_a_wrong_value_is_refused_naming_key_and_accepted_form(
     key: str, value: str, says: str
 ) -> None:
-    message = refusal(**{key: value})
+    message = refusal(**{"log.cleaner.min.compaction.lag.ms": "10", key: value})
     assert key in message
     assert says in message
 
