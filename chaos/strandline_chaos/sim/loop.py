@@ -1,0 +1,367 @@
+"""An event loop in virtual time: one process, many nodes, the same order of everything every time.
+
+`call_soon` is first in, first out, as asyncio documents; what differs from seed to seed are the
+latencies of messages and disks. Each step costs a microsecond of virtual time, so that time cannot
+stand still. Nothing here reads a clock, and a set of tasks has the same order in every process.
+
+A run that can make no progress raises Deadlock, one that makes too many steps Livelock; both say
+what waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import hashlib
+import heapq
+import sys
+from asyncio import events
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from strandline_chaos.sim.executor import SimExecutor
+from strandline_chaos.sim.owner import OWNER, Owner, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from contextvars import Context
+
+STEP_S: Final = 1e-6
+DIGEST_EVERY: Final = 512
+WAITING_SHOWN: Final = 12
+
+T = TypeVar("T")
+
+
+class Deadlock(AssertionError):
+    """Nothing can ever run again, and the run has not ended."""
+
+
+class Livelock(AssertionError):
+    """The run made more steps than it may."""
+
+
+class SimHandle:
+    """A callback that is due, or a timer."""
+
+    __slots__ = ("args", "callback", "cancelled_", "context", "owner", "when_")
+
+    def __init__(
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: Context,
+        owner: Owner | None,
+        when: float = 0.0,
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.owner = owner
+        self.when_ = when
+        self.cancelled_ = False
+
+    def cancel(self) -> None:
+        self.cancelled_ = True
+
+    def cancelled(self) -> bool:
+        return self.cancelled_
+
+    def when(self) -> float:
+        """In the clock of the node that set it."""
+        return self.when_
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in a set is its number, not its address."""
+
+    def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
+        self.number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop:
+    """What asyncio uses of an event loop. `steps_max` bounds a run; `after_step(owner)` is called
+    after each callback of a node.
+    """
+
+    def __init__(self, *, steps_max: int = 20_000_000) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self.after_step: Callable[[Owner], None] | None = None
+        self.uncaught: list[dict[str, Any]] = []
+        """What the exception handler was told: an error here is a defect of the simulated code."""
+        self._steps_max = steps_max
+        self._ready: deque[SimHandle] = deque()
+        self._timers: list[tuple[float, int, SimHandle]] = []
+        self._timer_count = 0
+        self._tasks: list[SimTask] = []
+        self._owners: list[Owner] = []
+        self._generators: dict[int, AsyncGenerator[Any, Any]] = {}
+        self._running = False
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._log: list[str] = []
+
+    # Nodes
+
+    def new_owner(self, name: str) -> Owner:
+        owner = Owner(name, len(self._owners) + 1)
+        owner.set_rate(self.now, 1.0)
+        self._owners.append(owner)
+        return owner
+
+    def kill(self, owner: Owner) -> None:
+        """Nothing of this owner runs from here on. Its tasks are kept, unfinished, to the end, as
+        their `finally` blocks must not run.
+        """
+        owner.alive = False
+        owner.backlog.clear()
+
+    def pause(self, owner: Owner) -> None:
+        owner.paused = True
+
+    def resume(self, owner: Owner) -> None:
+        owner.paused = False
+        self._ready.extend(owner.backlog)
+        owner.backlog.clear()
+
+    def record(self, what: str) -> None:
+        """Make `what` part of the digest, at this time."""
+        self._log.append(f"{self.now:.6f} {what}\n")
+
+    def digest(self) -> str:
+        """Fingerprint of all that has happened: equal for equal seeds, in every process."""
+        self._flush_log()
+        return self._hash.copy().hexdigest()
+
+    def _flush_log(self) -> None:
+        self._hash.update("".join(self._log).encode())
+        self._log.clear()
+
+    # What asyncio asks of a loop
+
+    def time(self) -> float:
+        owner = OWNER.get()
+        return self.now if owner is None else owner.local(self.now)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        assert not enabled
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def call_soon(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> Any:
+        if context is None:
+            context = contextvars.copy_context()
+        handle = SimHandle(callback, args, context, context.get(OWNER))
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Any:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Any:
+        """`when` is in the clock of the caller's node."""
+        clock = OWNER.get()
+        if context is None:
+            context = contextvars.copy_context()
+        handle = SimHandle(callback, args, context, context.get(OWNER), when)
+        self._push(when if clock is None else clock.to_global(when), handle)
+        return handle
+
+    def post(
+        self, delay_s: float, owner: Owner | None, callback: Callable[..., Any], *args: Any
+    ) -> SimHandle:
+        """Call as `owner` after `delay_s` of global time: how a message arrives, or a disk ends."""
+        context = contextvars.Context() if owner is None else owner.context.copy()
+        handle = SimHandle(callback, args, context, owner, self.now + delay_s)
+        self._push(self.now + delay_s, handle)
+        return handle
+
+    def _push(self, when: float, handle: SimHandle) -> None:
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when, self._timer_count, handle))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=cast("Any", self))
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> Any:
+        number = len(self._tasks) + 1
+        task = SimTask(
+            coro, number=number, loop=self, name=name or f"task-{number}", context=context
+        )
+        self._tasks.append(task)
+        return task
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        assert isinstance(executor, SimExecutor), "only the Runtime's executors exist here"
+        return executor.run(func, *args)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._closed:
+            self.uncaught.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        self._generators.clear()
+
+    async def shutdown_default_executor(self) -> None:
+        """There is none."""
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with this error after the current step."""
+        if self._failure is None:
+            self._failure = error
+
+    # Running
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end as the harness. Garbage is collected afterwards only: a finalizer
+        in the middle would be a step that no seed decides.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._keep, finalizer=self._keep)
+        self._running = True
+        events._set_running_loop(cast("Any", self))
+        try:
+            task = self.create_task(main, name="main")
+            self._run_until(task)
+            return task.result()  # type: ignore[no-any-return]
+        finally:
+            events._set_running_loop(None)
+            self._running = False
+            sys.set_asyncgen_hooks(*hooks)
+            if collects:
+                gc.enable()
+
+    def run_until_complete(self, future: Any) -> Any:
+        return self.run(future)
+
+    def _keep(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(generator)] = generator
+
+    def _run_until(self, main: SimTask) -> None:
+        ready, timers, pop = self._ready, self._timers, heapq.heappop
+        while not main.done():
+            if not ready:
+                if not timers:
+                    raise Deadlock(
+                        f"at {self.now:.6f} s nothing can run any more: {self.waiting()}"
+                    )
+                self.now = max(self.now, timers[0][0])
+            while timers and timers[0][0] <= self.now:
+                ready.append(pop(timers)[2])
+            for _ in range(len(ready)):
+                self._step(ready.popleft())
+                if self._failure is not None:
+                    raise self._failure
+            if self.steps > self._steps_max:
+                raise Livelock(f"{self.steps} steps at {self.now:.6f} s: {self.waiting()}")
+
+    def _step(self, handle: SimHandle) -> None:
+        owner = handle.owner
+        if handle.cancelled_ or (owner is not None and not _may_run(owner, handle)):
+            return
+        self.now += STEP_S
+        self.steps += 1
+        number = 0 if owner is None else owner.number
+        self._log.append(f"{self.now:.6f} {number}\n")
+        if len(self._log) >= DIGEST_EVERY:
+            self._flush_log()
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except Stopped:
+            pass
+        except Exception as error:  # noqa: BLE001
+            self.call_exception_handler({"message": "a callback failed", "exception": error})
+        if owner is not None:
+            if self.after_step is not None:
+                self.after_step(owner)
+            if owner.busy_s > 0:
+                self._block(owner)
+
+    def _block(self, owner: Owner) -> None:
+        """The step took time on its own thread: the node does nothing else meanwhile."""
+        busy_s, owner.busy_s = owner.busy_s, 0.0
+        if owner.alive and not owner.paused:
+            self.pause(owner)
+            self.post(busy_s, None, self._unblock, owner)
+
+    def _unblock(self, owner: Owner) -> None:
+        if owner.alive and owner.paused:
+            self.resume(owner)
+
+    def waiting(self) -> str:
+        """The unfinished tasks of live nodes, in words."""
+        names = [task.get_name() for task in self._tasks if not task.done()]
+        more = f" and {len(names) - WAITING_SHOWN} more" if len(names) > WAITING_SHOWN else ""
+        return ", ".join(names[:WAITING_SHOWN]) + more
+
+    def close(self) -> None:
+        """Throw away what is unfinished. The code that is cut off may not do anything more: its
+        `finally` blocks run now, on a closed loop, and what they raise means nothing.
+        """
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        for task in self._tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                _discard(task.get_coro())
+        self._tasks.clear()
+        self._generators.clear()
+
+
+def _may_run(owner: Owner, handle: SimHandle) -> bool:
+    if owner.alive and owner.paused:
+        owner.backlog.append(handle)
+    return owner.alive and not owner.paused
+
+
+def _discard(coro: Any) -> None:
+    for _ in range(3):
+        try:
+            coro.close()
+        except BaseException:  # noqa: BLE001
+            continue
+        return
