@@ -136,6 +136,7 @@ class BrokerHeartbeatRequest(_message.Message):
     WANT_FENCE_FIELD_NUMBER: _builtins.int
     WANT_SHUT_DOWN_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -143,7 +144,13 @@ class BrokerHeartbeatRequest(_message.Message):
     """True until the broker has loaded its logs and applied a first snapshot."""
     want_shut_down: _builtins.bool
     @_builtins.property
-    def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Directories of log.dirs that are out of service."""
+
+    @_builtins.property
+    def offline_replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfflineReplica]:
+        """Every replica here that cannot serve, or not all of it, at the moment; the list is always whole."""
+
     def __init__(
         self,
         *,
@@ -153,14 +160,45 @@ class BrokerHeartbeatRequest(_message.Message):
         want_fence: _builtins.bool = ...,
         want_shut_down: _builtins.bool = ...,
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
+        offline_replicas: _abc.Iterable[Global___OfflineReplica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerHeartbeatRequest: _TypeAlias = BrokerHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class OfflineReplica(_message.Message):
+    """A replica that must not be elected nor join an ISR."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_index: _builtins.int
+    damaged: _builtins.bool
+    """True: a range of its log is damaged, and it serves the rest, so the last ISR member may lead all the same. False: it serves
+    nothing (its directory has failed or is missing).
+    """
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_index: _builtins.int = ...,
+        damaged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OfflineReplica: _TypeAlias = OfflineReplica  # noqa: Y015
 
 @_typing.final
 class BrokerHeartbeatResponse(_message.Message):

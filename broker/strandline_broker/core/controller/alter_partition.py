@@ -195,6 +195,8 @@ def _check_member(
     broker = state.brokers.get(member)
     if broker is None or not broker.eligible:
         raise IneligibleReplica(f"{where}: broker {member} is fenced, stopping or not registered")
+    if member not in partition.isr and not broker.can_join(partition.topic_id, partition.index):
+        raise IneligibleReplica(f"{where}: broker {member} has reported its replica as offline")
     if epoch == NO_BROKER_EPOCH and member in partition.isr:
         return
     if epoch != broker.epoch:

@@ -1,7 +1,8 @@
 """Who leads: clean elections from the ISR, and the one way for a broker to leave ISRs (P-28).
 
 Rules (I-22, I-23, I-48, P-27): a leader is an ISR member, unfenced, not stopping, on the disk it
-was in sync on; the first such in assignment order. Without eligible leader replicas the last member
+was in sync on, whose replica serves; the first such in assignment order, one that lacks a damaged
+range only where no other can. Without eligible leader replicas the last member
 never leaves the ISR: it stays listed, the partition has no leader, and it leads again when it is
 unfenced on that disk.
 """
@@ -22,14 +23,23 @@ def electable(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bo
         broker is not None
         and broker.eligible
         and broker.directory_id == partition.directory_of(broker_id)
+        and not broker.is_out_of_service(partition.topic_id, partition.index)
+    )
+
+
+def is_sound(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bool:
+    """Whether the broker could lead, and hold all that a member of the ISR holds."""
+    return electable(partition, broker_id, brokers) and not brokers[broker_id].is_damaged(
+        partition.topic_id, partition.index
     )
 
 
 def elect(partition: Partition, isr: Sequence[BrokerId], brokers: Brokers) -> BrokerId:
     """The leader that `isr` gives, or NO_LEADER."""
-    for broker_id in partition.replicas:
-        if broker_id in isr and electable(partition, broker_id, brokers):
-            return broker_id
+    for can_lead in (is_sound, electable):
+        for broker_id in partition.replicas:
+            if broker_id in isr and can_lead(partition, broker_id, brokers):
+                return broker_id
     return NO_LEADER
 
 

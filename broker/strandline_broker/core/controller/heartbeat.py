@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence
+from strandline_broker.core.controller.records import OfflineReplica
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
 from strandline_broker.core.controller.state import ControllerState
@@ -24,6 +25,7 @@ class Heartbeat:
     current_metadata_offset: MetadataOffset
     want_fence: bool
     want_shut_down: bool
+    offline_replicas: frozenset[OfflineReplica] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

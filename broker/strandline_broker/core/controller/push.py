@@ -13,6 +13,7 @@ from strandline_broker.core.controller.records import (
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    OfflineReplicasRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -85,6 +86,8 @@ class Changes:
     configs: dict[TopicId, None] = field(default_factory=dict)
     dynamic: bool = False
     brokers: dict[BrokerId, None] = field(default_factory=dict)
+    served: dict[tuple[TopicId, int], None] = field(default_factory=dict)
+    """Partitions of which a replica went offline or came back by itself."""
     removed_topics: list[RemovedTopic] = field(default_factory=list)
     removed_brokers: list[BrokerId] = field(default_factory=list)
 
@@ -104,6 +107,8 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
                 changes.dynamic = True
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord():
                 changes.brokers[record.broker_id] = None
+            case OfflineReplicasRecord():
+                changes.served |= dict.fromkeys(_served_otherwise(state, record))
             case UnregisterBrokerRecord():
                 changes.removed_brokers.append(record.broker_id)
             case RemoveTopicRecord():
@@ -113,6 +118,14 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
             case _:
                 pass  # epochs travel in the header; producer ids concern nobody else
     return changes
+
+
+def _served_otherwise(
+    state: ControllerState, record: OfflineReplicasRecord
+) -> list[tuple[TopicId, int]]:
+    before = state.brokers[record.broker_id].offline_replicas
+    changed = before.symmetric_difference(record.replicas)
+    return sorted({(replica.topic_id, replica.partition) for replica in changed})
 
 
 def delta(state: ControllerState, changes: Changes) -> Envelope:
@@ -174,7 +187,10 @@ def _changed_partitions(
         is_new = changes.partitions.get((topic.topic_id, partition.index))
         if is_new is not None:
             yield _pushed(state, topic, partition, is_new=is_new, moved=True)
-        elif touched and not touched.isdisjoint(partition.replicas):
+        elif (touched and not touched.isdisjoint(partition.replicas)) or (
+            topic.topic_id,
+            partition.index,
+        ) in changes.served:
             # A replica went offline or came back: what clients are told has changed.
             yield _pushed(state, topic, partition, is_new=False, moved=False)
 
@@ -196,7 +212,11 @@ def _pushed(
         isr_with_epochs=state.isr_with_epochs(partition),
         effective_min_isr=state.effective_min_isr(topic, partition),
         offline_replicas=tuple(
-            b for b in partition.replicas if b not in state.brokers or state.brokers[b].fenced
+            b
+            for b in partition.replicas
+            if b not in state.brokers
+            or state.brokers[b].fenced
+            or not state.brokers[b].can_join(partition.topic_id, partition.index)
         ),
         is_new=is_new,
         moved=moved,

@@ -129,6 +129,24 @@ class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
     in_controlled_shutdown: bool | None = None
 
 
+class OfflineReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A replica that its broker cannot serve; `damaged`: all of it but a range."""
+
+    topic_id: TopicId
+    partition: int
+    damaged: bool = False
+
+
+class OfflineReplicasRecord(Record, frozen=True, kw_only=True):
+    """Which replicas one incarnation cannot serve from now on; takes the place of the list before
+    it.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    replicas: tuple[OfflineReplica, ...]
+
+
 class UnregisterBrokerRecord(Record, frozen=True, kw_only=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -170,6 +188,7 @@ AnyRecord = (
     | PartitionChangeRecord
     | RegisterBrokerRecord
     | BrokerRegistrationChangeRecord
+    | OfflineReplicasRecord
     | UnregisterBrokerRecord
     | ConfigRecord
     | BrokerConfigRecord

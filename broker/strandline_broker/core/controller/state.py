@@ -24,6 +24,8 @@ from strandline_broker.core.controller.records import (
     ConfigRecord,
     ControllerEpochRecord,
     Endpoint,
+    OfflineReplica,
+    OfflineReplicasRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -74,6 +76,20 @@ class Broker:
     in_controlled_shutdown: bool = False
     shutdown_offset: MetadataOffset | None = None
     """Of the record that began its controlled shutdown; set once (P-65)."""
+    offline_replicas: frozenset[OfflineReplica] = frozenset()
+    """What it cannot serve; told anew by each incarnation, before it is unfenced."""
+
+    def is_out_of_service(self, topic_id: TopicId, index: int) -> bool:
+        """Whether its replica of the partition serves nothing."""
+        return OfflineReplica(topic_id, index, damaged=False) in self.offline_replicas
+
+    def is_damaged(self, topic_id: TopicId, index: int) -> bool:
+        """Whether its replica of the partition lacks a range of what it should hold."""
+        return OfflineReplica(topic_id, index, damaged=True) in self.offline_replicas
+
+    def can_join(self, topic_id: TopicId, index: int) -> bool:
+        """Whether its replica may come into the ISR of the partition."""
+        return not (self.is_out_of_service(topic_id, index) or self.is_damaged(topic_id, index))
 
     @property
     def eligible(self) -> bool:
@@ -293,7 +309,10 @@ class ControllerState:
 
     def _replay_broker(
         self,
-        record: RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord,
+        record: RegisterBrokerRecord
+        | BrokerRegistrationChangeRecord
+        | OfflineReplicasRecord
+        | UnregisterBrokerRecord,
         offset: MetadataOffset,
     ) -> None:
         match record:
@@ -301,6 +320,12 @@ class ControllerState:
                 self._replay_registration(record, offset)
             case BrokerRegistrationChangeRecord():
                 self._replay_broker_change(record, offset)
+            case OfflineReplicasRecord():
+                broker = self.brokers[record.broker_id]
+                assert broker.epoch == record.broker_epoch, (broker, record)
+                self.brokers[record.broker_id] = replace(
+                    broker, offline_replicas=frozenset(record.replicas)
+                )
             case UnregisterBrokerRecord():
                 assert self.brokers[record.broker_id].epoch == record.broker_epoch, record
                 del self.brokers[record.broker_id]

@@ -27,6 +27,10 @@ from strandline_broker.core.controller.heartbeat import (
     asks_for_change,
     decide_heartbeat,
 )
+from strandline_broker.core.controller.offline_replicas import (
+    decide_offline_replicas,
+    tells_news,
+)
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.core.controller.records import (
     BrokerRegistrationChangeRecord,
@@ -193,6 +197,9 @@ class Controller:
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        # First what it cannot serve, then whether it may serve: nobody is elected in between.
+        if tells_news(self.state, heartbeat):
+            await self._pipeline.submit(partial(decide_offline_replicas, self.state, heartbeat))
         if asks_for_change(self.state, heartbeat):
             await self._pipeline.submit(partial(decide_heartbeat, self.state, heartbeat))
         if heartbeat.want_shut_down:

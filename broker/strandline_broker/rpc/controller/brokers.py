@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.core.controller.alter_partition import Proposal, Verdict
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
-from strandline_broker.core.controller.records import Endpoint
+from strandline_broker.core.controller.records import Endpoint, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
@@ -153,6 +153,10 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         current_metadata_offset=MetadataOffset(request.current_metadata_offset),
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
+        offline_replicas=frozenset(
+            OfflineReplica(TopicId(r.topic_id), r.partition_index, r.damaged)
+            for r in request.offline_replicas
+        ),
     )
 
 

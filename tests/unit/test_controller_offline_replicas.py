@@ -1,0 +1,163 @@
+"""What becomes of ISRs and leaders when a broker cannot serve some of its replicas (I-22)."""
+
+from dataclasses import replace
+
+import pytest
+
+from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
+from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
+from strandline_broker.core.controller.records import RECOVERED, OfflineReplica, decode
+from strandline_broker.core.controller.state import ControllerState
+from strandline_proto.errors import IneligibleReplica, StaleBrokerEpoch
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
+from support.controller_cluster import B1, B2, B3, Cluster
+
+
+def tell(cluster: Cluster, broker_id: BrokerId, *replicas: OfflineReplica) -> bool:
+    """A heartbeat with this list; false if it changed nothing."""
+    heartbeat = Heartbeat(
+        broker_id=broker_id,
+        broker_epoch=cluster.state.brokers[broker_id].epoch,
+        current_metadata_offset=MetadataOffset(0),
+        want_fence=False,
+        want_shut_down=False,
+        offline_replicas=frozenset(replicas),
+    )
+    news = tells_news(cluster.state, heartbeat)
+    assert cluster.commit(decide_offline_replicas(cluster.state, heartbeat)) == news
+    assert not tells_news(cluster.state, heartbeat), "the same list twice"
+    return news
+
+
+def lost(topic: TopicId, index: int = 0) -> OfflineReplica:
+    return OfflineReplica(topic, index)
+
+
+def hurt(topic: TopicId, index: int = 0) -> OfflineReplica:
+    return OfflineReplica(topic, index, damaged=True)
+
+
+@pytest.mark.parametrize("kind", [lost, hurt])
+def test_an_offline_replica_leaves_the_isr_and_another_member_leads(kind: type) -> None:
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3), (B2, B1, B3))
+    epoch = cluster.partition(topic).leader_epoch
+    assert not tell(cluster, B1)
+    assert tell(cluster, B1, kind(topic, 0), kind(topic, 1))
+    led, followed = cluster.partition(topic), cluster.partition(topic, 1)
+    assert (led.leader, led.isr, led.leader_epoch) == (B2, (B2, B3), epoch + 1)
+    assert (followed.leader, followed.isr, followed.leader_epoch) == (B2, (B2, B3), epoch)
+    told = {
+        p.partition.index: p.offline_replicas for p in cluster.envelopes[-1].topics[0].partitions
+    }
+    assert told == {0: (B1,), 1: (B1,)}
+
+
+def test_all_of_a_list_is_one_batch() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2), (B1, B2))
+    before = len(cluster.envelopes)
+    tell(cluster, B1, hurt(topic, 0), lost(topic, 1))
+    assert len(cluster.envelopes) == before + 1
+
+
+def test_the_last_member_leads_on_with_a_damaged_range_and_not_without_a_directory() -> None:
+    cluster = Cluster([B1])
+    topic = cluster.topic("t", (B1,))
+    epoch = cluster.partition(topic).leader_epoch
+    tell(cluster, B1, hurt(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).leader_epoch) == (B1, epoch)
+    tell(cluster, B1, lost(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (NO_LEADER, (B1,))
+    cluster.fence(B1)
+    cluster.up(B1)
+    assert cluster.partition(topic).leader == B1, "a new incarnation has told nothing yet"
+    tell(cluster, B1, lost(topic))
+    tell(cluster, B1)
+    assert cluster.partition(topic).leader == B1
+
+
+def test_a_sound_member_that_comes_later_takes_over_from_a_damaged_leader() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    tell(cluster, B1, hurt(topic))
+    assert cluster.partition(topic).leader == B1
+    cluster.up(B2)
+    join(cluster, topic, B1, B2)
+    assert cluster.partition(topic).isr == (B1, B2)
+    tell(cluster, B1, hurt(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B2, (B2,))
+
+
+def join(cluster: Cluster, topic: TopicId, leader: BrokerId, joiner: BrokerId) -> None:
+    partition, brokers = cluster.partition(topic), cluster.state.brokers
+    proposal = Proposal(
+        topic_id=topic,
+        partition=0,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=tuple((b, brokers[b].epoch) for b in (*partition.isr, joiner)),
+        leader_recovery_state=RECOVERED,
+    )
+    (verdict,) = cluster.commit(
+        decide_alter_partition(cluster.state, leader, brokers[leader].epoch, [proposal])
+    )
+    if verdict.error is not None:
+        raise verdict.error
+
+
+@pytest.mark.parametrize("kind", [lost, hurt])
+def test_an_offline_replica_joins_no_isr_until_it_is_off_the_list(kind: type) -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B2, kind(topic))
+    with pytest.raises(IneligibleReplica, match="broker 2 has reported its replica as offline"):
+        join(cluster, topic, B1, B2)
+    tell(cluster, B2)
+    join(cluster, topic, B1, B2)
+    assert cluster.partition(topic).isr == (B1, B2)
+
+
+def test_an_offline_replica_is_not_elected_when_the_leader_dies() -> None:
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    tell(cluster, B2, lost(topic))
+    cluster.fence(B1)
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B3, (B3,))
+
+
+def test_two_damaged_members_do_not_leave_the_partition_without_a_leader() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B1, hurt(topic))
+    tell(cluster, B2, hurt(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B2, (B2,))
+
+
+def test_the_list_outlives_the_controller_and_not_the_incarnation() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B1, hurt(topic), lost(topic, 7))
+    again = ControllerState()
+    for offset, record in enumerate(cluster.log):
+        again.replay(decode(record), MetadataOffset(offset))
+    assert again.brokers[B1].offline_replicas == {hurt(topic), lost(topic, 7)}
+    cluster.register(B1)
+    assert cluster.state.brokers[B1].offline_replicas == frozenset()
+
+
+def test_a_former_incarnation_has_no_say() -> None:
+    cluster = Cluster([B1])
+    heartbeat = Heartbeat(
+        broker_id=B1,
+        broker_epoch=cluster.state.brokers[B1].epoch,
+        current_metadata_offset=MetadataOffset(0),
+        want_fence=False,
+        want_shut_down=False,
+    )
+    with pytest.raises(StaleBrokerEpoch):
+        tells_news(cluster.state, replace(heartbeat, broker_epoch=BrokerEpoch(0)))
+    with pytest.raises(StaleBrokerEpoch):
+        decide_offline_replicas(cluster.state, replace(heartbeat, broker_epoch=BrokerEpoch(0)))
