@@ -1,8 +1,9 @@
 """What a test may need of the machine, and a loud word at the end about what could not run.
 
-Markers `spark` and `docker` and the fixture `shared_dir` skip where a JDK, a Docker engine or the
-folder of shared data is missing. In CI that is a failure, except for want of the shared folder (and
-of the engine that its script would have started): a green run must not hide what was off.
+Markers `spark`, `maven` and `docker` and the fixture `shared_dir` skip where a JDK, Maven, a Docker
+engine or the folder of shared data is missing. In CI that is a failure, except for want of the
+shared folder (and of the engine that its script would have started): a green run must not hide what
+was off.
 """
 
 import os
@@ -24,6 +25,13 @@ def _java_missing() -> str | None:
     if java is None:
         return "no Java found: install openjdk-17-jre-headless, or set JAVA_HOME"
     return None
+
+
+@cache
+def _maven_missing() -> str | None:
+    if shutil.which("mvn") is None:
+        return "no Maven found: install maven; Kafka's own tools are not run on our files"
+    return _java_missing()
 
 
 def _java_of_home() -> str | None:
@@ -49,6 +57,8 @@ def _docker_missing() -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this machine cannot run; in CI fail, unless the shared folder is missing."""
     if item.get_closest_marker("spark") is not None and (why := _java_missing()) is not None:
+        _lacking(why, excused=False)
+    if item.get_closest_marker("maven") is not None and (why := _maven_missing()) is not None:
         _lacking(why, excused=False)
     if item.get_closest_marker("docker") is not None and (why := _docker_missing()) is not None:
         _lacking(why, excused=not (SHARED / "machine" / "docker.sh").is_file())

@@ -1,0 +1,91 @@
+"""Apache Kafka's own dump tool, run on files that Strandline wrote."""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+POM = Path(__file__).parents[1] / "integration" / "kafka" / "pom.xml"
+RESOLVE_TIMEOUT_S = 900
+"""The first time, Maven fetches some fifty archives."""
+DUMP_TIMEOUT_S = 60
+COMPLAINTS = re.compile(
+    r"mismatch|isvalid: false|exception|error|corrupt|out of order|not found|could not|unexpected"
+    r"|warn|fail|invalid",
+    re.IGNORECASE,
+)
+
+Fields = dict[str, str]
+
+
+@dataclass
+class Dump:
+    """What the tool printed, by file name."""
+
+    output: str
+    batches: list[Fields] = field(default_factory=list)
+    records: list[Fields] = field(default_factory=list)
+    index_entries: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """(offset, position) of an offset index, (timestamp, offset) of a time index."""
+    producers: dict[str, list[Fields]] = field(default_factory=dict)
+
+    @property
+    def complaints(self) -> list[str]:
+        return [line for line in self.output.splitlines() if COMPLAINTS.search(line)]
+
+
+class KafkaTools:
+    def __init__(self, classpath: str) -> None:
+        self._classpath = classpath
+
+    @classmethod
+    def resolve(cls, folder: Path) -> "KafkaTools":
+        """With the archives that Maven has or fetches; RuntimeError if it cannot."""
+        saved = folder / "classpath"
+        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:build-classpath"]
+        done = subprocess.run(
+            [*command, f"-Dmdep.outputFile={saved}"],
+            capture_output=True,
+            text=True,
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"Maven does not resolve {POM.name}: {done.stdout[-2000:]}")
+        return cls(saved.read_text("utf-8").strip())
+
+    def dump(self, files: Iterable[Path], *options: str) -> Dump:
+        """The tool's words on `files`, with `options` of its own."""
+        java = ["java", "-XX:TieredStopAtLevel=1", "-cp", self._classpath]
+        tool = ["kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
+        done = subprocess.run(
+            [*java, *tool],
+            capture_output=True,
+            text=True,
+            timeout=DUMP_TIMEOUT_S,
+            check=False,
+        )
+        return _read(done.stdout + done.stderr)
+
+
+def _read(output: str) -> Dump:
+    dump = Dump(output)
+    name = ""
+    for line in output.splitlines():
+        if line.startswith("Dumping "):
+            name = Path(line.removeprefix("Dumping ")).name
+        elif line.startswith("baseOffset: "):
+            dump.batches.append(_fields(line))
+        elif line.startswith("| "):
+            dump.records.append(_fields(line[2:]))
+        elif line.startswith("producerId: "):
+            dump.producers.setdefault(name, []).append(_fields(line))
+        elif (pair := re.fullmatch(r"\w+: (-?\d+) \w+: (-?\d+)", line)) is not None:
+            dump.index_entries.setdefault(name, []).append((int(pair[1]), int(pair[2])))
+    return dump
+
+
+def _fields(line: str) -> Fields:
+    """`name: value` pairs; a value has no colon behind its last blank."""
+    return dict(re.findall(r"(\w+): ((?:(?!\s\w+: ).)*)", line))
