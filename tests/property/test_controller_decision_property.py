@@ -48,6 +48,9 @@ class ControllerHistory(RuleBasedStateMachine):
         self.brokers: dict[BrokerId, Broker] = {}
         self.controller_epoch = -1
         self.last_offset = -1
+        self.minima: dict[Key, int] = {}
+        self.heard: dict[Key, tuple[PartitionEpoch, int]] = {}
+        self.envelopes_heard = 0
 
     # -- what may happen
 
@@ -211,6 +214,17 @@ class ControllerHistory(RuleBasedStateMachine):
             assert start >= self.given_ids, "I-59"
             self.given_ids = start + 1000
 
+    @rule(data=st.data(), minimum=st.sampled_from([None, "1", "2", "3", "4"]), dry=st.booleans())
+    def alter_minimum(self, data: st.DataObject, minimum: str | None, dry: bool) -> None:
+        names = [None, *self.cluster.state.topic_ids]
+        topic = data.draw(st.sampled_from(names))
+        self.cluster.alter("", {"min.insync.replicas": minimum}, topic=topic, validate_only=dry)
+
+    @rule(b=brokers, value=st.sampled_from([None, "1", "2"]))
+    def alter_broker(self, b: BrokerId, value: str | None) -> None:
+        if b in self.cluster.state.brokers:
+            self.cluster.alter(str(b), {"log.roll.ms": value})
+
     @rule(min_insync=st.integers(1, 3))
     def controller_restarts(self, min_insync: int) -> None:
         """Only what the log holds survives, and everybody has a fresh, inherited session (P-61)."""
@@ -265,9 +279,31 @@ class ControllerHistory(RuleBasedStateMachine):
                 assert p.leader == NO_LEADER or p.leader in old.isr, "P-27: from the old ISR only"
             if replace(p, changed_at=old.changed_at) != old:
                 assert p.partition_epoch > old.partition_epoch, "every change is seen"
+            minimum = state.effective_min_isr(state.topics[p.topic_id], p)
+            if minimum != self.minima[p.topic_id, p.index]:
+                assert p.partition_epoch > old.partition_epoch, "I-91"
         self.partitions = {(p.topic_id, p.index): p for p in state.partitions()}
+        self.minima = {
+            (p.topic_id, p.index): state.effective_min_isr(state.topics[p.topic_id], p)
+            for p in state.partitions()
+        }
         self.brokers = dict(state.brokers)
         self.controller_epoch, self.last_offset = state.controller_epoch, state.last_offset
+
+    @invariant()
+    def a_leader_counts_by_the_minimum_of_its_partition_epoch(self) -> None:
+        """I-91: what the last push that replicas heard said is what the controller goes by."""
+        state, cluster = self.cluster.state, self.cluster
+        for envelope in cluster.envelopes[self.envelopes_heard :]:
+            for topic in envelope.topics:
+                for pushed in (p for p in topic.partitions if p.moved):
+                    key = (topic.topic_id, pushed.partition.index)
+                    epoch = pushed.partition.partition_epoch
+                    self.heard[key] = (epoch, pushed.effective_min_isr)
+        self.envelopes_heard = len(cluster.envelopes)
+        for p in state.partitions():
+            minimum = state.effective_min_isr(state.topics[p.topic_id], p)
+            assert self.heard[p.topic_id, p.index] == (p.partition_epoch, minimum), "I-91"
 
     @invariant()
     def the_log_gives_the_same_state(self) -> None:

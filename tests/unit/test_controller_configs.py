@@ -1,8 +1,11 @@
 """Configuration altered at run time: one atomic decision a resource; leaders hear of new minima."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_broker.core.controller import push
+from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
 from strandline_broker.core.controller.configs import (
     APPEND,
     BROKER,
@@ -17,6 +20,7 @@ from strandline_proto.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
     InvalidRequest,
+    InvalidUpdateVersion,
     UnknownTopicOrPartition,
     WireError,
 )
@@ -236,6 +240,32 @@ def test_a_new_minimum_raises_the_partition_epoch_where_it_changes_what_counts()
     assert cluster.partition(topic).partition_epoch == 2
     cluster.alter("", {"retention.ms": "5"}, topic="t")
     assert cluster.partition(topic).partition_epoch == 2
+
+
+def test_a_proposal_from_before_a_new_minimum_is_refused() -> None:
+    """P-77: its answer would otherwise leave the leader with the old one."""
+    cluster = Cluster([B1, B2, B3], min_insync=2)
+    topic = cluster.topic("t", (B1, B2, B3))
+    cluster.fence(B3)
+    cluster.unfence(B3)
+    partition = cluster.partition(topic)
+    members = (B1, B2, B3)
+    proposal = Proposal(
+        topic_id=topic,
+        partition=0,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=tuple((b, cluster.state.brokers[b].epoch) for b in members),
+        leader_recovery_state=0,
+    )
+    cluster.alter("", {MIN_ISR: "3"}, topic="t")
+    epoch = cluster.state.brokers[B1].epoch
+    (late,) = cluster.commit(decide_alter_partition(cluster.state, B1, epoch, [proposal]))
+    assert isinstance(late.error, InvalidUpdateVersion)
+    now = replace(proposal, partition_epoch=cluster.partition(topic).partition_epoch)
+    (verdict,) = cluster.commit(decide_alter_partition(cluster.state, B1, epoch, [now]))
+    assert verdict.committed is not None
+    assert verdict.committed.effective_min_isr == 3
 
 
 def test_a_new_minimum_of_all_concerns_the_topics_that_set_none() -> None:

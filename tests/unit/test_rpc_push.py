@@ -220,6 +220,22 @@ async def test_what_is_altered_for_brokers_counts_for_the_keys_that_a_topic_does
         assert (partition.log.config.segment_bytes, partition.max_message_bytes) == (1 << 30, 5000)
 
 
+async def test_a_replica_whose_topics_configuration_is_not_known_yet_deletes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
+    async with broker(tmp_path) as b:
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        config = partition.log.config
+        assert (config.retention_ms, config.retention_bytes) == (-1, -1)
+        assert config.cleanup_policy == ("delete",)
+        async with running(b.receiver.run()):
+            await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
+        assert partition.log.config.retention_ms == 604_800_000
+
+
 async def test_increments_follow_each_other_and_a_gap_asks_for_everything(tmp_path: Path) -> None:
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()

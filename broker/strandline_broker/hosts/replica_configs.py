@@ -7,7 +7,7 @@ is called on the event loop, between two of them.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from strandline_broker.storage.log import LogConfig
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 def log_config(topic: TopicConfig) -> LogConfig:
     """What storage has to know of a topic's configuration."""
     return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
+
+
+def keep_everything(context: ReplicaContext) -> LogConfig:
+    """The configuration of a log whose topic's is not known yet: nothing is deleted or compacted.
+
+    A broker that has just started, or finds no controller, must not apply its own defaults to a
+    topic that may be kept for ever.
+    """
+    return replace(
+        log_config(context.resolve({})),
+        cleanup_policy=("delete",),
+        retention_bytes=-1,
+        retention_ms=-1,
+    )
 
 
 def configure_replicas(

@@ -15,7 +15,11 @@ from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.hosts.replica_configs import configure_replicas, log_config
+from strandline_broker.hosts.replica_configs import (
+    configure_replicas,
+    keep_everything,
+    log_config,
+)
 from strandline_broker.hosts.replica_context import ReplicaContext
 from strandline_broker.storage.damage import DamagedLog
 from strandline_proto.errors import KafkaStorageError, WireError
@@ -131,12 +135,12 @@ class ReplicaManager:
     async def load(self) -> None:
         """Open every log of the data directory; one that is damaged is refused, not cut (I-7)."""
         directory = self._directory
-        defaults = log_config(self.context.resolve({}))
+        config = keep_everything(self.context)
         for found in directory.partitions():
             key = (found.topic_id, found.partition)
             try:
                 log = await self.context.in_disk_pool(
-                    partial(directory.load_log, found, defaults, self._report)
+                    partial(directory.load_log, found, config, self._report)
                 )
             except (DamagedLog, OSError) as error:
                 self.refused[key] = f"{found.topic}-{found.partition} is out of service: {error}"
