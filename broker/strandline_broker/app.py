@@ -30,6 +30,7 @@ from strandline_broker.rpc.broker_service import (
     add_replica_service,
 )
 from strandline_broker.rpc.configs import ConfigsRpc
+from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.fetch import FetchRpc
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.identify import IdentifyRpc
@@ -153,6 +154,7 @@ class Broker:
             FetchRpc(replicas),
             FetchRangeRpc(replicas),
             OffsetsRpc(replicas),
+            DeleteRecordsRpc(replicas),
             MetadataRpc(self.metadata, listener.name),
             AdminRpc(self.link),
             ReplicasInfoRpc(replicas),

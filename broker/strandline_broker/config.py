@@ -182,6 +182,9 @@ class BrokerConfig(ServerConfig):
     log_retention_ms: int = _key(
         _retention_ms, str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
     )
+    log_retention_check_interval_ms: int = _key(
+        _ms(), "300000", "Time between two looks for segments that retention lets go."
+    )
     log_roll_jitter_ms: int = _key(_long_ms(0), "0", "At most so much is taken off log.roll.ms.")
     log_roll_ms: int = _key(_long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
     log_segment_delete_delay_ms: int = _key(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
+from strandline._deletions import Deletions
 from strandline._descriptions import (
     add_topic,
     broker_info,
@@ -162,6 +163,29 @@ class Admin:
             if result.error_code == UnknownTopicOrPartition.code:
                 raise UnknownTopicOrPartition(f"topic {result.name!r} does not exist")
             check(result)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition | tuple[str, int], int]
+    ) -> dict[TopicPartition, int]:
+        """Delete the records below an offset in each of these partitions; -1: all committed ones.
+
+        Returns where each partition begins now, on every live replica in sync. Raises
+        OffsetOutOfRange for an offset beyond the high watermark, PolicyViolation for a topic that
+        is only compacted; the other partitions have been dealt with all the same.
+        """
+        session = self._started()
+        wanted = {}
+        for (name, partition), offset in before.items():
+            topic = await session.cluster.topic(name, self._timeout_s)
+            if partition not in topic.partitions:
+                raise UnknownTopicOrPartition(
+                    f"topic {name!r} has no partition {partition}; it has {len(topic.partitions)}, "
+                    f"counted from 0"
+                )
+            wanted[topic.topic_id, partition] = offset
+        found = await Deletions(session).delete(wanted, self._timeout_s)
+        partitions = [TopicPartition(*partition) for partition in before]
+        return dict(zip(partitions, map(found.__getitem__, wanted), strict=True))
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""

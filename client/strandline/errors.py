@@ -251,6 +251,12 @@ class InvalidRequest(BrokerError, wire.InvalidRequest):
     retriable = wire.InvalidRequest.retriable
 
 
+class PolicyViolation(BrokerError, wire.PolicyViolation):
+    """See strandline_proto.errors.PolicyViolation."""
+
+    retriable = wire.PolicyViolation.retriable
+
+
 class OutOfOrderSequenceNumber(BrokerError, wire.OutOfOrderSequenceNumber):
     """See strandline_proto.errors.OutOfOrderSequenceNumber."""
 

@@ -328,6 +328,11 @@ class Admin(_Blocking[AsyncAdmin]):
     def delete_topics(self, topics: Iterable[str]) -> None:
         self._call(lambda twin: twin.delete_topics(topics))
 
+    def delete_records(
+        self, before: Mapping[TopicPartition | tuple[str, int], int]
+    ) -> dict[TopicPartition, int]:
+        return self._call(lambda twin: twin.delete_records(before))
+
     def list_topics(self) -> list[str]:
         return self._call(lambda twin: twin.list_topics())
 

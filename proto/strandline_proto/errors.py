@@ -163,6 +163,12 @@ class InvalidRequest(WireError):
     code = 42
 
 
+class PolicyViolation(WireError):
+    """The topic's configuration does not allow what was asked."""
+
+    code = 44
+
+
 class OutOfOrderSequenceNumber(WireError):
     """A producer's batch does not follow the last one."""
 

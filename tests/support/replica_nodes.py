@@ -21,6 +21,7 @@ from strandline_broker.core.push_envelope import (
 )
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_broker_service
+from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.fetch import FetchRpc
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.offsets import OffsetsRpc
@@ -134,6 +135,7 @@ def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:
         FetchRpc(replicas),
         FetchRangeRpc(replicas),
         OffsetsRpc(replicas),
+        DeleteRecordsRpc(replicas),
         _NotServed(),
     )
 

@@ -31,6 +31,7 @@ KAFKAS_TABLE = {
     "InvalidConfig": (40, False),
     "NotController": (41, True),
     "InvalidRequest": (42, False),
+    "PolicyViolation": (44, False),
     "OutOfOrderSequenceNumber": (45, False),
     "InvalidProducerEpoch": (47, False),
     "KafkaStorageError": (56, True),

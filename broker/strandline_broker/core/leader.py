@@ -147,6 +147,17 @@ class Leader:
         self.log_start_offset = log_start_offset
         return []
 
+    def low_watermark(self) -> int:
+        """What neither this log nor that of a live member of the ISR holds any more (I-75); -1
+        while one of them has not fetched from this leader.
+        """
+        low: int = self.log_start_offset
+        for member in self.maximal_isr:
+            if member != self._me and self._eligible.get(member.broker_id) == member.broker_epoch:
+                start = self.followers[member.broker_id].log_start_offset
+                low = min(low, -1 if start is None else start)
+        return low
+
     def on_follower_fetch(
         self,
         broker_id: BrokerId,

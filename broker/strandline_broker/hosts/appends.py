@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import Duplicate
+from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
 from strandline_proto.batch import check_batch
 from strandline_proto.errors import (
@@ -92,7 +93,9 @@ class Appends:
         partition = self._partition
         context, log = partition.context, partition.log
         try:
-            done = log.append_as_leader(batch, header, leader_epoch=leader.leader_epoch)
+            done = log.append_as_leader(
+                batch, header, leader_epoch=leader.leader_epoch, now_ms=context.wall_ms()
+            )
         except OSError as error:
             raise partition.refuse_write(error) from error
         if header.producer_id >= 0:
@@ -108,6 +111,8 @@ class Appends:
         waiter = self._wait(done.next_offset, outcome, acks, on_done)
         if context.flush_always or done.rolled:
             context.flusher.request(log)
+        else:
+            flush_if_many(context, log)
         partition.carry_out(leader.on_append(Offset(done.next_offset)))
         partition.tell(partition.replica_listeners)
         return waiter

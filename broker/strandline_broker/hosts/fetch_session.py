@@ -219,6 +219,14 @@ class FetchSession(Listener):
             self._told[key] = (result.high_watermark, result.log_start_offset)
         else:
             self._quiet[key] = None
+            if self._is_behind_log_start(key, position, partition):
+                collected.urgent = True
+
+    def _is_behind_log_start(self, key: Key, position: Position, partition: Partition) -> bool:
+        """Whether a follower does not know yet that our log begins later: DeleteRecords waits."""
+        start = partition.log.log_start_offset
+        told = self._told.get(key, (-1, -1))[1]
+        return self._replica_id >= 0 and position.log_start_offset < start and told < start
 
     async def _read(
         self, partition: Partition, position: Position, max_bytes: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -173,7 +174,7 @@ class Fetcher:
                 current_leader_epoch=target.sent.leader_epoch,
                 fetch_offset=target.sent.fetch_offset,
                 last_fetched_epoch=target.sent.last_fetched_epoch,
-                log_start_offset=log.log_start_offset,
+                log_start_offset=log.durable_log_start,
                 partition_max_bytes=self._context.config.replica_fetch_max_bytes,
             )
 
@@ -248,8 +249,9 @@ class Fetcher:
                     moved = True
                 case AdvanceHighWatermark(to):
                     target.partition.hear_high_watermark(to)
-                case RaiseLogStart():
-                    pass  # segments below it go with retention, which this build does not have
+                case RaiseLogStart(to):
+                    key = target.partition.key
+                    target.partition.hear_log_start(to, partial(self._ask_at_once, key))
                 case Backoff(reason):
                     self._back_off(target, reason)
                     return False

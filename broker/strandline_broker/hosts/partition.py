@@ -19,8 +19,10 @@ from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.follower import Follower, TruncateTo
 from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIsr
 from strandline_broker.core.producer_state import ProducerStates
-from strandline_broker.core.truncation import follower_high_watermark
+from strandline_broker.core.truncation import follower_high_watermark, follower_log_start
 from strandline_broker.hosts.appends import Appends
+from strandline_broker.hosts.deletions import Deletions
+from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.gaps_marker import FirstGap
@@ -78,6 +80,7 @@ class Partition:
         self.replica_listeners: dict[Listener, None] = {}
         self.consumer_listeners: dict[Listener, None] = {}
         self.appends = Appends(self)
+        self.deletions = Deletions(self)
 
     # What others ask about it
 
@@ -131,6 +134,7 @@ class Partition:
         self.follower = None
         error = NotLeaderOrFollower(f"{self.name}: {why}; the records may still be committed")
         self.appends.fail_all(error)
+        self.deletions.on_news()
         self.tell(self.replica_listeners)
         self.tell(self.consumer_listeners)
 
@@ -211,6 +215,7 @@ class Partition:
             log.append_as_follower,
             records,
             leader_epoch=leader_epoch,
+            now_ms=self.context.wall_ms(),
             gaps_below=OFFSET_MAX if is_compacted else leader_high_watermark,
         )
         try:
@@ -223,6 +228,7 @@ class Partition:
             headers = await self.in_disk_pool(append)
         except OSError as error:
             raise self.refuse_write(error) from error
+        flush_if_many(self.context, log)
         now_ms = self.context.now_ms()
         at = 0
         for header in headers:
@@ -285,6 +291,29 @@ class Partition:
             log_end_offset=self.log.log_end_offset,
         )
 
+    def raise_log_start(self, to: int) -> bool:
+        """Let the log begin at `to`, which is committed, and tell followers; False if it does.
+
+        It counts in memory from here on; `LogStarts` makes it durable.
+        """
+        assert to <= self.high_watermark, (self.name, to, self.high_watermark)
+        if not self.log.raise_log_start(to):
+            return False
+        if self.leader is not None:
+            self.carry_out(self.leader.on_log_start(Offset(to)))
+            self.tell(self.replica_listeners)
+        return True
+
+    def hear_log_start(self, to: int, on_durable: Callable[[], None]) -> None:
+        """Follow the leader's log start, within our own high watermark (I-74)."""
+        start = follower_log_start(
+            self.log.log_start_offset, leader_log_start=to, high_watermark=self.high_watermark
+        )
+        if self.raise_log_start(start):
+            upkeep = self.context.upkeep
+            upkeep.retention.request(self)
+            upkeep.log_starts.request(self.log, lambda error: on_durable())
+
     def refuse_write(self, error: OSError) -> WireError:
         """What a failed write means: a full disk refuses the batch, anything else ends the process.
 
@@ -317,6 +346,7 @@ class Partition:
             self.carry_out(self.leader.on_durable(Offset(self.log.durable_offset)))
 
     def on_tick(self, now_ms: int) -> None:
+        self.deletions.on_news()  # a member that left the ISR is not waited for
         if self.leader is not None:
             self.carry_out(self.leader.on_tick(now_ms))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.hosts.flusher import Flusher
+    from strandline_broker.hosts.log_upkeep import LogUpkeep
     from strandline_broker.hosts.partition import Partition
     from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
@@ -52,6 +53,8 @@ class ReplicaContext:
         self.propose_isr = propose_isr
         self.disk = disk
         self.flusher = flusher
+        self.upkeep: LogUpkeep
+        """Set by the replica manager, which knows the partitions."""
         self.eligible: Mapping[BrokerId, BrokerEpoch] = {}
         """Brokers that may be in an ISR as of the envelope being applied, or the last applied."""
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
@@ -71,6 +74,10 @@ class ReplicaContext:
                 self._resolved.clear()
             known = self._resolved[key] = self.config.topic_defaults.with_entries(entries)
         return known
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch, as records have them: for their timestamps and ages."""
+        return int(self.runtime.clock.time() * 1000)
 
     def now_ms(self) -> int:
         """Milliseconds that never go back: for lags and time limits."""

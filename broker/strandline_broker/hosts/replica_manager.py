@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_configs import (
     configure_replicas,
@@ -74,6 +75,7 @@ class ReplicaManager:
             disk=self._disk,
             flusher=self.flusher,
         )
+        self.context.upkeep = LogUpkeep(self.context, self._all, directory.write_log_starts)
         self.partitions: dict[Key, Partition] = {}
         self.refused: dict[Key, str] = {}
         """Replicas whose log is damaged or cannot be made: never served, never cut."""
@@ -303,7 +305,7 @@ class ReplicaManager:
             group.create_task(self.flusher.run(self._on_flushed), name="flusher")
             group.create_task(self._tick(), name="isr-tick")
             group.create_task(self._expire_producers(), name="producer-expiry")
-            group.create_task(self._flush_by_interval(), name="flush-interval")
+            group.create_task(self.context.upkeep.run(), name="log-upkeep")
             config = self._config
             group.create_task(
                 self._every(
@@ -346,13 +348,6 @@ class ReplicaManager:
             for partition in self.partitions.values():
                 partition.producers.expire(self.context.now_ms())
 
-    async def _flush_by_interval(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.log_flush_interval_ms / 1000)
-            for partition in self.partitions.values():
-                if partition.log.durable_offset < partition.log.log_end_offset:
-                    self.flusher.request(partition.log)
-
     async def _every(self, interval_ms: int, save: Callable[[], Callable[[], None]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
@@ -378,7 +373,7 @@ class ReplicaManager:
         return save
 
     def _all(self) -> Iterable[Partition]:
-        return self.partitions.values()
+        return list(self.partitions.values())
 
     async def close(self) -> None:
         """Stop serving, flush everything, write the checkpoints. `run` has been cancelled before.

@@ -90,6 +90,8 @@ class Log:
         self.config = config
         self.leader_epochs = found.epochs
         self.log_start_offset = found.log_start
+        self.durable_log_start = found.log_start
+        """What the log-start checkpoint says, or the first segment's name, as far as known."""
         self.log_end_offset = found.log_end
         self._flushed = (0, found.log_end)
         self._durable_at_cut = found.log_end

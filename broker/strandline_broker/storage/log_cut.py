@@ -89,7 +89,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         _limit_checkpoints(log, 0)
         log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
-        log.log_start_offset = offset
+        log.log_start_offset = log.durable_log_start = offset
         log.ends_at(offset, (empty,), RecentBatches(offset, 0))
         log.open_segments.forget(segments)
         for segment in reversed(segments):

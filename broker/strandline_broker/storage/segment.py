@@ -164,7 +164,8 @@ class Segment:
 
     def modified_ms(self) -> int:
         """When the file was written to last, in milliseconds since the epoch."""
-        return int(self._fs.fstat(self.view().file.fd).mtime * 1000)
+        file = File(self._fs, self.path())
+        return int(self._fs.fstat(file.fd).mtime * 1000)
 
     def is_too_old_for(self, timestamp: int, *, now_ms: int, segment_ms: int) -> bool:
         """Whether a run whose largest timestamp is `timestamp` must go into a new segment, as it

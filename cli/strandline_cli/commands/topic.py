@@ -4,6 +4,7 @@ import typer
 
 from strandline_cli.commands.topic_create import create
 from strandline_cli.commands.topic_delete import delete
+from strandline_cli.commands.topic_delete_records import delete_records
 from strandline_cli.commands.topic_describe import describe
 from strandline_cli.commands.topic_list import list_topics
 
@@ -18,4 +19,5 @@ def topic_app() -> typer.Typer:
     app.command("list")(list_topics)
     app.command("describe")(describe)
     app.command("delete")(delete)
+    app.command("delete-records")(delete_records)
     return app

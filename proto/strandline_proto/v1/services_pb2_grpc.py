@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from strandline_proto.v1 import controller_pb2 as strandline__proto_dot_v1_dot_controller__pb2
+from strandline_proto.v1 import delete_records_pb2 as strandline__proto_dot_v1_dot_delete__records__pb2
 from strandline_proto.v1 import fetch_pb2 as strandline__proto_dot_v1_dot_fetch__pb2
 from strandline_proto.v1 import metadata_pb2 as strandline__proto_dot_v1_dot_metadata__pb2
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
@@ -63,6 +64,11 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/ListOffsets',
                 request_serializer=strandline__proto_dot_v1_dot_fetch__pb2.ListOffsetsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_fetch__pb2.ListOffsetsResponse.FromString,
+                _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/DeleteRecords',
+                request_serializer=strandline__proto_dot_v1_dot_delete__records__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_delete__records__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
         self.Metadata = channel.unary_unary(
                 '/strandline_proto.v1.BrokerService/Metadata',
@@ -140,6 +146,13 @@ class BrokerServiceServicer:
 
     def ListOffsets(self, request, context):
         """Offsets by time, and the ends of the log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRecords(self, request, context):
+        """Deletes the records below an offset; answered by the leader only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -228,6 +241,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.ListOffsets,
                     request_deserializer=strandline__proto_dot_v1_dot_fetch__pb2.ListOffsetsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_fetch__pb2.ListOffsetsResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=strandline__proto_dot_v1_dot_delete__records__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_delete__records__pb2.DeleteRecordsResponse.SerializeToString,
             ),
             'Metadata': grpc.unary_unary_rpc_method_handler(
                     servicer.Metadata,
@@ -406,6 +424,33 @@ class BrokerService:
             '/strandline_proto.v1.BrokerService/ListOffsets',
             strandline__proto_dot_v1_dot_fetch__pb2.ListOffsetsRequest.SerializeToString,
             strandline__proto_dot_v1_dot_fetch__pb2.ListOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/DeleteRecords',
+            strandline__proto_dot_v1_dot_delete__records__pb2.DeleteRecordsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_delete__records__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

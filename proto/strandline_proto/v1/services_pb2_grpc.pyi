@@ -8,6 +8,7 @@ inter-broker listener; the controller serves ControllerService.
 from collections import abc as _abc
 from grpc import aio as _aio
 from strandline_proto.v1 import controller_pb2 as _controller_pb2
+from strandline_proto.v1 import delete_records_pb2 as _delete_records_pb2
 from strandline_proto.v1 import fetch_pb2 as _fetch_pb2
 from strandline_proto.v1 import metadata_pb2 as _metadata_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
@@ -49,6 +50,8 @@ class BrokerServiceStub:
     """Where a leader epoch ends in the leader's log; answered by the leader only."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.ListOffsetsRequest, _fetch_pb2.ListOffsetsResponse]
     """Offsets by time, and the ends of the log."""
+    DeleteRecords: _grpc.UnaryUnaryMultiCallable[_delete_records_pb2.DeleteRecordsRequest, _delete_records_pb2.DeleteRecordsResponse]
+    """Deletes the records below an offset; answered by the leader only."""
     Metadata: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.MetadataRequest, _metadata_pb2.MetadataResponse]
     """Topics, their leaders and the brokers' addresses, as the answering broker knows them."""
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.InitProducerIdRequest, _metadata_pb2.InitProducerIdResponse]
@@ -81,6 +84,8 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Where a leader epoch ends in the leader's log; answered by the leader only."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_fetch_pb2.ListOffsetsRequest, _fetch_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     """Offsets by time, and the ends of the log."""
+    DeleteRecords: _aio.UnaryUnaryMultiCallable[_delete_records_pb2.DeleteRecordsRequest, _delete_records_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
+    """Deletes the records below an offset; answered by the leader only."""
     Metadata: _aio.UnaryUnaryMultiCallable[_metadata_pb2.MetadataRequest, _metadata_pb2.MetadataResponse]  # type: ignore[assignment]
     """Topics, their leaders and the brokers' addresses, as the answering broker knows them."""
     InitProducerId: _aio.UnaryUnaryMultiCallable[_metadata_pb2.InitProducerIdRequest, _metadata_pb2.InitProducerIdResponse]  # type: ignore[assignment]
@@ -140,6 +145,14 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.ListOffsetsResponse, _abc.Awaitable[_fetch_pb2.ListOffsetsResponse]]:
         """Offsets by time, and the ends of the log."""
+
+    @_abc_1.abstractmethod
+    def DeleteRecords(
+        self,
+        request: _delete_records_pb2.DeleteRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_delete_records_pb2.DeleteRecordsResponse, _abc.Awaitable[_delete_records_pb2.DeleteRecordsResponse]]:
+        """Deletes the records below an offset; answered by the leader only."""
 
     @_abc_1.abstractmethod
     def Metadata(

@@ -1,0 +1,68 @@
+"""DeleteRecords at the leader of one partition (I-75).
+
+The log start rises at once, so nobody reads below it any more. The call is answered when it is
+durable here and every live member of the ISR has reported it: then no election brings the records
+back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.partition import Partition
+
+TO_HIGH_WATERMARK: Final = -1
+
+
+class Deletions:
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def on_news(self) -> None:
+        """A follower has fetched, time has passed, or the role has changed."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def delete_before(self, offset: int) -> int:
+        """Delete the records below `offset` (-1: all that are committed); the low watermark.
+
+        Has no limit of its own: the caller gives up when it likes, and the records go all the same.
+        Raises WireError.
+        """
+        partition = self._partition
+        log, upkeep = partition.log, partition.context.upkeep
+        leader = partition.check_leader(None)
+        end = partition.committed_end(leader)
+        to = end if offset == TO_HIGH_WATERMARK else offset
+        if "delete" not in log.config.cleanup_policy:
+            raise PolicyViolation(
+                f"{partition.name}: records of a topic with cleanup.policy=compact cannot be"
+                f" deleted by offset; write tombstones, or add delete to the policy"
+            )
+        if not 0 <= to <= end:
+            raise OffsetOutOfRange(
+                f"{partition.name}: offset {offset} is not between 0 and the high watermark {end};"
+                f" records can be deleted up to there (-1 means all of them)"
+            )
+        if partition.raise_log_start(to):
+            upkeep.retention.request(partition)
+        await upkeep.log_starts.durable(log)
+        while True:
+            if partition.leader is not leader:
+                raise NotLeaderOrFollower(
+                    f"{partition.name}: the leadership ended meanwhile; the records below {to} may"
+                    f" or may not be deleted: try again"
+                )
+            low_watermark = leader.low_watermark()
+            if low_watermark >= to:
+                return low_watermark
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter

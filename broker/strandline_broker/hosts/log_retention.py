@@ -1,0 +1,168 @@
+"""Retention of all logs of a broker, whether it leads or follows them (I-74, I-75).
+
+For each log: decide which segments go, raise the log's start in memory, write its checkpoint,
+shorten the epochs, take the segments out of the log, rename their files. The files are removed when
+`file.delete.delay.ms` is over. A crash between any two steps leaves a log that begins at the old
+start or the new one, and what was not yet removed goes in a later round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.retention import RetentionLimits, SegmentFacts, expired
+from strandline_broker.storage.damage import BadBatch
+from strandline_proto.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strandline_broker.hosts.log_starts import LogStarts
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.segment import Segment
+
+AT_ONCE: Final = 64
+"""Partitions whose log starts share one write of the checkpoint."""
+PURGE_INTERVAL_S: Final = 1.0
+
+
+class LogRetention:
+    """Owned by `LogUpkeep`, whose task group runs `run` and `purge`."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        log_starts: LogStarts,
+        partitions: Callable[[], Iterable[Partition]],
+    ) -> None:
+        self._context = context
+        self._log_starts = log_starts
+        self._partitions = partitions
+        self._wanted: dict[Partition, None] = {}
+        self._wake = asyncio.Event()
+
+    def request(self, partition: Partition) -> None:
+        """Look at this one soon: its log start was raised."""
+        self._wanted[partition] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        interval_s = self._context.config.log_retention_check_interval_ms / 1000
+        loop = asyncio.get_running_loop()
+        due = loop.time() + interval_s
+        while True:
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._wake.wait()
+            except TimeoutError:
+                due = loop.time() + interval_s
+                self._wanted = dict.fromkeys(self._partitions())
+            self._wake.clear()
+            wanted, self._wanted = list(self._wanted), {}
+            await self.check(wanted)
+
+    async def check(self, partitions: list[Partition]) -> None:
+        """One round over these partitions."""
+        for i in range(0, len(partitions), AT_ONCE):
+            async with asyncio.TaskGroup() as group:
+                for each in partitions[i : i + AT_ONCE]:
+                    group.create_task(self._check(each))
+
+    async def _check(self, partition: Partition) -> None:
+        log = partition.log
+        try:
+            # Nothing truncates or replaces segments while we hold the gate; a leader appends on.
+            async with partition.gate:
+                if log.deleted or log.damaged is not None or partition.out_of_service is not None:
+                    return
+                facts = await self._context.in_disk_pool(partial(_facts, log.tail[0][:-1]))
+                await self._carry_out(partition, self._decide(partition, facts))
+        except (OSError, WireError, BadBatch) as error:
+            # Whatever was not done is done in a later round, or after the next start.
+            self._context.runtime.log.warning(
+                "retention stopped half-way", partition=partition.name, reason=str(error)
+            )
+
+    def _decide(
+        self, partition: Partition, facts: dict[Segment, SegmentFacts]
+    ) -> tuple[Segment, ...]:
+        """The segments that go. The log start lies behind them when this returns."""
+        log, now_ms = partition.log, self._context.wall_ms()
+        config, segments = log.config, log.tail[0]
+        count = expired(
+            [facts.get(segment) or _fact(segment) for segment in segments],
+            RetentionLimits(
+                deletes="delete" in config.cleanup_policy,
+                retention_ms=config.retention_ms,
+                retention_bytes=config.retention_bytes,
+            ),
+            log_start_offset=log.log_start_offset,
+            high_watermark=partition.high_watermark,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return ()
+        if count == len(segments):
+            log.roll()
+            segments = log.tail[0]
+        gone = segments[:count]
+        partition.raise_log_start(gone[-1].end_offset)
+        return gone
+
+    async def _carry_out(self, partition: Partition, gone: tuple[Segment, ...]) -> None:
+        """In the order that a crash may cut off anywhere."""
+        context, log = self._context, partition.log
+        await self._log_starts.durable(log)
+        start = log.log_start_offset
+        if any(begin < start for _, begin in log.leader_epochs.entries[:1]):
+            await context.in_disk_pool(lambda: log.leader_epochs.truncate_from_start(start))
+        if not gone or not log.drop_segments(gone):
+            return
+        context.runtime.log.info(
+            "segments deleted",
+            partition=partition.name,
+            segments=len(gone),
+            bytes=sum(segment.size for segment in gone),
+            log_start_offset=start,
+        )
+        await context.in_disk_pool(
+            partial(
+                log.deleted_segments.add,
+                gone,
+                now_ms=context.now_ms(),
+                delay_ms=log.config.file_delete_delay_ms,
+            )
+        )
+
+    async def purge(self) -> None:
+        """Remove files whose delay is over, for as long as the broker runs."""
+        while True:
+            await asyncio.sleep(PURGE_INTERVAL_S)
+            now_ms = self._context.now_ms()
+            for log in [p.log for p in self._partitions()]:
+                if log.deleted_segments.is_due(now_ms):
+                    await self._purge(log, now_ms)
+
+    async def _purge(self, log: Log, now_ms: int) -> None:
+        try:
+            await self._context.in_disk_pool(lambda: log.deleted_segments.purge(now_ms))
+        except OSError as error:
+            self._context.runtime.log.warning("a deleted file stays", reason=str(error))
+
+
+def _facts(segments: tuple[Segment, ...]) -> dict[Segment, SegmentFacts]:
+    """Of sealed segments; blocks, as their timestamps may have to be read."""
+    return {segment: _fact(segment) for segment in segments}
+
+
+def _fact(segment: Segment) -> SegmentFacts:
+    timestamp = segment.latest()[0]
+    return SegmentFacts(
+        end_offset=segment.end_offset,
+        size_bytes=segment.size,
+        timestamp_ms=timestamp if timestamp >= 0 else segment.modified_ms(),
+    )

@@ -1,0 +1,84 @@
+"""Makes log starts durable: whoever raised one asks here, and one write of the log-start checkpoint
+serves all that asked while the one before it ran.
+
+A log start counts in memory at once. Its checkpoint is durable before any file below it vanishes
+(I-74), before a follower reports it, and before DeleteRecords is answered: so no crash brings back
+what a client was told is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from strandline_proto.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.log import Log
+
+
+class LogStarts:
+    """Owned by `LogUpkeep`, whose task group runs `run`."""
+
+    def __init__(
+        self, context: ReplicaContext, write: Callable[[Mapping[tuple[str, int], int]], None]
+    ) -> None:
+        """`write` makes the starts of the named partitions durable; it blocks."""
+        self._context = context
+        self._write = write
+        self._wanted: dict[Log, None] = {}
+        self._waiting: list[tuple[Log, Callable[[KafkaStorageError | None], None]]] = []
+        self._wake = asyncio.Event()
+
+    def request(self, log: Log, on_done: Callable[[KafkaStorageError | None], None]) -> None:
+        """Tell `on_done` once the log start of now is durable, or that it could not be written."""
+        if log.durable_log_start >= log.log_start_offset:
+            on_done(None)
+            return
+        self._wanted[log] = None
+        self._waiting.append((log, on_done))
+        self._wake.set()
+
+    async def durable(self, log: Log) -> None:
+        """Return once the log start of now is durable; KafkaStorageError if that fails."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_done(error: KafkaStorageError | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.request(log, on_done)
+        await done
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            logs, self._wanted = list(self._wanted), {}
+            waiting, self._waiting = self._waiting, []
+            starts = {log: log.log_start_offset for log in logs if not log.deleted}
+            error = await self._save({(log.topic, log.partition): starts[log] for log in starts})
+            if error is None:
+                for log, start in starts.items():
+                    durable = min(start, log.log_start_offset)
+                    log.durable_log_start = max(log.durable_log_start, durable)
+            for _, on_done in waiting:
+                on_done(error)
+
+    async def _save(self, starts: Mapping[tuple[str, int], int]) -> KafkaStorageError | None:
+        try:
+            await self._context.in_disk_pool(lambda: self._write(starts))
+        except OSError as error:
+            self._context.runtime.log.warning("log starts not written", reason=str(error))
+            return KafkaStorageError(
+                f"the log start could not be written ({error.strerror or error}); nothing was"
+                f" removed: try again"
+            )
+        return None
