@@ -313,6 +313,70 @@ async def test_a_broker_that_misses_something_gets_everything(
     assert not one.received[-2].full
 
 
+def alteration(key: str, value: str) -> metadata_pb2.IncrementalAlterConfigsRequest:
+    return metadata_pb2.IncrementalAlterConfigsRequest(
+        resources=[
+            metadata_pb2.AlterConfigResource(
+                type=4, configs=[metadata_pb2.AlterConfigEntry(name=key, value=value)]
+            )
+        ]
+    )
+
+
+async def test_an_altered_configuration_is_answered_when_all_live_brokers_work_by_it(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, two, three = await living.three()
+    stub = await living.stub()
+    for broker in (one, two, three):
+        broker.may_apply.clear()
+    received = len(three.received)
+    waiting = stub.IncrementalAlterConfigs(alteration("log.roll.ms", "5"), timeout=WAIT_S)
+    asking = asyncio.ensure_future(waiting)
+    await three.until(lambda: len(three.received) > received)
+    assert not asking.done()
+    for broker in (one, two, three):
+        broker.may_apply.set()
+    answer = await asking
+    assert not answer.pending_brokers
+    for broker in (one, two, three):
+        assert broker.view.dynamic_configs.cluster == {"log.roll.ms": "5"}
+    two.may_apply.clear()
+    late = await stub.IncrementalAlterConfigs(alteration("log.roll.ms", "6"), timeout=WAIT_S)
+    assert list(late.pending_brokers) == [2], "it is said which broker does not know yet"
+    two.may_apply.set()
+    await two.until(lambda: two.view.dynamic_configs.cluster == {"log.roll.ms": "6"})
+
+
+async def test_what_is_altered_survives_the_death_of_the_controller(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one = await living.join(PretendBroker(controller, 1))
+    stub = await living.stub()
+    request = alteration("min.insync.replicas", "1")
+    request.resources.add(type=4, name="1").configs.add(name="log.roll.ms", value="5")
+    request.resources.add(type=4, name="1").configs.add(name="log.roll.ms", value="6")
+    request.resources.add(type=4, name="9").configs.add(name="log.roll.ms", value="6")
+    answer = await stub.IncrementalAlterConfigs(request, timeout=WAIT_S)
+    assert [r.error_code for r in answer.results] == [
+        0,
+        errors.InvalidRequest.code,
+        errors.InvalidRequest.code,
+        errors.BrokerIdNotRegistered.code,
+    ]
+    request.resources[1].configs[0].value = "7"
+    del request.resources[2:]
+    await stub.IncrementalAlterConfigs(request, timeout=WAIT_S)
+    controller.kill()
+    received = len(one.received)
+    controller.start()
+    await one.until(lambda: len(one.received) > received and one.received[-1].full)
+    assert one.view.dynamic_configs.broker == {"log.roll.ms": "7"}
+    assert one.view.dynamic_configs.cluster == {"min.insync.replicas": "1"}
+
+
 async def test_a_leader_that_cannot_apply_its_election_is_elected_around(
     controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:

@@ -136,6 +136,9 @@ class PretendBroker:
         self.failing: list[tuple[bytes, int, int]] = []
         """(topic id, partition, error code) to report with every answer."""
         self.want_shut_down = False
+        self.may_apply = asyncio.Event()
+        """Cleared: envelopes are received, and wait to be applied."""
+        self.may_apply.set()
         self._controller = controller
         self._server: grpc.aio.Server | None = None
         self._port = 0
@@ -231,6 +234,8 @@ class PretendBroker:
     ) -> None:
         async for request in requests:
             self.received.append(request)
+            await self._tell()
+            await self.may_apply.wait()
             answer = push_pb2.LeaderAndIsrResponse(metadata_offset=request.metadata_offset)
             envelope = envelope_from_wire(request)
             refused = self.metadata.check(envelope, broker_epoch=BrokerEpoch(self.epoch))

@@ -93,8 +93,6 @@ APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.co
 
 SHUTDOWN_WAIT_S: Final = 0.25
 """Well below the time that a broker gives an answer to its heartbeat."""
-APPLY_WAIT_S: Final = 2.0
-"""How long a change of configuration waits for brokers that are slow to work by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +259,11 @@ class Controller:
             )
         )
 
-    async def until_applied(self) -> list[BrokerId]:
+    async def until_applied(self, limit_s: float) -> list[BrokerId]:
         """Wait until every live broker works by all decided so far; who has not said so in time."""
         wanted = self.state.last_offset
         try:
-            async with asyncio.timeout(APPLY_WAIT_S):
+            async with asyncio.timeout(limit_s):
                 while self.applied.behind(self.state, wanted):
                     await self._progress.wait()
         except TimeoutError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.configs import Alteration
 from strandline_broker.rpc.controller.topics import limit_s
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.hosts.controller.controller import Controller
+
+
+APPLY_WAIT_S: Final = 2.0
+"""How long an answer waits for brokers that are slow to work by the change."""
 
 
 class AlterConfigsRpc:
@@ -46,7 +50,10 @@ class AlterConfigsRpc:
                 )
                 result.error_code, result.error_message = slow.code, str(slow)
         if not request.validate_only:
-            response.pending_brokers.extend(await self._controller.until_applied())
+            # Well within the asker's own limit: what is durable must not look like a failure.
+            asked_s = limit_s(request.timeout_ms)
+            wait_s = APPLY_WAIT_S if asked_s is None else min(APPLY_WAIT_S, asked_s / 2)
+            response.pending_brokers.extend(await self._controller.until_applied(wait_s))
         return response
 
 
