@@ -1,0 +1,109 @@
+"""One file of a simulated disk: what its process sees, and what the platter would show.
+
+`data` is the page cache. For each dirty page the durable bytes are kept aside, so that a loss of
+power can take pages back one by one: each is kept, lost, or torn between two sectors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import random
+
+PAGE: Final = 4096
+SECTOR: Final = 512
+
+
+class Inode:
+    """`durable_size` and `before` (page number -> durable bytes of a dirty page) say what is on the
+    platter; `lost` are pages that a failed fsync called clean and never wrote.
+    """
+
+    __slots__ = ("before", "data", "durable_size", "lost", "mtime")
+
+    def __init__(self, mtime: float) -> None:
+        self.data = bytearray()
+        self.durable_size = 0
+        self.before: dict[int, bytes] = {}
+        self.lost: dict[int, bytes] = {}
+        self.mtime = mtime
+
+    @property
+    def dirty(self) -> bool:
+        """Whether a loss of power could change what is read here."""
+        return bool(self.before or self.lost) or len(self.data) != self.durable_size
+
+    def _touch(self, start: int, end: int) -> None:
+        """The bytes [start, end) are about to change."""
+        for page in range(start // PAGE, (end + PAGE - 1) // PAGE):
+            if page in self.before:
+                continue
+            at = page * PAGE
+            durable = self.lost.pop(page, None)
+            if durable is None:
+                durable = bytes(self.data[at : min(at + PAGE, self.durable_size)])
+            self.before[page] = durable
+
+    def write(self, data: bytes, offset: int, mtime: float) -> None:
+        size = len(self.data)
+        if data:
+            self._touch(min(offset, size), offset + len(data))
+        if offset > size:
+            self.data.extend(bytes(offset - size))
+        self.data[offset : offset + len(data)] = data
+        self.mtime = mtime
+
+    def truncate(self, length: int, mtime: float) -> None:
+        size = len(self.data)
+        if length < size:
+            self._touch(length, size)
+            del self.data[length:]
+        elif length > size:
+            self._touch(size, length)
+            self.data.extend(bytes(length - size))
+        self.mtime = mtime
+
+    def sync(self) -> None:
+        """All is durable, but for what an earlier failure has dropped (P-24)."""
+        self.before.clear()
+        self.durable_size = len(self.data)
+
+    def sync_fails(self) -> None:
+        """The kernel gives the pages up and calls them clean."""
+        for page, durable in self.before.items():
+            self.lost.setdefault(page, durable)
+        self.before.clear()
+        self.durable_size = len(self.data)
+
+    def lose_power(self, rng: random.Random, survival: float) -> None:
+        """What a machine finds after the loss. `survival`: how likely a dirty page was written."""
+        size = len(self.data)
+        if size != self.durable_size and rng.random() >= survival:
+            # A file that has grown may have any size between; a cut is made or it is not.
+            grown = size > self.durable_size
+            size = rng.randint(self.durable_size, size) if grown else self.durable_size
+        cut = len(self.data)
+        found = bytearray(max(size, cut))
+        found[:cut] = self.data
+        for page, durable in sorted((self.lost | self.before).items()):
+            at = page * PAGE
+            fate = rng.random()
+            if page in self.before and at < cut and fate < survival:
+                continue
+            old = durable + bytes(PAGE - len(durable))
+            if page in self.before and at < cut and fate < survival + (1 - survival) / 3:
+                old = _torn(bytes(found[at : at + PAGE]), old, rng)
+            found[at : at + PAGE] = old[: max(0, len(found) - at)]
+        self.data = found[:size]
+        self.before.clear()
+        self.lost.clear()
+        self.durable_size = size
+
+
+def _torn(new: bytes, old: bytes, rng: random.Random) -> bytes:
+    """Some sectors of the one, the rest of the other."""
+    new += bytes(PAGE - len(new))
+    return b"".join(
+        (new if rng.random() < 0.5 else old)[at : at + SECTOR] for at in range(0, PAGE, SECTOR)
+    )
