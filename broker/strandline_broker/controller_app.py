@@ -15,12 +15,9 @@ from strandline_broker.config_unsupported import refusal
 from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
-from strandline_broker.hosts.controller.controller import (
-    Controller,
-    ControllerSettings,
-    Identity,
-)
+from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
+from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
 from strandline_broker.hosts.lifecycle import CannotStart
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc

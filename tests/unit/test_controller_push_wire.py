@@ -1,7 +1,7 @@
 """An envelope on the wire: each broker is told of its own replicas, and everybody of everything."""
 
 from strandline_broker.core.controller.topics import decide_delete_topic
-from strandline_broker.hosts.controller.controller import Identity
+from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2

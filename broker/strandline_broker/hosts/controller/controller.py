@@ -8,7 +8,6 @@ replayed.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -48,7 +47,6 @@ from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import may_shut_down
 from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.topics import (
-    TopicDefaults,
     decide_create_topic,
     decide_delete_topic,
 )
@@ -76,7 +74,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline_broker.core.controller.alter_partition import Proposal, Verdict
-    from strandline_broker.core.controller.configs import Alteration, ServerKeys
+    from strandline_broker.core.controller.configs import Alteration
     from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.registration import Registration
@@ -84,6 +82,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
     from strandline_broker.hosts.controller.pipeline import DecisionLog
     from strandline_broker.hosts.controller.pusher import Translate
+    from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
     from strandline_proto.v1 import push_pb2
     from strandline_runtime.runtime import Runtime
 
@@ -93,21 +92,6 @@ APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.co
 
 SHUTDOWN_WAIT_S: Final = 0.25
 """Well below the time that a broker gives an answer to its heartbeat."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    node_id: BrokerId
-    cluster_id: str
-    store_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    session_ms: int
-    min_insync_replicas: int
-    topic_defaults: TopicDefaults
-    server_keys: ServerKeys
 
 
 class Controller:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         RemovedTopic,
     )
     from strandline_broker.core.controller.state import Broker
-    from strandline_broker.hosts.controller.controller import Identity
+    from strandline_broker.hosts.controller.settings import Identity
     from strandline_proto.ids import BrokerId
 
 TOPIC_DELETED: Final = -2

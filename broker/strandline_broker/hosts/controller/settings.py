@@ -1,0 +1,22 @@
+"""Who a controller is, and what its configuration has to say to its decisions."""
+
+from dataclasses import dataclass
+
+from strandline_broker.core.controller.configs import ServerKeys
+from strandline_broker.core.controller.topics import TopicDefaults
+from strandline_proto.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    node_id: BrokerId
+    cluster_id: str
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    session_ms: int
+    min_insync_replicas: int
+    topic_defaults: TopicDefaults
+    server_keys: ServerKeys
