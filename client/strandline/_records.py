@@ -36,12 +36,21 @@ def decode(
         if header.is_control:
             yield [], header.next_offset, epoch
             continue
+        kind = 1 if header.is_log_append_time else 0
         whole = at == 0 and header.size == len(data)
         try:
             batch = DefaultRecordBatch(data if whole else data[at : at + header.size])
             records = [
                 ConsumerRecord(
-                    topic, number, r.offset, r.timestamp, r.key, r.value, tuple(r.headers), epoch
+                    topic,
+                    number,
+                    r.offset,
+                    r.timestamp,
+                    r.key,
+                    r.value,
+                    tuple(r.headers),
+                    epoch,
+                    kind,
                 )
                 for r in batch
             ]

@@ -47,6 +47,8 @@ class ConsumerRecord(NamedTuple):
     value: bytes | None
     headers: Headers
     leader_epoch: int
+    timestamp_type: int = 0
+    """0: the timestamp is the producer's; 1: the leader's, of the append (LogAppendTime)."""
 
 
 class OffsetAndTimestamp(NamedTuple):

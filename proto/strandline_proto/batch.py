@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
@@ -36,11 +36,17 @@ LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
+LOG_APPEND_TIME: Final = 0x08
+"""The attribute that says whose clock the timestamps are of."""
 SEQUENCE_MAX: Final = 2**31 - 1
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _PREFIX: Final = struct.Struct(">qii")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_MARKER: Final = struct.Struct(">hi")
 _END_MARKER_TYPES: Final = (0, 1)
@@ -102,7 +108,7 @@ class BatchHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        return self.attributes & 0x08 != 0
+        return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def is_transactional(self) -> bool:
@@ -136,6 +142,21 @@ def crc_matches(data: Buffer, at: int, header: BatchHeader) -> bool:
 def prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
     """The first 16 bytes of a batch: all that a leader assigns."""
     return _PREFIX.pack(base_offset, batch_length, leader_epoch)
+
+
+def stamp(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
+    """The batch with the leader's clock for every record, and its header (LogAppendTime).
+
+    The records stay as they are, compressed or not: readers take the header's largest timestamp for
+    each of them. The base timestamp stays too, as Kafka leaves it.
+    """
+    stamped = bytearray(batch)
+    attributes = header.attributes | LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(stamped, ATTRIBUTES_AT, attributes)
+    _TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, now_ms)
+    crc = crc32c(memoryview(stamped)[ATTRIBUTES_AT:])
+    _CRC.pack_into(stamped, CRC_AT, crc)
+    return bytes(stamped), replace(header, attributes=attributes, max_timestamp=now_ms, crc=crc)
 
 
 def check_batch(data: Buffer) -> BatchHeader:

@@ -4,6 +4,7 @@ Each mistake gets an exit status, one line that says what happened and what to d
 before its deadline; and the cluster serves on as if nothing had been.
 """
 
+import json
 import os
 import resource
 import shutil
@@ -116,6 +117,63 @@ def test_a_malformed_topic_configuration_is_refused_by_key(
 
 
 # Records.
+
+
+@pytest.mark.parametrize(
+    ("where", "status", "said"),
+    [
+        (("--partition", 0, "--before", 4), 1, "between 0 and the high watermark 3"),
+        (("--partition", 1, "--before", 1), 1, "no partition 1; it has 1"),
+        (("--partition", -1, "--before", 1), 2, "--partition"),
+        (("--partition", 0, "--before", -2), 2, "--before"),
+        (("--partition", 0), 2, "--before"),
+    ],
+)
+def test_records_that_cannot_be_deleted_stay(
+    cluster: LocalCluster, where: tuple[object, ...], status: int, said: str
+) -> None:
+    _create(cluster, "shortened")
+    assert _on(cluster, "produce", "shortened", stdin="a\nb\nc\n").status == 0
+    refused = _on(cluster, "topic", "delete-records", "shortened", *where)
+    assert refused.status == status
+    assert said in refused.error
+    assert _values(cluster, "shortened") == ["a", "b", "c"]
+    _on(cluster, "topic", "delete", "shortened")
+
+
+def test_records_of_a_compacted_topic_are_not_deleted_by_offset(cluster: LocalCluster) -> None:
+    _create(cluster, "compacted", "--config", "cleanup.policy=compact")
+    refused = _on(cluster, "topic", "delete-records", "compacted", "-p", 0, "--before", 0)
+    assert refused.status == 1
+    assert "cleanup.policy=compact" in refused.error
+
+
+def test_a_consumer_goes_on_at_the_new_start_as_its_reset_policy_says(
+    cluster: LocalCluster,
+) -> None:
+    _create(cluster, "shortened-well")
+    assert _on(cluster, "produce", "shortened-well", stdin="a\nb\nc\n").status == 0
+    deleted = _on(cluster, "topic", "delete-records", "shortened-well", "-p", 0, "--before", 2)
+    assert (deleted.status, deleted.out) == (0, "shortened-well partition 0 begins at offset 2\n")
+    assert _values(cluster, "shortened-well") == ["c"]
+    below = _on(
+        cluster, "consume", "shortened-well", "--offset", 0, "--partition", 0, "--exit-at-end"
+    )
+    assert below.out.splitlines() in ([], ["c"]), "never what was deleted"
+    again = _on(
+        cluster,
+        "topic",
+        "delete-records",
+        "shortened-well",
+        "-p",
+        0,
+        "--before",
+        -1,
+        "--format",
+        "json",
+    )
+    assert json.loads(again.out) == {"topic": "shortened-well", "partition": 0, "low_watermark": 3}
+    assert _values(cluster, "shortened-well") == []
 
 
 def test_a_line_above_the_size_limit_is_not_acknowledged_and_the_others_are(

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from strandline import Admin, AlterConfigOpType, ConfigChange, ConfigSource, NewTopic, sync
+from strandline import (
+    Admin,
+    AlterConfigOpType,
+    ConfigChange,
+    ConfigSource,
+    NewTopic,
+    TopicPartition,
+    sync,
+)
 from strandline.errors import (
     BrokerUnreachable,
     ClientClosed,
@@ -19,10 +27,13 @@ from strandline.errors import (
     InvalidConfig,
     InvalidReplicationFactor,
     NoBrokerReachable,
+    OffsetOutOfRange,
+    OperationTimedOut,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
     UnsupportedFeature,
 )
+from strandline_proto.batch import build_batch
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
@@ -81,6 +92,43 @@ async def test_cluster_replicas_configuration_and_offsets_are_described(
         left = {r.broker for r in await admin.describe_replicas()}
         assert left == {1, 3}, "a broker that is down is left out"
         assert await admin.list_topics() == ["orders"]
+
+
+async def test_records_are_deleted_by_offset_at_the_leader_of_each_partition(
+    cluster: ScriptedCluster,
+) -> None:
+    first, second = cluster.create("orders", 2)
+    for partition in (first, second):
+        for _ in range(3):
+            partition.append(build_batch([(None, b"v")], timestamp_ms=1))
+    async with Admin(cluster.bootstrap, request_timeout_ms=5000) as admin:
+        found = await admin.delete_records({("orders", 1): -1, TopicPartition("orders", 0): 2})
+        assert found == {TopicPartition("orders", 0): 2, TopicPartition("orders", 1): 3}
+        assert [o.start for o in await admin.list_offsets("orders")] == [2, 3]
+        with pytest.raises(OffsetOutOfRange, match="beyond 3"):
+            await admin.delete_records({("orders", 0): 4})
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 2; it has 2"):
+            await admin.delete_records({("orders", 2): 0})
+        with pytest.raises(UnknownTopicOrPartition, match="'absent' does not exist"):
+            await admin.delete_records({("absent", 0): 0})
+
+
+async def test_a_deletion_follows_the_leadership_and_has_a_deadline(
+    cluster: ScriptedCluster,
+) -> None:
+    (partition,) = cluster.create("orders")
+    partition.append(build_batch([(None, b"v")], timestamp_ms=1))
+    async with Admin(cluster.bootstrap, request_timeout_ms=5000) as admin:
+        await admin.list_offsets("orders")
+        partition.leader, partition.leader_epoch = 2, 1
+        cluster.metadata_offset += 1
+        assert await admin.delete_records({("orders", 0): 1}) == {("orders", 0): 1}
+    async with Admin(cluster.bootstrap, request_timeout_ms=300) as admin:
+        await admin.list_offsets("orders")
+        partition.leader = -1
+        cluster.metadata_offset += 1
+        with pytest.raises(OperationTimedOut, match="not known to be deleted on every replica"):
+            await admin.delete_records({("orders", 0): 1})
 
 
 async def test_configuration_is_altered_key_by_key(cluster: ScriptedCluster) -> None:

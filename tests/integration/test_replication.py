@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from strandline_proto.batch import build_batch, read_header
+from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
+    InvalidRecord,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -381,3 +382,33 @@ async def test_a_restarted_replica_has_the_same_log_and_producers(tmp_path: Path
         assert log_of(again) == before
         assert again.partition.high_watermark == 1, "from its checkpoint"
         assert again.partition.producers.snapshot() == states, "I-58"
+
+
+async def test_a_leader_stamps_batches_where_the_topic_wants_its_clock(tmp_path: Path) -> None:
+    async with (
+        three(tmp_path, log_message_timestamp_type="LogAppendTime") as (a, b, c),
+        Client(a) as client,
+    ):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        before_ms = a.replicas.context.wall_ms()
+        sent = batch(b"m", producer_id=7, sequence=0, count=3)
+        result = await client.produce(sent)
+        stamped_ms = result.log_append_time_ms
+        assert before_ms <= stamped_ms <= a.replicas.context.wall_ms()
+        for node in (a, b, c):
+            header = read_header(log_of(node))
+            assert header.is_log_append_time
+            assert header.max_timestamp == stamped_ms
+            assert crc_matches(log_of(node), 0, header)
+            assert node.partition.log.offset_for_timestamp(stamped_ms) == (stamped_ms, 0, 0)
+        again = await client.produce(sent)
+        assert (again.base_offset, again.log_append_time_ms) == (0, stamped_ms), "I-55"
+        assert (await client.produce(log_of(a))).error_code == InvalidRecord.code
+
+
+async def test_a_producers_timestamps_stay_where_the_topic_wants_its_clock(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        result = await client.produce(batch(b"m"))
+        assert result.log_append_time_ms == -1
+        assert not read_header(log_of(a)).is_log_append_time

@@ -186,3 +186,19 @@ def test_records_that_do_not_parse_under_a_right_checksum_are_corrupt(
     header = batch.check_batch(resealed(data))
     with pytest.raises(CorruptMessage, match="do not parse"):
         list(batch.read_records(data, 0, header))
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_stamped_batch_has_the_leaders_time_for_each_record_and_is_sound(
+    compression: Compression,
+) -> None:
+    data = bytes(three_records(compression))
+    stamped, header = batch.stamp(data, batch.check_batch(data), NOW_MS + 5)
+    assert batch.check_batch(stamped) == header
+    assert header.is_log_append_time
+    assert (header.base_timestamp, header.max_timestamp) == (NOW_MS, NOW_MS + 5)
+    assert header.compression == compression
+    assert stamped[batch.HEADER_SIZE :] == data[batch.HEADER_SIZE :]
+    records = list(batch.read_records(stamped, 0, header))
+    assert [r.timestamp for r in records] == [NOW_MS + 5] * 3
+    assert [r.key for r in records] == [b"k", None, b"k"]

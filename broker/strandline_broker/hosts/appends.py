@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
-from strandline_proto.batch import check_batch
+from strandline_proto.batch import check_batch, stamp
 from strandline_proto.errors import (
     InvalidRecord,
     NotEnoughReplicasAfterAppend,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from strandline_proto.batch import BatchHeader
 
 ACKS_ALL: Final = -1
+LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 class Appends:
@@ -92,9 +93,13 @@ class Appends:
     ) -> AckWaiter | None:
         partition = self._partition
         context, log = partition.context, partition.log
+        wall_ms = context.wall_ms()
+        stamps = log.config.message_timestamp_type == LOG_APPEND_TIME
+        if stamps:
+            batch, header = stamp(batch, header, wall_ms)
         try:
             done = log.append_as_leader(
-                batch, header, leader_epoch=leader.leader_epoch, now_ms=context.wall_ms()
+                batch, header, leader_epoch=leader.leader_epoch, now_ms=wall_ms
             )
         except OSError as error:
             raise partition.refuse_write(error) from error
@@ -104,6 +109,7 @@ class Appends:
             )
         outcome = ProduceOutcome(
             base_offset=done.base_offset,
+            log_append_time_ms=wall_ms if stamps else -1,
             log_start_offset=log.log_start_offset,
             leader_epoch=leader.leader_epoch,
             appended=True,
@@ -125,9 +131,12 @@ class Appends:
         on_done: Callable[[ProduceOutcome], None],
     ) -> AckWaiter | None:
         """A repeated batch succeeds with its first copy's offset, once that is committed (P-41)."""
+        log = self._partition.log
+        stamped = log.config.message_timestamp_type == LOG_APPEND_TIME
         outcome = ProduceOutcome(
             base_offset=first.base_offset,
-            log_start_offset=self._partition.log.log_start_offset,
+            log_append_time_ms=first.timestamp if stamped else -1,
+            log_start_offset=log.log_start_offset,
             leader_epoch=leader.leader_epoch,
             appended=True,
         )

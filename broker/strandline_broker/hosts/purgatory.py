@@ -25,6 +25,8 @@ class ProduceOutcome:
 
     error: WireError | None = None
     base_offset: int = -1
+    log_append_time_ms: int = -1
+    """The leader's clock, where that is what the records' timestamps are."""
     log_start_offset: int = -1
     leader_epoch: int = -1
     appended: bool = False

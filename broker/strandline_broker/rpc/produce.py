@@ -194,7 +194,7 @@ class _Request:
         outcome: ProduceOutcome,
     ) -> None:
         result.base_offset = outcome.base_offset
-        result.log_append_time_ms = -1
+        result.log_append_time_ms = outcome.log_append_time_ms
         result.log_start_offset = outcome.log_start_offset
         result.appended = outcome.appended
         result.leader_epoch = outcome.leader_epoch
