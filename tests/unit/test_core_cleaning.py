@@ -1,4 +1,4 @@
-"""What may be cleaned, what is cleaned next, what is merged (I-69)."""
+"""What may be cleaned, and what is cleaned next (I-69)."""
 
 from dataclasses import replace
 
@@ -9,7 +9,6 @@ from strandline_broker.core.cleaning import (
     CompactedLog,
     SealedSegment,
     Verdict,
-    groups_of,
     judge,
     next_to_clean,
     roll_after_ms,
@@ -113,36 +112,6 @@ def test_a_checkpoint_outside_the_log_begins_anew_at_the_log_start(
     checkpointed: int, believed: int
 ) -> None:
     assert within_log(checkpointed, log_start=5, log_end=9) == believed
-
-
-def grouped(*segments: SealedSegment, **limits: int) -> list[list[int]]:
-    given = {"segment_bytes": 1000, "index_bytes": 10_000, "index_interval": 100} | limits
-    return [[s.base_offset for s in group] for group in groups_of(segments, **given)]
-
-
-def test_neighbours_are_merged_up_to_the_size_of_a_segment() -> None:
-    segments = [sealed(i, i + 1, size=400) for i in range(5)]
-    assert grouped(*segments) == [[0, 1], [2, 3], [4]]
-    assert grouped(*segments, segment_bytes=1200) == [[0, 1, 2], [3, 4]]
-    assert grouped(*segments, segment_bytes=399) == [[0], [1], [2], [3], [4]]
-
-
-def test_a_merged_segment_has_room_in_its_index() -> None:
-    segments = [sealed(i, i + 1, size=100) for i in range(4)]
-    # 100 bytes make at most 3 entries of 12 bytes.
-    assert grouped(*segments, index_bytes=72) == [[0, 1], [2, 3]]
-    assert grouped(*segments, index_bytes=71) == [[0], [1], [2], [3]]
-    # With an interval below a header's size a batch has at most one entry.
-    assert grouped(*segments, index_bytes=72, index_interval=0) == [[0, 1], [2, 3]]
-
-
-def test_a_merged_segment_has_no_relative_offset_beyond_31_bits() -> None:
-    segments = [sealed(0, 10), sealed(10, 2**31), sealed(2**31, 2**31 + 1)]
-    assert grouped(*segments) == [[0, 10], [2**31]]
-
-
-def test_nothing_makes_no_group() -> None:
-    assert grouped() == []
 
 
 def test_a_compacted_logs_active_segment_closes_in_time_to_be_cleaned() -> None:

@@ -1,4 +1,4 @@
-"""What the log cleaner may touch, which log it takes next, and how segments are merged (I-69).
+"""What the log cleaner may touch, and which log it takes next (I-69).
 
 A compacted log has three parts: what was cleaned before (below `cleaned_to`), what is to be cleaned
 (up to the first uncleanable offset, which is always where a segment begins), and what must not be
@@ -9,16 +9,12 @@ min.compaction.lag.ms. Only sealed segments are cleaned, each as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-HEADER_SIZE: Final = 61
-INDEX_ENTRY_MAX: Final = 12
-"""Bytes of the larger of the two kinds of index entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,45 +102,6 @@ def next_to_clean(verdicts: Iterable[tuple[Name, Verdict]]) -> Name | None:
     if not wanted:
         return None
     return max(wanted, key=lambda found: found[1].dirty_ratio)[0]
-
-
-class Groupable(Protocol):
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def end_offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-
-
-Group = TypeVar("Group", bound=Groupable)
-
-
-def groups_of(
-    segments: Sequence[Group], *, segment_bytes: int, index_bytes: int, index_interval: int
-) -> list[tuple[Group, ...]]:
-    """Neighbours that become one segment: within the limits of size, index and relative offsets.
-
-    The sizes are those before cleaning, so what comes out fits as well. A segment that is beyond a
-    limit by itself is a group of its own.
-    """
-    groups: list[list[Group]] = []
-    size = index = 0
-    for segment in segments:
-        entries = segment.size // max(index_interval, HEADER_SIZE) + 2
-        size += segment.size
-        index += entries * INDEX_ENTRY_MAX
-        if (
-            groups
-            and size <= segment_bytes
-            and index <= index_bytes
-            and segment.end_offset - 1 - groups[-1][0].base_offset <= INT32_MAX
-        ):
-            groups[-1].append(segment)
-        else:
-            groups.append([segment])
-            size, index = segment.size, entries * INDEX_ENTRY_MAX
-    return [tuple(group) for group in groups]
 
 
 def roll_after_ms(*, segment_ms: int, max_lag_ms: int, compacted: bool) -> int:

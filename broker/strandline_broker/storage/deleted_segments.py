@@ -56,6 +56,10 @@ class DeletedSegments:
                     self._waiting.append((now_ms + delay_ms, path + SUFFIX))
         self._fs.fsync_dir(self.directory)
 
+    def await_removal(self, paths: Iterable[str], *, now_ms: int, delay_ms: int) -> None:
+        """These files were renamed elsewhere, durably."""
+        self._waiting.extend((now_ms + delay_ms, path) for path in paths)
+
     def is_due(self, now_ms: int) -> bool:
         """Whether `purge` would find anything to do; cheap, from anywhere."""
         return any(due_ms <= now_ms for due_ms, _ in self._waiting)

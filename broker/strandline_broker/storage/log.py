@@ -105,6 +105,8 @@ class Log:
         self.producers: Callable[[], Iterable[Entry]] | None = None
         """What the producers have appended up to the log's end; None while nobody knows."""
         self.gaps = Gaps(fs, path)
+        self.cleaned_to = min(expected.cleaned_to, found.log_end)
+        """Where compaction goes on: what lies below was cleaned."""
         self.damaged: str | None = None
         """Why the whole log is out of use."""
         self.damaged_ranges = found.damaged
@@ -321,6 +323,7 @@ class Log:
         # An empty log has nothing to lose: its end is durable wherever it is.
         is_empty = offset == segments[0].base_offset
         self._durable_at_cut = offset if is_empty else min(self.durable_offset, offset)
+        self.cleaned_to = min(self.cleaned_to, offset)
         self.log_end_offset = offset
         self.size_bytes = sum(segment.size for segment in segments)
         self.tail = segments, recent

@@ -42,6 +42,8 @@ class Expectations:
     """The log start is what a checkpoint says, not a guess."""
     gaps_below: int = 0
     """Compaction may have left gaps between batches that end at or below this offset."""
+    cleaned_to: int = 0
+    """Where compaction goes on."""
     clean: bool = False
     always: bool = False
     """flush.policy=always: what the high watermark covers was durable too."""

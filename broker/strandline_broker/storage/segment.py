@@ -176,13 +176,20 @@ class Segment:
         if self.size == 0:
             self._created_ms = now_ms
             return False
-        if self._first_timestamp is None:
-            self._first_timestamp = read_header(self.view().file.read(HEADER_SIZE, 0)).max_timestamp
-        if self._first_timestamp >= 0:
-            return timestamp - self._first_timestamp > segment_ms
+        first_timestamp = self.first_timestamp()
+        if first_timestamp >= 0:
+            return timestamp - first_timestamp > segment_ms
         if self._created_ms < 0:
             self._created_ms = now_ms
         return now_ms - self._created_ms > segment_ms
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, read once; -1 if there is none."""
+        if self.size == 0:
+            return -1
+        if self._first_timestamp is None:
+            self._first_timestamp = read_header(self.view().file.read(HEADER_SIZE, 0)).max_timestamp
+        return self._first_timestamp
 
     def release(self) -> None:
         """Forget the open file and the indexes of a sealed segment."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.interrupted_swap import CLEANED, SWAP
 from strandline_broker.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
-CLEANED: Final = ".cleaned"
-SWAP: Final = ".swap"
 FILES: Final = ("index", "timeindex", "log")
 """In the order of renaming: a log under its new name says that the indexes have theirs."""
 
@@ -73,8 +72,6 @@ class CleanedSegment:
         segment.end_offset = self._group[-1].end_offset
         for file in (self._file, *segment.write_indexes()):
             file.sync()
-        segment.latest()
-        segment.release()
         self._rename(SWAP)
         self._fs.fsync_dir(segment.directory)
         return segment
@@ -95,21 +92,3 @@ class CleanedSegment:
             for suffix in reversed(FILES):
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(self.segment.path(suffix))
-
-
-def move_files(fs: FileSystem, old: Sequence[Segment], new: Segment) -> list[str]:
-    """Give the files of `old` the ending `.deleted` and those of `new` their final names; not
-    durable. The paths of the former, for whoever removes them.
-    """
-    deleted = []
-    for segment in old:
-        for suffix in (*reversed(FILES), "txnindex"):
-            path = segment.path(suffix)
-            with contextlib.suppress(FileNotFoundError):
-                fs.replace(path, f"{path}.deleted")
-                deleted.append(f"{path}.deleted")
-    before = [new.path(suffix) for suffix in FILES]
-    new.ending = ""
-    for path, suffix in zip(before, FILES, strict=True):
-        fs.replace(path, new.path(suffix))
-    return deleted

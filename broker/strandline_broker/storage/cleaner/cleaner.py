@@ -1,0 +1,228 @@
+"""One cleaning of one compacted log, in small steps: the last offset of every key, then segment
+after segment written anew (I-68 to I-71, I-73, I-79).
+
+A generator, so that whoever drives it decides where each step runs, how fast, and whether it goes
+on: `Progress` has read or written about one I/O buffer; `Replace` wants a new segment to take the
+place of old ones, and is carried out with a `Swap` before the next step. Groups go in the order of
+offsets, so a tombstone is never gone before what it deletes. A generator that is closed leaves
+nothing behind but what was replaced.
+
+If the map cannot hold all keys, the cleaning ends at the first record without room: that is where
+the next one begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.batch_walk import walk_whole
+from strandline_broker.storage.cleaner.batch_filter import BatchFilter, Counts, keys_of
+from strandline_broker.storage.cleaner.cleaned_segment import CleanedSegment
+from strandline_broker.storage.cleaner.groups import groups_of
+from strandline_broker.storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from strandline_broker.storage.cleaner.rebuilt_batch import emptied
+from strandline_broker.storage.cleaner.swap import Swap
+from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.file import File
+from strandline_proto.errors import CorruptMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.segment import Segment
+    from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import FileSystem
+
+DEDUPE_BYTES: Final = 32 << 20
+LOAD_FACTOR: Final = 0.9
+BUFFER_BYTES: Final = 512 << 10
+RECORD_BYTES_MIN: Final = 4
+"""Fewer bytes a record has only in a compressed batch: then the map may be too small, and another
+pass follows."""
+MAP_BYTES_MIN: Final = 64 << 10
+
+
+class CannotClean(Exception):
+    """The log holds something that the cleaner cannot read; the message says what and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to clean of one log, as decided."""
+
+    segments: tuple[Segment, ...]
+    """Sealed and durable, oldest first, from the log's first to the last that may be cleaned."""
+    first_dirty: int
+    config: LogConfig
+    live_producers: Mapping[int, int]
+    """Producer id -> last offset of its last batch."""
+    now_ms: int
+    """The wall clock, for delete horizons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    bytes: int
+
+
+@dataclass(slots=True)
+class Replace:
+    """Carry out a Swap of these; `done` says that it was."""
+
+    old: tuple[Segment, ...]
+    new: Segment
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    cleaned_to: int
+    is_whole: bool
+    """False if the map was full before the last segment: more passes are needed."""
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """Blocking; one cleaning at a time keeps within the memory that is given."""
+
+    fs: FileSystem
+    dedupe_bytes: int = DEDUPE_BYTES
+    load_factor: float = LOAD_FACTOR
+    buffer_bytes: int = BUFFER_BYTES
+
+    def clean(self, log: Log, task: Task) -> Outcome:
+        """All steps in a row, where nobody else uses the log: for tools and tests."""
+        log.gaps.expect()
+        steps = self.steps(task)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                log.cleaned_to = outcome.cleaned_to
+                return outcome
+            if isinstance(step, Replace):
+                swap = Swap(self.fs, log, step.old, step.new)
+                step.done = swap.show()
+                assert step.done, (log.path, step)
+                swap.set_old_aside()
+                swap.name()
+                swap.settle(now_ms=task.now_ms)
+
+    def steps(self, task: Task) -> Generator[Progress | Replace, None, Outcome]:
+        """Raises CannotClean; OSError of writing is for the owner of the directory to judge."""
+        counts = Counts()
+        dirty = [s for s in task.segments if s.end_offset > task.first_dirty]
+        if not dirty:
+            return Outcome(task.first_dirty, True, counts)
+        bytes_wanted = sum(s.size for s in dirty) // RECORD_BYTES_MIN * SLOT_BYTES
+        memory = min(self.dedupe_bytes, MAP_BYTES_MIN + bytes_wanted)
+        last_offsets = OffsetMap(memory, self.load_factor)
+        end = dirty[-1].end_offset
+        bound = yield from self._fill(last_offsets, dirty, task.first_dirty, end)
+        batches = BatchFilter(
+            last_offsets,
+            bound=bound,
+            now_ms=task.now_ms,
+            delete_retention_ms=task.config.delete_retention_ms,
+            live_producers=task.live_producers,
+            counts=counts,
+        )
+        for group in groups_of(
+            [s for s in task.segments if s.base_offset < bound],
+            segment_bytes=task.config.segment_bytes,
+            index_bytes=task.config.segment_index_bytes,
+            index_interval=task.config.index_interval_bytes,
+        ):
+            yield from self._clean_group(group, batches, task.config, counts)
+        return Outcome(bound, bound == end, counts)
+
+    def _fill(
+        self, last_offsets: OffsetMap, dirty: list[Segment], first_dirty: int, end: int
+    ) -> Generator[Progress, None, int]:
+        """The offset up to which every key's last offset is known, at most `end`."""
+        read = 0
+        for segment in dirty:
+            for header, data in self._batches(segment):
+                if header.next_offset > first_dirty:
+                    refused = last_offsets.put_all(_readable(keys_of(header, data, first_dirty)))
+                    if refused is not None:
+                        return refused
+                read += len(data)
+                if read >= self.buffer_bytes:
+                    yield Progress(read)
+                    read = 0
+        yield Progress(read)
+        return end
+
+    def _clean_group(
+        self, group: tuple[Segment, ...], batches: BatchFilter, config: LogConfig, counts: Counts
+    ) -> Generator[Progress | Replace, None, None]:
+        cleaned = CleanedSegment(
+            self.fs,
+            group,
+            index_interval=config.index_interval_bytes,
+            buffer_bytes=self.buffer_bytes,
+        )
+        replace = Replace(group, cleaned.segment)
+        try:
+            unchanged = yield from self._filter(group, cleaned, batches)
+            counts.bytes_read += sum(segment.size for segment in group)
+            counts.bytes_written += cleaned.segment.size
+            if len(group) > 1 or not unchanged:
+                cleaned.finish()
+                yield replace
+        finally:
+            if not replace.done:
+                cleaned.discard()
+
+    def _filter(
+        self, group: tuple[Segment, ...], cleaned: CleanedSegment, batches: BatchFilter
+    ) -> Generator[Progress, None, bool]:
+        """Whether every batch was kept as it was."""
+        unchanged, moved = True, 0
+        last_dropped: BatchHeader | None = None
+        for segment in group:
+            for header, data in self._batches(segment):
+                kept = _checked(batches, header, data)
+                unchanged = unchanged and kept is not None and kept[1] is data
+                last_dropped = header if kept is None else None
+                moved += len(data)
+                if kept is not None:
+                    cleaned.append(*kept)
+                    moved += len(kept[1])
+                if moved >= self.buffer_bytes:
+                    yield Progress(moved)
+                    moved = 0
+        if last_dropped is not None:
+            cleaned.append(*emptied(last_dropped))
+        yield Progress(moved)
+        return unchanged
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
+        try:
+            file = File(self.fs, segment.path())
+            yield from walk_whole(
+                file, segment.size, offset=segment.base_offset, window_bytes=self.buffer_bytes
+            )
+        except (BadBatch, OSError) as error:
+            raise CannotClean(str(error)) from error
+
+
+def _checked(
+    batches: BatchFilter, header: BatchHeader, data: bytes
+) -> tuple[BatchHeader, bytes] | None:
+    try:
+        return batches.filter(header, data)
+    except CorruptMessage as error:
+        raise CannotClean(str(error)) from error
+
+
+def _readable(keys: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    try:
+        yield from keys
+    except CorruptMessage as error:
+        raise CannotClean(str(error)) from error
