@@ -76,6 +76,7 @@ class Store:
         key = ("t", 0)
         self.directory.write_recovery_points({key: self.log.durable_offset})
         self.directory.write_log_starts({key: self.log.log_start_offset})
+        self.directory.write_cleaned_offsets({key: self.log.cleaned_to})
         if high_watermark is not None:
             self.directory.write_high_watermarks({key: high_watermark})
 

@@ -11,7 +11,6 @@ from strandline_broker.core.cleaning import (
     Verdict,
     judge,
     next_to_clean,
-    roll_after_ms,
     within_log,
 )
 
@@ -112,9 +111,3 @@ def test_a_checkpoint_outside_the_log_begins_anew_at_the_log_start(
     checkpointed: int, believed: int
 ) -> None:
     assert within_log(checkpointed, log_start=5, log_end=9) == believed
-
-
-def test_a_compacted_logs_active_segment_closes_in_time_to_be_cleaned() -> None:
-    assert roll_after_ms(segment_ms=100, max_lag_ms=10, compacted=True) == 10
-    assert roll_after_ms(segment_ms=10, max_lag_ms=100, compacted=True) == 10
-    assert roll_after_ms(segment_ms=100, max_lag_ms=10, compacted=False) == 100

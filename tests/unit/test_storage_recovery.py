@@ -369,6 +369,7 @@ def test_a_limit_stays_until_each_shared_checkpoint_was_written(tmp_path: Path) 
         store.directory.write_recovery_points,
         store.directory.write_log_starts,
         store.directory.write_high_watermarks,
+        store.directory.write_cleaned_offsets,
     ):
         assert len(list(store.log_dir.glob("checkpoint-limit-*"))) == 1
         write({("t", 0): 0})

@@ -102,8 +102,3 @@ def next_to_clean(verdicts: Iterable[tuple[Name, Verdict]]) -> Name | None:
     if not wanted:
         return None
     return max(wanted, key=lambda found: found[1].dirty_ratio)[0]
-
-
-def roll_after_ms(*, segment_ms: int, max_lag_ms: int, compacted: bool) -> int:
-    """Age at which the active segment is closed: a compacted log's in time to be cleaned."""
-    return min(segment_ms, max_lag_ms) if compacted else segment_ms

@@ -366,9 +366,12 @@ class ReplicaManager:
         offsets = {(p.log.topic, p.log.partition): p.log.durable_offset for p in self._all()}
         starts = {(p.log.topic, p.log.partition): p.log.log_start_offset for p in self._all()}
 
+        cleaned = {(p.log.topic, p.log.partition): p.log.cleaned_to for p in self._all()}
+
         def save() -> None:
             self._directory.write_recovery_points(offsets)
             self._directory.write_log_starts(starts)
+            self._directory.write_cleaned_offsets(cleaned)
 
         return save
 

@@ -1,12 +1,12 @@
 """`checkpoint-limit-<n>`: above which offset the checkpoints of one partition must not be believed.
 
-The recovery point, high watermark and log start of all partitions stand in shared files that the
-disk pool writes now and then. When a log is cut below its recovery point, or created where an older
-topic of the same name stood, those files still say more than the log can keep; taken at their word,
-a later crash would pass a torn tail for flushed data, or call a cut log damaged. So the cut first
-writes, durably, a small file of its own into the partition's directory. It is removed when each
-shared file has been written again since. Names are never reused while the log is open, so the pool
-can remove one while the event loop writes the next.
+The recovery point, high watermark and log start of all partitions, and up to where each was
+compacted, stand in shared files that the disk pool writes now and then. When a log is cut below its
+recovery point, or created where an older topic of the same name stood, those files still say more
+than the log can keep; taken at their word, a later crash would pass a torn tail for flushed data,
+or call a cut log damaged. So the cut first writes, durably, a small file of its own into the
+partition's directory. It is removed when each shared file has been written again since. Names are
+never reused while the log is open, so the pool can remove one while the event loop writes the next.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import (
+    CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import FileSystem
 
 NAME: Final = re.compile(r"checkpoint-limit-(\d+)")
-SHARED: Final = frozenset({RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS})
+SHARED: Final = frozenset({RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED})
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
 VERSION: Final = 0
 OFFSET_MAX: Final = 2**63 - 1
 

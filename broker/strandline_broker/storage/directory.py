@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.storage.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.checkpoints import (
+    CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -315,7 +316,8 @@ class DataDirectory:
                 log_start=checkpointed(LOG_STARTS),
                 log_start_known=limits.lowest() is None
                 and self._checkpoints.names(LOG_STARTS, (pdir.topic, pdir.partition)),
-                gaps_below=self._checkpoints.cleaned.get((pdir.topic, pdir.partition), 0),
+                gaps_below=self._checkpoints.gaps_below((pdir.topic, pdir.partition)),
+                cleaned_to=checkpointed(CLEANED),
                 clean=self.clean,
                 always=self._were_always,
                 one_batch_at_a_time=one_batch_at_a_time,
@@ -385,6 +387,9 @@ class DataDirectory:
 
     def write_log_starts(self, offsets: Mapping[tuple[str, int], int]) -> None:
         self._checkpoints.write(LOG_STARTS, offsets, self._logs)
+
+    def write_cleaned_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        self._checkpoints.write(CLEANED, offsets, self._logs)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """The last thing a broker writes, once every log was flushed and closed without an error

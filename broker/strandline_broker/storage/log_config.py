@@ -32,10 +32,14 @@ class LogConfig:
 
     def segment_ms_of(self, topic: str, partition: int, base_offset: int) -> int:
         """`segment_ms` less one segment's share of the jitter. That is drawn from its name: the
-        same at every look, another for every segment.
+        same at every look, another for every segment. A compacted log's segment is closed within
+        `max_compaction_lag_ms`, so that its records can be cleaned in time.
         """
-        most = min(self.segment_jitter_ms, self.segment_ms)
+        segment_ms = self.segment_ms
+        if "compact" in self.cleanup_policy:
+            segment_ms = min(segment_ms, self.max_compaction_lag_ms)
+        most = min(self.segment_jitter_ms, segment_ms)
         if most == 0:
-            return self.segment_ms
+            return segment_ms
         name = f"{topic}-{partition}-{base_offset}".encode()
-        return self.segment_ms - crc32c(name) % (most + 1)
+        return segment_ms - crc32c(name) % (most + 1)

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.atomic_file import TEMPORARY
-from strandline_broker.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from strandline_broker.storage.checkpoints import (
+    CLEANED,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+)
 from strandline_broker.storage.clean_shutdown import FILE_NAME as MARKER_NAME
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.partition_metadata import read_partition_metadata
@@ -23,8 +28,8 @@ LOCK_NAME: Final = ".lock"
 PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 GIVEN_UP_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 OWN_NAMES: Final = frozenset(
-    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME, RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS}
-    | {"cleaner-offset-checkpoint"}
+    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME}
+    | {RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED}
 )
 
 

@@ -1,4 +1,4 @@
-"""The three checkpoint files that all partitions of a data directory share, and what they may still
+"""The four checkpoint files that all partitions of a data directory share, and what they may still
 say.
 
 Each may be written in the disk pool, by one caller at a time, while logs are cut, created and
@@ -8,9 +8,10 @@ the files said before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from strandline_broker.storage.checkpoints import (
+    CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -28,36 +29,37 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import FileSystem
 
 Key = tuple[str, int]
-CLEANED: Final = "cleaner-offset-checkpoint"
 
 _MOST: dict[str, Callable[[Log], int]] = {
     RECOVERY_POINTS: lambda log: log.durable_offset,
     HIGH_WATERMARKS: lambda log: log.log_end_offset,
     LOG_STARTS: lambda log: log.log_start_offset,
+    CLEANED: lambda log: log.cleaned_to,
 }
 """What a log can answer for at the moment, whatever was computed for it before."""
 
 
 class SharedCheckpoints:
-    __slots__ = ("_fs", "_named", "_offsets", "_path", "cleaned")
+    __slots__ = ("_fs", "_named", "_offsets", "_path")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._path = path
         self._offsets: dict[str, Offsets] = {name: {} for name in _MOST}
         self._named: set[Key] = set()
-        self.cleaned: Offsets = {}
-        """Up to where the cleaner had come with each log, when the directory was opened."""
 
     def read(self, report: Report) -> None:
         for name in _MOST:
             self._offsets[name] = read_offsets(self._fs, f"{self._path}/{name}", report) or {}
             self._named.update(self._offsets[name])
-        self.cleaned = read_offsets(self._fs, f"{self._path}/{CLEANED}", report) or {}
 
     def names(self, name: str, key: Key) -> bool:
         """Whether the file has an entry for a partition."""
         return key in self._offsets[name]
+
+    def gaps_below(self, key: Key) -> int:
+        """Up to where a cleaning may have left gaps in a log, whatever was cut from it since."""
+        return self._offsets[CLEANED].get(key, 0)
 
     def may_name(self, key: Key) -> bool:
         """Whether a file on disk may hold an entry for `key`, perhaps of an older topic of that
@@ -86,6 +88,8 @@ class SharedCheckpoints:
             # The limits before the value: one that a cut adds in between stays.
             limits.append((log.limits, log.limits.current()))
             merged[key] = min(offset, _MOST[name](log))
+        if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
+            merged = {key: offset for key, offset in merged.items() if offset > 0}
         self._named.update(merged)
         write_offsets(self._fs, f"{self._path}/{name}", merged)
         self._offsets[name] = merged
