@@ -419,9 +419,15 @@ def test_without_a_controller_creating_fails_in_time_and_producing_goes_on(
     _create(cluster, "going")
     cluster.kill("controller")
     options = ("--bootstrap", cluster.bootstrap, "--timeout", 5)
-    refused = strandline("topic", "create", "never", *options, deadline_s=20)
-    assert refused.status == 1
-    assert "controller" in refused.error
+    for command in (
+        ("topic", "create", "never"),
+        ("config", "alter", "topic", "going", "--set", "retention.ms=5"),
+    ):
+        refused = strandline(*command, *options, deadline_s=20)
+        assert refused.status == 1
+        assert "controller" in refused.error
+    described = _on(cluster, "config", "describe", "topic", "going", "--format", "json")
+    assert described.json == [], "brokers know what is configured without the controller"
     # A new idempotent producer needs an id, and where brokers hold none in store only the
     # controller has one. It is told so by its deadline; records that need no id go on.
     late = strandline("produce", "going", *options, stdin="never\n", deadline_s=40)
@@ -443,6 +449,8 @@ def test_without_any_broker_every_command_fails_in_time() -> None:
         ("offsets", "t"),
         ("topic", "list", "--timeout", 3),
         ("topic", "create", "t", "--timeout", 3),
+        ("config", "describe", "topic", "t", "--timeout", 3),
+        ("config", "alter", "broker", "--default", "--set", "log.roll.ms=5", "--timeout", 3),
         ("produce", "t", "--timeout", 3),
         ("consume", "t", "--exit-at-end", "--timeout", 3),
     ):
