@@ -1,6 +1,8 @@
 """`.snapshot` files: Kafka's bytes, and which of them a log keeps, believes and removes."""
 
 import errno
+import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -281,6 +283,16 @@ def test_a_snapshot_is_durable_before_the_recovery_point_passes_it(tmp_path: Pat
         assert parse(Path(p.log.snapshots.path(offset)).read_bytes()), "KAFKA-9892"
 
 
+def test_a_clean_stop_makes_its_snapshot_durable(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    p = ProducerLog(Store(disk.root, fs=disk))
+    p.append(idempotent_batch(P, 0, b"v"))
+    p.store.stop()
+    disk.crash()
+    assert parse(Path(p.log.snapshots.path(1)).read_bytes()) == tuple(p.entries)
+
+
 def test_a_full_disk_at_a_roll_refuses_the_batch_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     disk = FaultyDisk(tmp_path / "data")
@@ -323,3 +335,110 @@ def test_the_index_of_aborted_transactions_is_cut_with_its_segment(tmp_path: Pat
     truncate_txn_index(fs, str(path), 29)
     assert path.read_bytes() == entries[0]
     truncate_txn_index(fs, str(path.with_name("none.txnindex")), 0)
+
+
+DURABLE, WRITTEN = "what was durable", "all that was written"
+
+
+class PowerLost(BaseException):
+    """Nothing may catch it: the machine is gone."""
+
+
+class DyingDisk(FaultyDisk):
+    """Loses power at one of its calls."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.calls_left: int | None = None
+
+    def _fail(self, call: str) -> None:
+        if self.calls_left is not None:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                raise PowerLost
+        super()._fail(call)
+
+
+def roll(p: ProducerLog) -> None:
+    p.append(idempotent_batch(P, 7, b"x" * 200))
+    p.append(idempotent_batch(P + 1, 0, b"y" * 200))
+
+
+def flush(p: ProducerLog) -> None:
+    roll(p)
+    p.store.flush()
+    p.store.checkpoint(p.log.log_end_offset)
+
+
+def cut(p: ProducerLog) -> None:
+    p.truncate(4)
+    p.append(idempotent_batch(P + 1, 0, *[b"other"] * 5))
+    p.store.flush()
+
+
+def begin_anew(p: ProducerLog) -> None:
+    p.log.producers = None
+    p.log.truncate_fully_and_start_at(10)
+    p.load()
+    p.append(idempotent_batch(P + 1, 0, b"other"))
+
+
+def stop(p: ProducerLog) -> None:
+    p.stop()
+    p.append(idempotent_batch(P, 7, b"v"))
+    p.store.flush()
+
+
+def drop_old_segments(p: ProducerLog) -> None:
+    old = p.log.tail[0][:-1]
+    p.log.raise_log_start(old[-1].end_offset)
+    p.store.checkpoint()
+    p.log.drop_segments(old)
+    p.log.deleted_segments.add(old, now_ms=0, delay_ms=0)
+    p.log.deleted_segments.purge(1)
+
+
+@pytest.mark.parametrize(
+    ("act", "kept"),
+    [
+        *((act, DURABLE) for act in (roll, flush, cut, begin_anew, stop, drop_old_segments)),
+        *((act, WRITTEN) for act in (flush, cut)),
+    ],
+)
+def test_power_lost_at_any_call_leaves_the_state_that_the_log_tells(
+    act: Callable[[ProducerLog], None], kept: str, tmp_path: Path
+) -> None:
+    for calls in range(1000):
+        root = tmp_path / str(calls)
+        root.mkdir()
+        disk = DyingDisk(root)
+        config = LogConfig(segment_bytes=250, index_interval_bytes=1)
+        p = ProducerLog(Store(root, config, fs=disk))
+        for i in range(7):
+            p.append(idempotent_batch(P, i, b"v%d" % i))
+        if act is cut:  # its last snapshot lies at the end, and no segment
+            p.stop()
+        else:
+            p.store.flush()
+            p.store.checkpoint(7)
+        disk.calls_left = calls
+        try:
+            act(p)
+            done = True
+        except PowerLost:
+            done = False
+        disk.calls_left = None
+        if kept == DURABLE:
+            disk.crash()
+        else:
+            disk.crash(lambda _, written: written)
+        p.store.start()
+        p.load()
+        assert p.entries == replayed(p.log).entries(), (calls, p.store.reports)
+        assert all(found <= p.log.log_end_offset for found in snapshots_in(p))
+        assert act is not drop_old_segments or [e[2] for e in p.entries] == [6]
+        shutil.rmtree(root)
+        if done:
+            assert calls > 3
+            return
+    pytest.fail("it never came to an end")
