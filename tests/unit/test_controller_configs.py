@@ -219,11 +219,14 @@ def test_one_brokers_entry_and_that_of_all_are_apart_and_both_are_pushed() -> No
 
 def test_an_envelope_in_a_queue_does_not_change_with_the_state() -> None:
     cluster = Cluster([B1])
+    cluster.alter("", {"log.roll.ms": "4"})
     cluster.alter("1", {"log.roll.ms": "5"})
     envelope = cluster.envelopes[-1]
     cluster.alter("1", {"log.roll.ms": "6"})
+    cluster.alter("", {"log.roll.ms": None})
     assert envelope.dynamic is not None
     assert envelope.dynamic.brokers == {B1: {"log.roll.ms": "5"}}
+    assert envelope.dynamic.cluster == {"log.roll.ms": "4"}
 
 
 def test_a_new_minimum_raises_the_partition_epoch_where_it_changes_what_counts() -> None:
