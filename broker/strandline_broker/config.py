@@ -321,10 +321,13 @@ def printed(config: ServerConfig) -> str:
 def described(config: ServerConfig) -> Iterator[tuple[str, str, Key]]:
     """(key, value as text, declaration) of every key."""
     for name, key in keys_of(type(config)).items():
-        value = getattr(config, name.replace(".", "_"))
-        if isinstance(value, tuple):
-            yield name, ",".join(str(item) for item in value), key
-        elif isinstance(value, bool):
-            yield name, str(value).lower(), key
-        else:
-            yield name, str(value), key
+        yield name, _text(key, getattr(config, name.replace(".", "_"))), key
+
+
+def _text(key: Key, value: Any) -> str:
+    """The value as it may be set; a default as it is declared."""
+    if key.default and key.parse(key.default) == value:
+        return key.default
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

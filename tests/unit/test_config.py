@@ -258,3 +258,10 @@ def test_an_alteration_that_this_build_cannot_use_leaves_its_key_alone() -> None
     config = broker(log_segment_bytes="1000")
     entries = {"log.segment.bytes": "huge", "node.id": "9", "not.a.key": "1"}
     assert config.altered(entries) == config
+
+
+def test_a_default_is_shown_as_it_is_declared() -> None:
+    for config in (broker(), controller()):
+        for name, value, key in described(config):
+            if key.default and name not in config.explicit:
+                assert value == key.default, name
