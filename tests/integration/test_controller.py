@@ -366,6 +366,10 @@ async def test_what_is_altered_survives_the_death_of_the_controller(
         errors.InvalidRequest.code,
         errors.BrokerIdNotRegistered.code,
     ]
+    many = alteration("log.roll.ms", "8")
+    for i in range(10_000):
+        many.resources[0].configs.add(name=str(i))
+    assert (await stub.IncrementalAlterConfigs(many)).error_code == errors.InvalidRequest.code
     request.resources[1].configs[0].value = "7"
     del request.resources[2:]
     await stub.IncrementalAlterConfigs(request, timeout=WAIT_S)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.config_values import boolean, integer, one_of, suggestion, text
+from strandline_broker.core.config_values import boolean, integer, one_of, shown, suggestion, text
 
 
 def refusal(parse: Callable[[str], Any], value: str) -> str:
@@ -61,3 +61,14 @@ def test_a_suggestion_is_made_only_for_something_that_looks_alike() -> None:
     known = ("segment.bytes", "max.message.bytes")
     assert suggestion("segment.byte", known) == "; did you mean segment.bytes?"
     assert suggestion("zzz", known) == ""
+
+
+def test_what_was_given_is_shown_in_part_if_it_is_long() -> None:
+    assert shown("a'b") == repr("a'b")
+    assert shown("x" * 100) == repr("x" * 100)
+    assert shown("x" * 101) == f"{'x' * 100!r}... (101 characters)"
+
+
+def test_a_key_that_is_too_long_to_be_a_slip_is_not_compared() -> None:
+    assert suggestion("k" * 201, ["k" * 201]) == ""
+    assert suggestion("k" * 200, ["k" * 200]) != ""

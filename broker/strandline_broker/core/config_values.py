@@ -26,6 +26,8 @@ _MILLISECONDS: Final = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
+KEY_LENGTH_MAX: Final = 200
+SHOWN_LENGTH_MAX: Final = 100
 _FACTORS: Final = {"bytes": {**_BYTES, **_BYTES_LARGE}, "milliseconds": _MILLISECONDS}
 
 
@@ -98,7 +100,15 @@ def text(value: str) -> str:
     return value.strip()
 
 
+def shown(given: str) -> str:
+    """What somebody gave, quoted for a message; not more of it than fits a line."""
+    cut = given[:SHOWN_LENGTH_MAX]
+    return repr(given) if cut == given else f"{cut!r}... ({len(given)} characters)"
+
+
 def suggestion(key: str, known: Iterable[str]) -> str:
     """`; did you mean X?` if a known key looks like `key`, else nothing."""
+    if len(key) > KEY_LENGTH_MAX:
+        return ""  # the comparison takes time in proportion
     close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""

@@ -16,6 +16,7 @@ from strandline_broker.core.config_values import (
     fraction,
     integer,
     one_of,
+    shown,
     suggestion,
 )
 from strandline_proto.errors import InvalidConfig
@@ -223,7 +224,7 @@ def check_topic_configs(entries: Mapping[str, str]) -> None:
             _parse(name, value)
         elif value != _ONLY_VALUE[name]:
             raise InvalidConfig(
-                f"{name}={value} is not supported yet; the only accepted value is "
+                f"{name}={value[:100]} is not supported yet; the only accepted value is "
                 f"{_ONLY_VALUE[name]}"
             )
     check_compaction_lags(entries, prefix="")
@@ -234,9 +235,9 @@ def check_topic_key(name: str) -> None:
     if name in TOPIC_KEYS or name in _ONLY_VALUE:
         return
     if name in _NOT_YET or name.startswith("remote."):
-        raise InvalidConfig(f"{name} is not supported yet")
+        raise InvalidConfig(f"{name[:100]} is not supported yet")
     hint = suggestion(name, (*TOPIC_KEYS, *_ONLY_VALUE, *_NOT_YET))
-    raise InvalidConfig(f"unknown topic configuration key {name!r}{hint}")
+    raise InvalidConfig(f"unknown topic configuration key {shown(name)}{hint}")
 
 
 def check_compaction_lags(entries: Mapping[str, str], *, prefix: str) -> None:
@@ -255,4 +256,4 @@ def _parse(name: str, value: str) -> Any:
     try:
         return TOPIC_KEYS[name].parse(value)
     except ValueError as error:
-        raise InvalidConfig(f"invalid value {value!r} for {name}: {error}") from None
+        raise InvalidConfig(f"invalid value {shown(value)} for {name}: {error}") from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from strandline_broker.core.config_values import suggestion
+from strandline_broker.core.config_values import shown, suggestion
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.records import (
     AnyRecord,
@@ -78,7 +78,7 @@ class ServerKeys:
             try:
                 self.dynamic[name](value)
             except ValueError as error:
-                raise InvalidConfig(f"invalid value {value!r} for {name}: {error}") from None
+                raise InvalidConfig(f"invalid value {shown(value)} for {name}: {error}") from None
         check_compaction_lags(entries, prefix="log.cleaner.")
 
     def check_key(self, name: str, value: str = "") -> None:
@@ -89,7 +89,7 @@ class ServerKeys:
         if owner is not None:
             raise InvalidConfig(f"{name} needs a restart: set it in {owner}'s configuration")
         hint = suggestion(name, (*self.dynamic, *self.read_only))
-        why = self.refusal(name, value) or f"unknown broker configuration key {name!r}{hint}"
+        why = self.refusal(name, value) or f"unknown broker configuration key {shown(name)}{hint}"
         raise InvalidConfig(why)
 
 
@@ -122,7 +122,7 @@ def _alter_topic(
 ) -> list[AnyRecord]:
     topic_id = state.topic_ids.get(name)
     if topic_id is None:
-        raise UnknownTopicOrPartition(f"no topic is called {name!r}")
+        raise UnknownTopicOrPartition(f"no topic is called {shown(name)}")
     topic = state.topics[topic_id]
     defaults = {"cleanup.policy": state.dynamic_defaults.get("log.cleanup.policy")}
     after = _altered(topic.configs, alterations, defaults, check_topic_key)
@@ -162,9 +162,9 @@ def _alter_brokers(
 
 
 def _registered(state: ControllerState, name: str) -> BrokerId:
-    if not name.isdecimal() or BrokerId(int(name)) not in state.brokers:
+    if not name.isdecimal() or len(name) > 10 or BrokerId(int(name)) not in state.brokers:
         known = ", ".join(str(b) for b in sorted(state.brokers)) or "none"
-        raise BrokerIdNotRegistered(f"no broker has the id {name!r}; registered are {known}")
+        raise BrokerIdNotRegistered(f"no broker has the id {shown(name)}; registered are {known}")
     return BrokerId(int(name))
 
 
@@ -181,7 +181,7 @@ def _altered(
     named = set()
     for wish in alterations:
         if wish.key in named:
-            raise InvalidRequest(f"{wish.key} is given twice: give it once")
+            raise InvalidRequest(f"{shown(wish.key)} is given twice: give it once")
         named.add(wish.key)
         if wish.operation == SET:
             after[wish.key] = wish.value.strip()

@@ -20,6 +20,10 @@ APPLY_WAIT_S: Final = 2.0
 """How long an answer waits for brokers that are slow to work by the change."""
 
 
+ENTRIES_MAX: Final = 10_000
+"""Resources and entries of one request: they are decided on the event loop."""
+
+
 class AlterConfigsRpc:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -28,6 +32,14 @@ class AlterConfigsRpc:
         self, request: metadata_pb2.IncrementalAlterConfigsRequest, context: Any
     ) -> metadata_pb2.IncrementalAlterConfigsResponse:
         response = metadata_pb2.IncrementalAlterConfigsResponse()
+        entries = sum(len(resource.configs) + 1 for resource in request.resources)
+        if entries > ENTRIES_MAX:
+            response.error_code = InvalidRequest.code
+            response.error_message = (
+                f"{entries} resources and entries in one request, {ENTRIES_MAX} are possible: send "
+                "several"
+            )
+            return response
         repeated = _repeated(request.resources)
         for resource in request.resources:
             result = response.results.add(type=resource.type, name=resource.name)
