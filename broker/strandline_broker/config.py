@@ -17,7 +17,9 @@ from strandline_broker.core.config_values import (
     cleanup_policy,
     fraction,
     integer,
+    load_factor,
     one_of,
+    positive,
     text,
 )
 from strandline_broker.core.topic_config import (
@@ -155,8 +157,32 @@ class BrokerConfig(ServerConfig):
     log_cleanup_policy: tuple[str, ...] = _key(
         cleanup_policy, "delete", "delete, compact, or compact,delete."
     )
+    log_cleaner_backoff_ms: int = _key(
+        _long_ms(0), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
+    )
+    log_cleaner_dedupe_buffer_size: int = _key(
+        integer(1 << 10, INT64_MAX, "bytes"),
+        "33554432",
+        "Memory of the map of keys, 24 bytes a key; what does not fit is cleaned in another pass.",
+        dynamic=True,
+    )
     log_cleaner_delete_retention_ms: int = _key(
         _long_ms(0), str(DAY_MS), "How long a tombstone stays after its first cleaning."
+    )
+    log_cleaner_enable: bool = _key(
+        boolean, "true", "Whether logs with cleanup.policy=compact are compacted by this broker."
+    )
+    log_cleaner_io_buffer_load_factor: float = _key(
+        load_factor, "0.9", "How full the map of keys may become.", dynamic=True
+    )
+    log_cleaner_io_buffer_size: int = _key(
+        _bytes(1), "524288", "Bytes that the cleaner reads and writes at a time.", dynamic=True
+    )
+    log_cleaner_io_max_bytes_per_second: float = _key(
+        positive,
+        "1.7976931348623157E308",
+        "Bytes a second that the cleaner reads and writes at most.",
+        dynamic=True,
     )
     log_cleaner_max_compaction_lag_ms: int = _key(
         _long_ms(1), str(INT64_MAX), "An older record is compacted whatever the dirty ratio says."

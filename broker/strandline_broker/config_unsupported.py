@@ -16,7 +16,7 @@ ONLY_VALUE: Final[dict[str, str]] = {
     "controlled.shutdown.enable": "true",
     "delete.topic.enable": "true",
     "remote.log.storage.system.enable": "false",
-    "log.cleaner.enable": "false",
+    "log.cleaner.threads": "1",
     "auto.leader.rebalance.enable": "false",
     "eligible.leader.replicas.enable": "false",
 }
@@ -68,7 +68,6 @@ _NOT_YET_PREFIXES: Final = (
     "client.quota.",
     "delegation.token.",
     "group.",
-    "log.cleaner.",
     "log.local.",
     "metadata.log.",
     "metadata.max.",

@@ -118,6 +118,11 @@ class BatchHeader:
     def is_control(self) -> bool:
         return self.attributes & 0x20 != 0
 
+    @property
+    def has_delete_horizon(self) -> bool:
+        """The field of the base timestamp holds the time from which tombstones may go (KIP-534)."""
+        return self.attributes & 0x40 != 0
+
 
 def add_sequence(sequence: int, by: int) -> int:
     """Sequence numbers wrap from 2^31 - 1 to 0."""

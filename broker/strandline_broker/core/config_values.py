@@ -87,6 +87,25 @@ def fraction(text: str) -> float:
     return value
 
 
+def positive(text: str) -> float:
+    """A number above 0; the largest that there is means no limit."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise ValueError("expected a number above 0")
+    return value
+
+
+def load_factor(text: str) -> float:
+    """A number above 0 and at most 0.95: fuller tables are slow."""
+    value = positive(text)
+    if value > 0.95:
+        raise ValueError("expected a number above 0, at most 0.95")
+    return value
+
+
 def cleanup_policy(text: str) -> tuple[str, ...]:
     """`delete`, `compact`, or both with a comma between."""
     policies = tuple(sorted(part.strip() for part in text.split(",")))

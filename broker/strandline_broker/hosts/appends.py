@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
-from strandline_proto.batch import check_batch, stamp
+from strandline_proto.batch import check_batch, raw_records, stamp
 from strandline_proto.errors import (
     InvalidRecord,
     NotEnoughReplicasAfterAppend,
@@ -75,6 +75,12 @@ class Appends:
             raise UnsupportedVersion("transactional and control batches are not supported yet")
         if header.is_log_append_time:
             raise InvalidRecord("a producer may not set the timestamp type to LogAppendTime")
+        if header.has_delete_horizon:
+            raise InvalidRecord(
+                "a producer may not set a delete horizon; only the log cleaner does"
+            )
+        if "compact" in partition.log.config.cleanup_policy:
+            _check_keys(partition.name, batch, header)
         if acks == ACKS_ALL:
             leader.check_can_append_all()
         if header.producer_id >= 0:
@@ -173,3 +179,13 @@ class Appends:
         waiter.fail(error)
         self._committing.forget_done()
         self._flushing.forget_done()
+
+
+def _check_keys(partition: str, batch: bytes, header: BatchHeader) -> None:
+    """Every record of a compacted topic needs a key (I-72). Only there a batch is decoded."""
+    for i, record in enumerate(raw_records(batch, header)):
+        if record.key is None:
+            raise InvalidRecord(
+                f"{partition} is compacted (cleanup.policy), which needs a key in every record;"
+                f" record {i} of the batch has none: give it a key, or set cleanup.policy=delete"
+            )

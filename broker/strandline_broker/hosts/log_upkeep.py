@@ -1,4 +1,6 @@
-"""What a broker does for its logs in the background: log starts, retention, flushes by time."""
+"""What a broker does for its logs in the background: log starts, retention,
+compaction, flushes by time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.flush_schedule import FlushSchedule
+from strandline_broker.hosts.log_cleaner import LogCleaner
 from strandline_broker.hosts.log_retention import LogRetention
 from strandline_broker.hosts.log_starts import LogStarts
 
@@ -22,10 +25,12 @@ class LogUpkeep:
         context: ReplicaContext,
         partitions: Callable[[], Iterable[Partition]],
         write_log_starts: Callable[[Mapping[tuple[str, int], int]], None],
+        write_cleaned: Callable[[Mapping[tuple[str, int], int]], None],
     ) -> None:
         """`partitions`: all that this broker holds at the time of asking."""
         self.log_starts = LogStarts(context, write_log_starts)
         self.retention = LogRetention(context, self.log_starts, partitions)
+        self.cleaner = LogCleaner(context, partitions, write_cleaned)
         self._flushes = FlushSchedule(context, partitions)
 
     async def run(self) -> None:
@@ -34,4 +39,5 @@ class LogUpkeep:
             group.create_task(self.log_starts.run(), name="log-starts")
             group.create_task(self.retention.run(), name="retention")
             group.create_task(self.retention.purge(), name="deleted-segments")
+            group.create_task(self.cleaner.run(), name="log-cleaner")
             group.create_task(self._flushes.run(), name="flush-interval")

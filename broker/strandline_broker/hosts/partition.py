@@ -249,6 +249,7 @@ class Partition:
                 log_end_offset=log.log_end_offset,
             )
         log.producers = None
+        await self.context.upkeep.cleaner.abandon(self)
         await self.in_disk_pool(lambda: log.truncate_to(offset))
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         await self.rebuild_producers()
@@ -257,6 +258,7 @@ class Partition:
         """Drop the whole log; the leader's begins past our end (I-45)."""
         log = self.log
         log.producers = None
+        await self.context.upkeep.cleaner.abandon(self)
         await self.in_disk_pool(lambda: log.truncate_fully_and_start_at(offset))
         self.high_watermark = offset
         await self.rebuild_producers()

@@ -75,7 +75,12 @@ class ReplicaManager:
             disk=self._disk,
             flusher=self.flusher,
         )
-        self.context.upkeep = LogUpkeep(self.context, self._all, directory.write_log_starts)
+        self.context.upkeep = LogUpkeep(
+            self.context,
+            self._all,
+            directory.write_log_starts,
+            directory.write_cleaned_offsets,
+        )
         self.partitions: dict[Key, Partition] = {}
         self.refused: dict[Key, str] = {}
         """Replicas whose log is damaged or cannot be made: never served, never cut."""
@@ -263,6 +268,7 @@ class ReplicaManager:
         self._drop(partition, "the replica has been removed")
         if stop.delete:
             async with partition.gate:
+                await self.context.upkeep.cleaner.abandon(partition)
                 await partition.in_disk_pool(lambda: self._directory.delete_log(partition.log))
             self._cold.submit(self._directory.purge_deleted)
 
@@ -273,6 +279,7 @@ class ReplicaManager:
             if key not in assigned:
                 self._drop(partition, "the controller assigns no such replica to this broker")
                 async with partition.gate:
+                    await self.context.upkeep.cleaner.abandon(partition)
                     await partition.in_disk_pool(partial(self._directory.mark_stray, partition.log))
                 self._runtime.log.warning("stray replica set aside", partition=partition.name)
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from strandline_broker.storage.cleaner.rebuilt_batch import (
-    DELETE_HORIZON,
     RawRecord,
     emptied,
     with_records,
@@ -97,7 +96,7 @@ class BatchFilter:
 
     def _takes_horizon(self, header: BatchHeader) -> bool:
         return (
-            header.attributes & DELETE_HORIZON == 0
+            not header.has_delete_horizon
             and not header.is_transactional
             and header.next_offset <= self._bound
         )
@@ -106,7 +105,7 @@ class BatchFilter:
         """The records that stay, and whether tombstones are among them."""
         last_offset_of, bound = self._last_offset_of, self._bound
         over = (
-            header.attributes & DELETE_HORIZON != 0
+            header.has_delete_horizon
             and header.base_timestamp <= self._now_ms
             and not header.is_transactional
         )

@@ -1,0 +1,348 @@
+"""The log cleaner of a broker: one compacted log at a time, on a thread of its own, at a bounded
+rate.
+
+A cleaning runs step by step. Between two steps the loop looks whether it may go on: a log that was
+truncated, given up or put out of service in the meantime is left, and what was in the making goes.
+Whoever cuts or gives up a log calls `abandon` first, under the partition's gate, so that nothing of
+a cleaning is left in a directory that says something else by then. What cannot be read is marked
+uncleanable and reported; other logs are cleaned.
+
+Keeps I-69 (bounds), I-73 (the swap, under the gate), P-49.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from strandline_broker.core.cleaning import (
+    INT64_MAX,
+    CompactedLog,
+    SealedSegment,
+    Verdict,
+    judge,
+    next_to_clean,
+    within_log,
+)
+from strandline_broker.storage.cleaner.cleaner import (
+    CannotClean,
+    Cleaner,
+    Outcome,
+    Progress,
+    Replace,
+    Task,
+)
+from strandline_broker.storage.cleaner.swap import Swap
+from strandline_proto.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.segment import Segment
+
+T = TypeVar("T")
+Step = Progress | Replace | Outcome
+
+
+class CleanerMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        from prometheus_client import Counter, Gauge
+
+        self.bytes = Counter(
+            "strandline_log_cleaner_bytes",
+            "Bytes that the log cleaner has read and written.",
+            registry=registry,
+        )
+        self.records_removed = Counter(
+            "strandline_log_cleaner_records_removed",
+            "Records that compaction has removed.",
+            registry=registry,
+        )
+        self.dirty_ratio = Gauge(
+            "strandline_log_cleaner_dirty_ratio_max",
+            "The greatest share of a compacted log that is not compacted.",
+            registry=registry,
+        )
+        self.uncleanable = Gauge(
+            "strandline_log_cleaner_uncleanable_partitions",
+            "Compacted logs that could not be cleaned, for what their files hold.",
+            registry=registry,
+        )
+
+
+class _Cleaning:
+    """The one that is under way."""
+
+    def __init__(
+        self, partition: Partition, steps: Generator[Progress | Replace, None, Outcome]
+    ) -> None:
+        self.partition = partition
+        self.steps = steps
+        self.stepping = asyncio.Lock()
+        self.abandoned = False
+        self.truncations = partition.log.truncations
+        self.replacements = partition.log.replacements
+
+    @property
+    def may_go_on(self) -> bool:
+        log = self.partition.log
+        return not (
+            self.abandoned
+            or log.deleted
+            or log.truncations != self.truncations
+            or self.partition.out_of_service is not None
+            or "compact" not in log.config.cleanup_policy
+        )
+
+
+class LogCleaner:
+    """Owned by `LogUpkeep`, whose task group runs `run`."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        partitions: Callable[[], Iterable[Partition]],
+        write_cleaned: Callable[[Mapping[tuple[str, int], int]], None],
+    ) -> None:
+        self._context = context
+        self._partitions = partitions
+        self._write_cleaned = write_cleaned
+        self._thread = context.runtime.serial_executor("log-cleaner")
+        self._metrics = CleanerMetrics(context.runtime.metrics)
+        self._current: _Cleaning | None = None
+        self._uncleanable: dict[Partition, int] = {}
+        """With the count of truncations at which it was: a log that was cut since is another."""
+        self._free_at_s = 0.0
+
+    async def run(self) -> None:
+        if not self._context.config.log_cleaner_enable:
+            return
+        while True:
+            if not await self.clean_next():
+                await asyncio.sleep(self._context.config.log_cleaner_backoff_ms / 1000)
+
+    async def abandon(self, partition: Partition) -> None:
+        """Leave this log, and nothing of its cleaning in its directory; returns once that is so.
+
+        The caller holds the partition's gate, or the partition is no longer among those held.
+        """
+        cleaning = self._current
+        if cleaning is None or cleaning.partition is not partition:
+            return
+        cleaning.abandoned = True
+        async with cleaning.stepping:
+            await self._in_own_thread(cleaning.steps.close)
+
+    async def clean_next(self) -> bool:
+        """Clean the log that needs it most; False if none does, or it could not be cleaned."""
+        verdicts = await self._judge_all()
+        self._metrics.dirty_ratio.set(max((v.dirty_ratio for _, v in verdicts), default=0.0))
+        partition = next_to_clean(verdicts)
+        if partition is None:
+            return False
+        verdict = next(v for p, v in verdicts if p is partition)
+        task = Task(
+            segments=tuple(
+                s for s in partition.log.tail[0][:-1] if s.end_offset <= verdict.first_uncleanable
+            ),
+            first_dirty=verdict.first_dirty,
+            config=partition.log.config,
+            live_producers={
+                producer_id: last_offset
+                for producer_id, _, _, last_offset, *_ in partition.producers.entries()
+            },
+            now_ms=self._context.wall_ms(),
+        )
+        cleaner = self._cleaner()
+        cleaning = self._current = _Cleaning(partition, cleaner.steps(task))
+        try:
+            return await self._clean(cleaning, cleaner)
+        finally:
+            self._current = None
+            async with cleaning.stepping:
+                await self._in_own_thread(cleaning.steps.close)
+
+    def _cleaner(self) -> Cleaner:
+        config = self._context.config
+        return Cleaner(
+            self._context.runtime.fs,
+            dedupe_bytes=config.log_cleaner_dedupe_buffer_size,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            buffer_bytes=config.log_cleaner_io_buffer_size,
+        )
+
+    # Which
+
+    async def _judge_all(self) -> list[tuple[Partition, Verdict]]:
+        now_ms = self._context.wall_ms()
+        found = []
+        held = list(self._partitions())
+        self._uncleanable = {p: n for p, n in self._uncleanable.items() if p in held}
+        self._metrics.uncleanable.set(len(self._uncleanable))
+        for partition in held:
+            if not self._is_candidate(partition):
+                continue
+            log = partition.log
+            log.cleaned_to = within_log(
+                log.cleaned_to, log_start=log.log_start_offset, log_end=log.log_end_offset
+            )
+            asks_age = log.config.max_compaction_lag_ms < INT64_MAX
+            try:
+                sealed = await self._in_own_thread(partial(_facts, log.tail[0][:-1], asks_age))
+            except OSError as error:
+                self._give_up(partition, str(error))
+                continue
+            compacted = CompactedLog(
+                cleaned_to=log.cleaned_to,
+                committed=min(partition.high_watermark, log.durable_offset),
+                sealed=sealed,
+                min_dirty_ratio=log.config.min_cleanable_dirty_ratio,
+                min_lag_ms=log.config.min_compaction_lag_ms,
+                max_lag_ms=log.config.max_compaction_lag_ms,
+            )
+            found.append((partition, judge(compacted, now_ms=now_ms)))
+        return [(p, verdict) for p, verdict in found if self._is_candidate(p)]
+
+    def _is_candidate(self, partition: Partition) -> bool:
+        log = partition.log
+        if self._uncleanable.get(partition) != log.truncations:
+            self._uncleanable.pop(partition, None)
+        return (
+            "compact" in log.config.cleanup_policy
+            and not log.deleted
+            and log.damaged is None
+            and not log.damaged_ranges.entries
+            and partition.out_of_service is None
+            and partition not in self._uncleanable
+        )
+
+    # How
+
+    async def _clean(self, cleaning: _Cleaning, cleaner: Cleaner) -> bool:
+        """Step by step to the end; False if it was left."""
+        partition = cleaning.partition
+        try:
+            async with partition.gate:
+                if not cleaning.may_go_on:
+                    return False
+                await partition.in_disk_pool(partition.log.gaps.expect)
+            return await self._steps(cleaning, cleaner)
+        except CannotClean as error:
+            if cleaning.may_go_on and partition.log.replacements == cleaning.replacements:
+                self._give_up(partition, str(error))
+        except OSError as error:
+            # What was being written is gone with the log's directory, or the disk is full or bad.
+            if cleaning.may_go_on:
+                self._report(partition, str(partition.refuse_write(error)))
+        except WireError as error:
+            self._report(partition, str(error))
+        return False
+
+    async def _steps(self, cleaning: _Cleaning, cleaner: Cleaner) -> bool:
+        while True:
+            async with cleaning.stepping:
+                if not cleaning.may_go_on:
+                    return False
+                step = await self._in_own_thread(partial(_next, cleaning.steps))
+            if isinstance(step, Outcome):
+                return await self._finished(cleaning, step)
+            if isinstance(step, Progress):
+                await self._pace(step.bytes)
+            elif not await self._swap(cleaning, cleaner, step):
+                return False
+
+    async def _pace(self, moved: int) -> None:
+        """Wait until so many bytes fit into log.cleaner.io.max.bytes.per.second."""
+        self._metrics.bytes.inc(moved)
+        loop = asyncio.get_running_loop()
+        pause_s = moved / self._context.config.log_cleaner_io_max_bytes_per_second
+        self._free_at_s = max(self._free_at_s, loop.time()) + pause_s
+        await asyncio.sleep(self._free_at_s - loop.time())
+
+    async def _swap(self, cleaning: _Cleaning, cleaner: Cleaner, step: Replace) -> bool:
+        partition, log = cleaning.partition, cleaning.partition.log
+        async with partition.gate:
+            swap = Swap(cleaner.fs, log, step.old, step.new)
+            if not cleaning.may_go_on or not swap.show():
+                return False
+            step.done = True
+            await partition.in_disk_pool(swap.set_old_aside)
+            swap.name()
+            await partition.in_disk_pool(partial(swap.settle, now_ms=self._context.now_ms()))
+            cleaning.replacements = log.replacements
+        return True
+
+    async def _finished(self, cleaning: _Cleaning, outcome: Outcome) -> bool:
+        partition, log = cleaning.partition, cleaning.partition.log
+        if not cleaning.may_go_on:
+            return False
+        log.cleaned_to = max(log.cleaned_to, outcome.cleaned_to)
+        await self._context.in_disk_pool(
+            partial(self._write_cleaned, {(log.topic, log.partition): log.cleaned_to})
+        )
+        counts = outcome.counts
+        self._metrics.records_removed.inc(counts.records_read - counts.records_kept)
+        self._context.runtime.log.info(
+            "log cleaned",
+            partition=partition.name,
+            cleaned_to=outcome.cleaned_to,
+            records_read=counts.records_read,
+            records_kept=counts.records_kept,
+            bytes_read=counts.bytes_read,
+            bytes_written=counts.bytes_written,
+        )
+        if counts.keyless_dropped > 0:
+            self._context.runtime.log.warning(
+                "records without a key were removed: a compacted log cannot keep them",
+                partition=partition.name,
+                records=counts.keyless_dropped,
+            )
+        return True
+
+    def _give_up(self, partition: Partition, reason: str) -> None:
+        self._uncleanable[partition] = partition.log.truncations
+        self._metrics.uncleanable.set(len(self._uncleanable))
+        self._report(partition, reason)
+
+    def _report(self, partition: Partition, reason: str) -> None:
+        self._context.runtime.log.error("log not cleaned", partition=partition.name, reason=reason)
+
+    async def _in_own_thread(self, work: Callable[[], T]) -> T:
+        """Run blocking work to its end, even if the caller is cancelled."""
+        job = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await asyncio.wait([job])
+            raise
+
+
+def _next(steps: Generator[Progress | Replace, None, Outcome]) -> Step:
+    try:
+        return next(steps)
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+    except (CannotClean, OSError):
+        raise
+    except Exception as error:
+        raise CannotClean(f"{type(error).__name__}: {error}") from error
+
+
+def _facts(segments: tuple[Segment, ...], asks_age: bool) -> tuple[SealedSegment, ...]:
+    """Of sealed segments; blocks, as their timestamps may have to be read."""
+    return tuple(
+        SealedSegment(
+            base_offset=segment.base_offset,
+            end_offset=segment.end_offset,
+            size=segment.size,
+            latest_timestamp=segment.latest()[0],
+            first_timestamp=segment.first_timestamp() if asks_age else -1,
+        )
+        for segment in segments
+    )
