@@ -27,8 +27,8 @@ def idempotent_batch(
     )
 
 
-def loaded(log: Log) -> ProducerStates:
-    producers = load_producers(log, expiration_ms=DAY_MS, now_ms=0)
+def loaded(log: Log, *, wall_ms: int = 0) -> ProducerStates:
+    producers = load_producers(log, expiration_ms=DAY_MS, now_ms=0, wall_ms=wall_ms)
     log.producers = producers.entries
     return producers
 

@@ -1,6 +1,7 @@
 """`.snapshot` files: Kafka's bytes, and which of them a log keeps, believes and removes."""
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,7 +20,7 @@ from strandline_broker.storage.producer_snapshot import (
 from strandline_broker.storage.txn_index import ENTRY, truncate_txn_index
 from strandline_runtime.real import RealFileSystem
 from support.disk import FaultyDisk
-from support.producer_log import ProducerLog, idempotent_batch, loaded, replayed
+from support.producer_log import DAY_MS, ProducerLog, idempotent_batch, loaded, replayed
 from support.storage import Store
 
 P = 7
@@ -313,6 +314,26 @@ def test_a_full_disk_at_a_roll_refuses_the_batch_and_nothing_else(tmp_path: Path
     assert snapshots_in(p)[-1] == end
     p.stop()
     assert p.entries == replayed(p.log).entries()
+
+
+def test_a_producer_of_an_old_segment_does_not_grow_younger_with_each_restart(
+    p_log: ProducerLog,
+) -> None:
+    p_log.append(idempotent_batch(P + 1, 0, b"x" * 300))
+    p_log.append(idempotent_batch(P + 2, 0, b"x" * 300))
+    p_log.stop()
+    logs = sorted(p_log.store.log_dir.glob("*.log"))
+    assert len(logs) == 6
+    for path, hours_ago in zip(logs, (99, 88, 77, 30, 20, 10), strict=True):
+        modified_s = 1_000_000_000 - 3600 * hours_ago
+        os.utime(path, (modified_s, modified_s))
+    states = loaded(p_log.log, wall_ms=1_000_000_000_000)
+    assert states.expire(-1) == [P], "its last batch lies in the fourth: 30 hours"
+    assert states.expire(4 * 3_600_000 - 1) == []
+    assert states.expire(4 * 3_600_000) == [P + 1]
+    assert states.expire(14 * 3_600_000) == [P + 2]
+    backwards = loaded(p_log.log, wall_ms=0)
+    assert backwards.expire(DAY_MS - 1) == [], "a clock before all of it makes nothing older"
 
 
 def test_an_open_transaction_comes_back_from_a_snapshot() -> None:

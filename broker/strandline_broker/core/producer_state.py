@@ -14,12 +14,12 @@ but a log that Kafka wrote holds them: their state is kept as Kafka keeps it.
 
 A producer is forgotten when it has not been used for `producer.id.expiration.ms` of this process's
 own clock. Kafka counts from the batch's timestamp, so that a producer of old records is forgotten
-while it sends. What comes back from a file or a replay counts as used at that moment: too long
-remembered costs memory, too early forgotten a refused batch.
+while it sends. What comes back from a file counts as used at the latest moment that is possible:
+too long remembered costs memory, too early forgotten a refused batch.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -181,11 +181,18 @@ class ProducerStates:
         batches: Iterable[ReplayedBatch],
         now_ms: int,
         entries: Iterable[PersistedProducer] = (),
+        used_ms: Mapping[int, int] | None = None,
     ) -> None:
         """Replace everything by these entries and what these batches say, oldest first: after a
         load or a truncation (I-58).
+
+        `used_ms` is when each producer of the entries may have been used last; `now_ms` if it does
+        not say.
         """
-        self._producers = {entry[0]: _restored(entry, now_ms) for entry in entries}
+        used = used_ms if used_ms is not None else {}
+        self._producers = {
+            entry[0]: _restored(entry, used.get(entry[0], now_ms)) for entry in entries
+        }
         for header, coordinator_epoch in batches:
             self.on_append(header, now_ms, coordinator_epoch)
 
@@ -238,11 +245,11 @@ def _persisted(producer_id: int, producer: _Producer) -> PersistedProducer:
     )
 
 
-def _restored(entry: PersistedProducer, now_ms: int) -> _Producer:
+def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
     _, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = entry
     producer = _Producer(
         epoch,
-        now_ms,
+        used_ms,
         last_timestamp=timestamp,
         coordinator_epoch=coordinator_epoch,
         txn_first_offset=txn_first_offset,

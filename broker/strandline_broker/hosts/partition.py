@@ -267,9 +267,15 @@ class Partition:
         """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
         snapshots.
         """
-        expiration_ms, now_ms = self.context.config.producer_id_expiration_ms, self.context.now_ms()
+        context = self.context
         self.producers = await self.in_disk_pool(
-            lambda: load_producers(self.log, expiration_ms=expiration_ms, now_ms=now_ms)
+            partial(
+                load_producers,
+                self.log,
+                expiration_ms=context.config.producer_id_expiration_ms,
+                now_ms=context.now_ms(),
+                wall_ms=context.wall_ms(),
+            )
         )
         self.log.producers = self.producers.entries
 

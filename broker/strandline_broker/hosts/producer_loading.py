@@ -4,24 +4,56 @@ from there on (I-58).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import ProducerStates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline_broker.storage.log import Log
+    from strandline_broker.storage.producer_snapshot import ProducerEntry
+    from strandline_broker.storage.segment import Segment
+
+_base_of: Final = attrgetter("base_offset")
 
 
-def load_producers(log: Log, *, expiration_ms: int, now_ms: int) -> ProducerStates:
+def load_producers(log: Log, *, expiration_ms: int, now_ms: int, wall_ms: int) -> ProducerStates:
     """What the producers have appended up to the log's end; blocking, and nothing may be appended
     meanwhile.
 
     With a snapshot at the end, as a clean stop leaves it, no batch is looked at. One that is older
-    than the first batch here is of no use: what it leaves out is gone.
+    than the first batch here is of no use: what it leaves out is gone. `now_ms` is monotonic,
+    `wall_ms` the wall clock.
     """
     producers = ProducerStates(expiration_ms)
-    first = log.tail[0][0].base_offset
+    segments = log.tail[0]
+    first = segments[0].base_offset
     newest = log.snapshots.newest(at_least=first, at_most=log.log_end_offset)
     start, entries = newest if newest is not None else (first, ())
-    producers.rebuild(log.replay(start), now_ms, entries)
+    idle_ms = _idle_ms(entries, segments, wall_ms)
+    used_ms = {producer_id: now_ms - idle for producer_id, idle in idle_ms.items()}
+    producers.rebuild(log.replay(start), now_ms, entries, used_ms)
     return producers
+
+
+def _idle_ms(
+    entries: Iterable[ProducerEntry], segments: tuple[Segment, ...], wall_ms: int
+) -> dict[int, int]:
+    """For how long at least each producer has appended nothing: since the segment with its last
+    batch was written to last, or the oldest, if that one is gone.
+
+    Not of those with an end marker: that may stand in a later segment.
+    """
+    modified: dict[int, int] = {}
+    idle = {}
+    for entry in entries:
+        if entry.coordinator_epoch >= 0 or entry.last_offset < 0:
+            continue
+        i = max(bisect_right(segments, entry.last_offset, key=_base_of) - 1, 0)
+        if i not in modified:
+            modified[i] = segments[i].modified_ms()
+        idle[entry.producer_id] = max(wall_ms - modified[i], 0)
+    return idle
