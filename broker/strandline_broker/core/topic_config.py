@@ -159,6 +159,8 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
     )
 }
 
+_OF_BROKERS: Final = {key.default_from: key.name for key in TOPIC_KEYS.values()}
+
 _ONLY_VALUE: Final[dict[str, str]] = {
     "compression.type": "producer",
     "unclean.leader.election.enable": "false",
@@ -236,6 +238,8 @@ def check_topic_key(name: str) -> None:
         return
     if name in _NOT_YET or name.startswith("remote."):
         raise InvalidConfig(f"{name[:100]} is not supported yet")
+    if name in _OF_BROKERS:
+        raise InvalidConfig(f"{name} is a key of brokers; of a topic it is {_OF_BROKERS[name]}")
     hint = suggestion(name, (*TOPIC_KEYS, *_ONLY_VALUE, *_NOT_YET))
     raise InvalidConfig(f"unknown topic configuration key {shown(name)}{hint}")
 
