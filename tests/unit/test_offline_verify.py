@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from strandline_broker.offline.findings import Expected, Finding, PartitionReport, Severity
 from strandline_broker.offline.roots import verify
@@ -135,16 +136,31 @@ def test_a_missing_segment_is_a_gap_unless_the_log_is_compacted(store: Store) ->
     assert wrong(store, compacted=True) == []
 
 
-def test_a_gap_above_what_was_cleaned_is_suspect(store: Store) -> None:
+def test_gaps_are_lawful_as_far_as_the_cleaner_has_come(store: Store) -> None:
     checkpoint = store.path / "cleaner-offset-checkpoint"
     gone, after = segments(store)[1], segments(store)[2]
     for path in store.log_dir.glob(f"{gone.stem}.*"):
         path.unlink()
     checkpoint.write_text(f"0\n1\nt 0 {int(after.stem)}\n")
     assert wrong(store) == []
-    assert report(store).compacted == "the cleaner's checkpoint names it"
+    assert report(store).compacted == f"the cleaner has come to offset {int(after.stem)}"
     checkpoint.write_text(f"0\n1\nt 0 {int(after.stem) - 1}\n")
-    assert [f.severity for f in wrong(store)] == [Severity.SUSPECT]
+    assert [f.severity for f in wrong(store)] == [Severity.DAMAGE]
+    (store.log_dir / "compacted").touch()
+    assert wrong(store) == []
+
+
+def test_a_gap_is_suspect_where_a_batch_was_cleaned(store: Store) -> None:
+    gone, last = segments(store)[1], segments(store)[-1]
+    for path in store.log_dir.glob(f"{gone.stem}.*"):
+        path.unlink()
+    data = bytearray(last.read_bytes())
+    data[22] |= 0x40  # a delete horizon
+    data[17:21] = struct.pack(">I", crc32c(data[21 : read_header(data).size]))
+    last.write_bytes(data)
+    (finding,) = wrong(store)
+    assert finding.severity is Severity.SUSPECT
+    assert f"the batch at offset {int(last.stem)} was cleaned" in finding.what
 
 
 def test_a_base_offset_that_was_changed_is_found_by_continuity(store: Store) -> None:

@@ -1,8 +1,9 @@
 """How the tools know that a log has been compacted, so that gaps between its batches are lawful.
 
-The topic's configuration is the controller's and not on this disk. What is: the cleaner's
-checkpoint, a cleaned segment that waits to be swapped in, and batches that only a cleaning leaves.
-The user may say it, too.
+The topic's configuration is the controller's and not on this disk. What is: the
+file `compacted` in the partition's directory, a cleaned segment that waits to be swapped in, the
+cleaner's checkpoint (of a directory that Kafka wrote there is nothing else), and batches that only
+a cleaning leaves. The user may say it, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.offline.batches import headers
+from strandline_broker.offline.checkpoints import INT64_MAX
 from strandline_broker.offline.disk import OpenFile
 
 if TYPE_CHECKING:
@@ -20,15 +22,19 @@ if TYPE_CHECKING:
 HEADERS_WINDOW: Final = 16 << 10
 
 
-def said_compacted(files: PartitionFiles, expected: Expected, *, told: bool) -> str | None:
-    """What says so without a look into the log; None if nothing does."""
+def lawful_gaps(files: PartitionFiles, expected: Expected, *, told: bool) -> tuple[int, str | None]:
+    """(offset up to which offsets may be missing, what says so), without a look into the log; (0,
+    None) if nothing does.
+    """
     if told:
-        return "--compacted"
-    if expected.cleaned_to is not None:
-        return "the cleaner's checkpoint names it"
+        return INT64_MAX, "--compacted"
+    if files.has_gaps_marker:
+        return INT64_MAX, "the file `compacted` says so"
     if files.swaps:
-        return "a cleaned segment waits to be swapped in"
-    return None
+        return INT64_MAX, "a cleaned segment waits to be swapped in"
+    if expected.cleaned_to is not None:
+        return expected.cleaned_to, f"the cleaner has come to offset {expected.cleaned_to}"
+    return 0, None
 
 
 def cleaned_batch(disk: Disk, files: PartitionFiles) -> str | None:

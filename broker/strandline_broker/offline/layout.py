@@ -26,6 +26,9 @@ LIMIT: Final = re.compile(r"checkpoint-limit-\d+")
 PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 GIVEN_UP: Final = re.compile(r".+\.[0-9a-f]{32}-(?:delete|stray|future)")
 TEMPORARY: Final = ".tmp"
+GAPS_MARKER: Final = "compacted"
+"""Its presence says that offsets may be missing in this log."""
+DAMAGED_RANGES: Final = "damaged-ranges"
 ROOT_FILES: Final = frozenset({*OFFSET_CHECKPOINTS, MARKER, META, STATE, ".lock"})
 
 
@@ -49,6 +52,9 @@ class PartitionFiles:
     epochs: str | None
     metadata: str | None
     limits: tuple[str, ...]
+    has_gaps_marker: bool
+    damaged: str | None
+    """What the broker remembers of damage that it has met."""
     swaps: tuple[str, ...]
     """Segments that a cleaning was about to swap in."""
     foreign: tuple[str, ...]
@@ -87,6 +93,8 @@ def partition_files(disk: Disk, path: str) -> PartitionFiles:
         f"{path}/{LEADER_EPOCHS}" if LEADER_EPOCHS in present else None,
         f"{path}/{PARTITION_METADATA}" if PARTITION_METADATA in present else None,
         tuple(f"{path}/{name}" for name in names if LIMIT.fullmatch(name)),
+        GAPS_MARKER in present,
+        f"{path}/{DAMAGED_RANGES}" if DAMAGED_RANGES in present else None,
         tuple(f"{path}/{name}" for name in names if name.endswith(".log.swap")),
         tuple(foreign),
     )
@@ -94,7 +102,7 @@ def partition_files(disk: Disk, path: str) -> PartitionFiles:
 
 def _belongs(name: str) -> bool:
     return (
-        name in (LEADER_EPOCHS, PARTITION_METADATA)
+        name in (LEADER_EPOCHS, PARTITION_METADATA, GAPS_MARKER, DAMAGED_RANGES)
         or name.endswith(TEMPORARY)
         or LIMIT.fullmatch(name) is not None
         or CHANGING.fullmatch(name) is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline_broker.offline.batches import Batch, headers, scan
-from strandline_broker.offline.compacted import HEADERS_WINDOW, cleaned_batch, said_compacted
+from strandline_broker.offline.compacted import HEADERS_WINDOW, cleaned_batch, lawful_gaps
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.layout import partition_files
 from strandline_broker.offline.records import records_of
@@ -82,7 +82,7 @@ class Replica:
         return self._expected.high_watermark
 
     def why_compacted(self) -> str | None:
-        said = said_compacted(self._files, self._expected, told=self._told_compacted)
+        _, said = lawful_gaps(self._files, self._expected, told=self._told_compacted)
         return said or cleaned_batch(self._disk, self._files)
 
     def log_end(self) -> int:

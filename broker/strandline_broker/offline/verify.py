@@ -8,11 +8,11 @@ broker's code. Memory is bounded: one window of a file, and at most so many find
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.offline.batches import Batch, Stretch, scan
-from strandline_broker.offline.checkpoints import epochs_of, topic_id_of
-from strandline_broker.offline.compacted import cleaned_batch, said_compacted
+from strandline_broker.offline.checkpoints import INT64_MAX, epochs_of, topic_id_of
+from strandline_broker.offline.compacted import cleaned_batch, lawful_gaps
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.findings import Expected, PartitionReport, Severity
 from strandline_broker.offline.index_check import IndexCheck
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from strandline_broker.offline.disk import Disk
     from strandline_broker.offline.layout import PartitionFiles, SegmentFiles
 
+RELATIVE_MAX: Final = 2**31 - 1
+"""Offsets of a segment lie no further above its base: an index has 32 bits for each."""
+
 
 def verify_partition(
     disk: Disk, path: str, expected: Expected, *, compacted: bool = False
@@ -31,15 +34,17 @@ def verify_partition(
     """Everything that is wrong in a partition's directory. OSError if it cannot be read."""
     files = partition_files(disk, path)
     report = PartitionReport(path, expected)
-    report.compacted = said_compacted(files, expected, told=compacted)
-    _Verification(disk, files, report).run()
+    gaps_below, report.compacted = lawful_gaps(files, expected, told=compacted)
+    _Verification(disk, files, report, gaps_below).run()
     return report
 
 
 class _Verification:
     """One walk over one partition; `run` once."""
 
-    def __init__(self, disk: Disk, files: PartitionFiles, report: PartitionReport) -> None:
+    def __init__(
+        self, disk: Disk, files: PartitionFiles, report: PartitionReport, gaps_below: int
+    ) -> None:
         self._disk = disk
         self._files = files
         self._report = report
@@ -60,10 +65,13 @@ class _Verification:
         self._behind = 0
         """Sound batches behind the cut."""
         self._index_check: IndexCheck | None = None
-        self._before_jump: int | None = None
-        """What had to follow when the batch before was found to stand too high."""
+        self._jumped: tuple[str, int, int, int] | None = None
+        """(path, byte, offset that had to follow, offset that did) of a batch before which offsets
+        are missing, while it is the last one that was met.
+        """
         self._epochs_told: set[tuple[int, int]] = set()
-        self._looked_for_cleaned = False
+        self._gaps_below = gaps_below
+        self._segment_base = 0
 
     def run(self) -> None:
         report, files = self._report, self._files
@@ -119,6 +127,7 @@ class _Verification:
 
     def _segment(self, segment: SegmentFiles, *, sealed: bool, first: bool) -> None:
         report = self._report
+        self._unbelieve_jump(segment.base_offset)
         if segment.base_offset != self._next:
             self._jump(segment.log, 0, segment.base_offset, "the segment begins at offset")
             if self._cut is None and self._bad is None:
@@ -127,6 +136,7 @@ class _Verification:
             if path is None and sealed:
                 missing = segment.log.removesuffix("log") + kind
                 report.add(Severity.REPAIR, "I-78", missing, "it is missing")
+        self._segment_base = segment.base_offset
         check = IndexCheck(self._disk, segment, sealed=sealed)
         self._index_check = check
         with OpenFile(self._disk, segment.log) as file:
@@ -149,11 +159,13 @@ class _Verification:
             self._behind += 1
             return
         offset = batch.base_offset
-        if self._before_jump is not None and self._before_jump < offset < self._next:
-            self._next = offset  # it is the batch before that stands at a wrong offset
-        self._before_jump = None
+        self._unbelieve_jump(offset)
         if offset < self._next and not (reaches_back and batch.last_offset >= self._next):
             why = f"base offset {offset}, where {self._next} or more must follow"
+            self._note_bad("I-1", path, batch.position, why)
+            return
+        if batch.last_offset - self._segment_base > RELATIVE_MAX:
+            why = f"offsets {offset} to {batch.last_offset} cannot be of this segment"
             self._note_bad("I-1", path, batch.position, why)
             return
         if self._bad is None and offset > self._next:
@@ -162,7 +174,7 @@ class _Verification:
         if self._cut is not None:
             self._behind += 1
             return
-        if self._before_jump is None or self._is_compacted():
+        if self._jumped is None or offset <= self._gaps_below:
             # Of a batch at a doubtful offset the epoch checkpoint says nothing.
             self._check_epoch(path, batch)
         if self._cut is not None:
@@ -176,7 +188,6 @@ class _Verification:
 
     def _jump(self, path: str, position: int, offset: int, what: str) -> None:
         """`offset` follows where `_next` must: too low, or a gap."""
-        expected = self._report.expected
         if self._cut is not None or self._bad is not None:
             return
         if offset < self._next:
@@ -186,24 +197,34 @@ class _Verification:
             return
         why = f"{what} {offset}, where {self._next} must follow: offsets {self._next} to "
         why += f"{offset - 1} are missing"
-        self._before_jump = self._next
-        if not self._is_compacted():
-            self._note_bad("I-1", path, position, f"{why} (lawful only if it was compacted)")
+        self._jumped = path, position, self._next, offset
+        if offset <= self._gaps_below:
             return
-        active = self._files.segments[-1].base_offset
-        known = expected.cleaned_to if expected.cleaned_to is not None else active
-        if offset > known:
-            why += f", and nothing above offset {known} has been cleaned as far as is known"
-            self._report.add(
-                Severity.SUSPECT, "I-1", path, why, position=position, offset=self._next
-            )
+        said = self._report.compacted
+        shown = cleaned_batch(self._disk, self._files) if said is None else None
+        if shown is None:
+            why += f" ({said} only)" if said is not None else " (lawful only if it was compacted)"
+            self._note_bad("I-1", path, position, why)
+            return
+        self._gaps_below = INT64_MAX
+        self._report.compacted = shown
+        why += f"; a cleaning may have taken them, for {shown}"
+        self._report.add(Severity.SUSPECT, "I-1", path, why, position=position, offset=self._next)
 
-    def _is_compacted(self) -> bool:
-        report = self._report
-        if report.compacted is None and not self._looked_for_cleaned:
-            self._looked_for_cleaned = True
-            report.compacted = cleaned_batch(self._disk, self._files)
-        return report.compacted is not None
+    def _unbelieve_jump(self, offset: int) -> None:
+        """A batch at `offset` follows one before which offsets were missing: if it is one of those,
+        the base offset of the other was changed.
+        """
+        jumped, self._jumped = self._jumped, None
+        if jumped is None or not jumped[2] < offset < self._next:
+            return
+        path, position, expected, found = jumped
+        self._next = expected
+        if found <= self._gaps_below:
+            why = f"base offset {found}, and offset {offset} behind it"
+            self._note_bad("I-1", path, position, why)
+            self._settle_bad(follows=offset)
+        self._next = offset
 
     def _check_epoch(self, path: str, batch: Batch) -> None:
         epoch, offset = batch.leader_epoch, max(batch.base_offset, self._next)

@@ -25,12 +25,18 @@ class FirstGap(Exception):
 class Gaps:
     """Whether those of one log are expected."""
 
-    __slots__ = ("_directory", "_fs", "expected")
+    __slots__ = ("_below", "_directory", "_fs", "expected")
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, below: int = 0) -> None:
+        """`below`: up to where a cleaner's checkpoint says that it has come."""
         self._fs = fs
         self._directory = directory
+        self._below = below
         self.expected = fs.exists(f"{directory}/{NAME}")
+
+    def lawful(self, offset: int) -> bool:
+        """Whether offsets before `offset` may be missing."""
+        return self.expected or offset <= self._below
 
     def expect(self) -> None:
         """From now on; durable on return."""

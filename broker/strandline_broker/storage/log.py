@@ -104,7 +104,7 @@ class Log:
         self.snapshots = ProducerSnapshots(fs, path, report)
         self.producers: Callable[[], Iterable[Entry]] | None = None
         """What the producers have appended up to the log's end; None while nobody knows."""
-        self.gaps = Gaps(fs, path)
+        self.gaps = Gaps(fs, path, expected.gaps_below)
         self.cleaned_to = min(expected.cleaned_to, found.log_end)
         """Where compaction goes on: what lies below was cleaned."""
         self.damaged: str | None = None

@@ -18,12 +18,13 @@ from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
 from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
 from strandline_broker.storage.time_lookup import TimeLookup
-from strandline_proto.batch import end_marker_epoch
+from strandline_proto.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, end_marker_epoch
 from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from strandline_broker.storage.gaps_marker import Gaps
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment, View
     from strandline_proto.batch import BatchHeader
@@ -34,6 +35,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BASE_OFFSET: Final = struct.Struct(">q")
+_LINK: Final = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 _base_of: Final = attrgetter("base_offset")
 
 
@@ -123,7 +126,7 @@ class LogReader:
             )
             # None: compaction left a gap at the end of this segment, the next one answers.
             if run is not None:
-                return _read_run(segment, start, run)
+                return whole_chain(_read_run(segment, start, run), segment, run, start, log.gaps)
         return LogRead(b"", start, start)
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
@@ -209,3 +212,38 @@ def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
         why = f"{len(records)} bytes at {position} where {end - position} must be"
         raise BadBatch(file.path, position, start, why)
     return LogRead(records, _BASE_OFFSET.unpack_from(records)[0], next_offset)
+
+
+def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gaps) -> LogRead:
+    """As much of what was read from a cold place as follows offset by offset; BadBatch if the first
+    batch does not.
+
+    No CRC covers a base offset, and the segment may not have been looked at since it was written
+    (P-34 and I-1): a batch that stands at a wrong offset must not be served there.
+    """
+    records, at, offset = read.records, 0, start
+    while at < len(records):
+        size, base, last = _link(records, at)
+        follows = base == offset or (base < offset and at == 0)
+        if (
+            size == 0
+            or not (follows or (base > offset and gaps.lawful(base)))
+            or not offset <= last < run[2]
+        ):
+            if at > 0:
+                return LogRead(records[:at], read.base_offset, offset)
+            why = f"a batch of offsets {base} to {last} where {offset} must follow"
+            raise BadBatch(segment.path(), run[0], offset, why)
+        offset = last + 1
+        at += size
+    return read
+
+
+def _link(records: bytes, at: int) -> tuple[int, int, int]:
+    """(size, base offset, last offset) of the batch at `at`; size 0 if that cannot be."""
+    if at + HEADER_SIZE > len(records):
+        return 0, -1, -1
+    base, length, _, magic, _, _, delta = _LINK.unpack_from(records, at)
+    size = length + LENGTH_OVERHEAD
+    whole = HEADER_SIZE <= size <= len(records) - at and magic == MAGIC
+    return size if whole else 0, base, base + delta

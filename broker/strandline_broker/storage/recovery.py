@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import FILE_NAME as DAMAGED_NAME
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.deleted_segments import DELETED_NAME
+from strandline_broker.storage.file import read_whole
 from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
 from strandline_broker.storage.gaps_marker import Gaps
 from strandline_broker.storage.interrupted_swap import finish_swaps
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.storage.damage import Report
+    from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
 __all__ = ["Expectations", "Recovered", "Recovery"]
@@ -194,7 +197,9 @@ class Recovery:
             end = self._rebuild_indexes(segment)
         if end is None or end >= segment.end_offset or known or segment.base_offset in self._marked:
             return
-        if segment.end_offset > self._expected.gaps_below:
+        # The cleaner leaves an empty segment an empty index: any other has lost its batches.
+        lost = segment.size == 0 and read_whole(self._fs, segment.path("index")).strip(b"\0") != b""
+        if lost or segment.end_offset > self._expected.gaps_below:
             if self._expected.one_batch_at_a_time:
                 why = f"the segment ends at offset {end}"
                 raise self._scan().damage(BadBatch(segment.path(), segment.size, end, why))
@@ -225,17 +230,22 @@ class Recovery:
             below=below,
             crc=False,
             found=mark,
+            judge=partial(self._displaced, below=below),
         ):
             segment.note_batch(at, header, header.last_offset)
         end = segment.end_offset
-        if end > below:
-            bad = BadBatch(file.path, size, below, "it reaches into the next segment")
-            raise self._scan().damage(bad)
         segment.size, segment.end_offset = size, below
         for index_file in segment.write_indexes():
             index_file.sync()
         segment.release()
         return end
+
+    def _displaced(self, header: BatchHeader, offset: int, *, below: int) -> str | None:
+        if header.next_offset > below:
+            return f"offsets {header.base_offset} to {header.last_offset} are of a later segment"
+        if header.base_offset > max(offset, self._expected.gaps_below):
+            return f"base offset {header.base_offset} where {offset} must follow"
+        return None
 
     def _open_clean_tail(self) -> RecentBatches | None:
         """The tail after a clean shutdown; None if it is not as it was left: then it is scanned."""
