@@ -274,6 +274,18 @@ def judged(
     return problems
 
 
+def test_a_log_start_beyond_the_end_of_a_log_that_was_stopped_is_not_believed(
+    written: Written,
+) -> None:
+    """One changed digit must not have every record removed."""
+    disk = written.disk.copy()
+    disk.change(LOG_STARTS, lambda _: b"0\n1\nt 0 90\n")
+    assert any("the log starts at offset 90 and ends at 12" in each for each in told(disk))
+    found = opened(disk)
+    assert found.served == written.values
+    assert any("90" in report and "not believed" in report for report in found.reports)
+
+
 def starts(data: bytes) -> list[int]:
     """Where each batch begins."""
     return [at for at, _ in iter_headers(data)]

@@ -270,6 +270,14 @@ class Recovery:
             segment.end_offset = following.base_offset
         last = self._segments[-1]
         log_start = self._log_start()
+        if not touched and log_start > last.end_offset:
+            # After a clean stop the log is whole, so it is the checkpoint that is wrong; believed,
+            # it would have every record removed.
+            self._report(
+                f"{self._directory}: the log start {log_start} of the checkpoint lies beyond the "
+                f"log's end {last.end_offset} and is not believed."
+            )
+            log_start = self._segments[0].base_offset
         epochs = self._settle_epochs(last.end_offset)
         if touched:
             self._fs.fsync_dir(self._directory)
