@@ -19,6 +19,7 @@ from strandline_broker.config import (
 )
 from strandline_broker.config_unsupported import ONLY_VALUE, refusal
 from strandline_broker.core.config_values import suggestion
+from strandline_broker.core.topic_config import TOPIC_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -131,6 +132,8 @@ def _refuse(name: str, value: str, where: str, server: str, keys: Mapping[str, K
         other = "a broker" if name in BROKER_KEYS else "the controller"
         raise ConfigError(f"{name} ({where}) is a key of {other}, not of {server}; remove it")
     reason = refusal(name, value)
+    if name in TOPIC_KEYS:
+        reason = f"{name} is a key of topics; of brokers it is {TOPIC_KEYS[name].default_from}"
     if reason is None:
         reason = f"unknown configuration key {name!r}{suggestion(name, keys)}"
     raise ConfigError(f"{reason} ({where})")

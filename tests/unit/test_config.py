@@ -196,6 +196,7 @@ def test_a_wrong_value_is_refused_naming_key_and_accepted_form(
         ("log.segment.byte", "1", "unknown configuration key 'log.segment.byte'; did you mean"),
         ("replica.fetch.max.wait.ms", "1", "did you mean replica.fetch.wait.max.ms?"),
         ("zzz", "1", "unknown configuration key 'zzz' (in --set)"),
+        ("segment.ms", "1", "segment.ms is a key of topics; of brokers it is log.roll.ms"),
         ("broker.id", "1", "broker.id is not a key here; use node.id"),
         ("zookeeper.connect", "h:1", "use controller.quorum.bootstrap.servers"),
         ("log.retention.hours", "1", "log.retention.hours is not a key here; use log.retention.ms"),

@@ -97,6 +97,7 @@ def test_a_resource_is_altered_whole_or_not_at_all() -> None:
         ("retention.ms", "-2", "from -1 to"),
         ("cleanup.policy", "compct", "expected delete, compact or compact,delete"),
         ("local.retention.ms", "1", "not supported yet"),
+        ("log.roll.ms", "1", "log.roll.ms is a key of brokers; of a topic it is segment.ms"),
         ("segment.byte", None, "unknown topic configuration key 'segment.byte'; did you mean"),
     ],
 )
@@ -117,6 +118,7 @@ def test_what_a_topic_cannot_have_is_refused_with_a_hint(
         ("1", "log.retention.m", "1", "unknown broker configuration key 'log.retention.m'; did"),
         ("", "log.retention.hours", "1", "log.retention.hours is not a key here; use log.ret"),
         ("1", "log.segment.bytes", "1k", "write 1024"),
+        ("1", "segment.ms", "1", "segment.ms is a key of topics; of brokers it is log.roll.ms"),
         ("1", MIN_ISR, "1", "cannot be altered for one broker"),
         ("", MIN_ISR, "0", "invalid value '0' for min.insync.replicas"),
     ],

@@ -19,6 +19,7 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, ControllerState, Topic
 from strandline_broker.core.topic_config import (
+    TOPIC_KEYS,
     check_compaction_lags,
     check_topic_configs,
     check_topic_key,
@@ -88,6 +89,9 @@ class ServerKeys:
         owner = self.read_only.get(name)
         if owner is not None:
             raise InvalidConfig(f"{name} needs a restart: set it in {owner}'s configuration")
+        if name in TOPIC_KEYS:
+            key = TOPIC_KEYS[name]
+            raise InvalidConfig(f"{name} is a key of topics; of brokers it is {key.default_from}")
         hint = suggestion(name, (*self.dynamic, *self.read_only))
         why = self.refusal(name, value) or f"unknown broker configuration key {shown(name)}{hint}"
         raise InvalidConfig(why)
