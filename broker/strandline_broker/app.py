@@ -117,6 +117,10 @@ class Broker:
             broker_epoch=epoch,
             propose_isr=self.isr_changes.propose,
         )
+        context = self.replicas.context
+        context.report_offline = self.lifecycle.report_offline
+        context.offline_known_at = self.lifecycle.offline_known_at
+        self.lifecycle.tell_offline(self.replicas.offline_replicas)
         self.receiver = PushReceiver(
             runtime,
             self.directory,

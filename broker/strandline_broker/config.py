@@ -211,6 +211,14 @@ class BrokerConfig(ServerConfig):
     log_retention_check_interval_ms: int = _key(
         _ms(), "300000", "Time between two looks for segments that retention lets go."
     )
+    log_scrub_interval_ms: int = _key(
+        integer(-1, INT64_MAX, "milliseconds"),
+        str(7 * DAY_MS),
+        "How often every sealed segment is read and checked for damage; 0 or -1: never.",
+    )
+    log_scrub_io_max_bytes_per_second: int = _key(
+        integer(1, INT64_MAX, "bytes"), "10485760", "How fast the scrub reads at most."
+    )
     log_roll_jitter_ms: int = _key(_long_ms(0), "0", "At most so much is taken off log.roll.ms.")
     log_roll_ms: int = _key(_long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
     log_segment_delete_delay_ms: int = _key(
@@ -221,6 +229,9 @@ class BrokerConfig(ServerConfig):
     )
     replica_high_watermark_checkpoint_interval_ms: int = _key(
         _ms(), "5000", "Time between two writes of the high watermark checkpoint."
+    )
+    num_recovery_threads_per_data_dir: int = _key(
+        integer(1, 1024), "2", "Threads that open the logs of one data directory at the start."
     )
     flush_policy: str = _key(
         one_of("replicated", "always"),

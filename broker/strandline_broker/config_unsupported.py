@@ -54,7 +54,6 @@ _NOT_YET: Final[frozenset[str]] = frozenset(
         "max.connections.per.ip",
         "num.io.threads",
         "num.network.threads",
-        "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
         "process.roles",
         "queued.max.requests",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_manager import PartitionError
     from strandline_runtime.runtime import Runtime
 
 TOPIC_ID = TopicId(b"t" * 16)
@@ -101,6 +102,9 @@ async def run_node(path: Path, broker_id: int, **settings: str) -> AsyncIterator
         metadata,
         broker_epoch=lambda: BrokerEpoch(broker_id),
         propose_isr=lambda partition, proposal: proposals.append(proposal),
+    )
+    replicas.context.offline_known_at = lambda key: (
+        0 if key in replicas.offline_replicas() else None
     )
     await replicas.load()
     add_broker_service(server, _data_plane(runtime, replicas))
@@ -166,8 +170,18 @@ def state(
     )
 
 
-async def decide(decided: PartitionState, *nodes: Node, known: tuple[Node, ...] = ()) -> None:
-    """Push one decision to these nodes; `known` adds brokers to whose addresses it points."""
+async def decide(
+    decided: PartitionState,
+    *nodes: Node,
+    known: tuple[Node, ...] = (),
+    offline: tuple[int, ...] = (),
+    refused: bool = False,
+) -> list[PartitionError]:
+    """Push one decision to these nodes; `known` adds brokers to whose addresses it points,
+    `offline` names brokers whose replica is. What they could not apply, which only `refused`
+    expects.
+    """
+    refusals: list[PartitionError] = []
     brokers = tuple(
         LiveBroker(
             n.broker_id,
@@ -183,6 +197,7 @@ async def decide(decided: PartitionState, *nodes: Node, known: tuple[Node, ...] 
         partition_epoch=decided.partition_epoch,
         replicas=decided.replicas,
         isr=tuple(m.broker_id for m in decided.isr),
+        offline_replicas=tuple(BrokerId(b) for b in offline),
     )
     for node in nodes:
         offset = MetadataOffset(node.metadata.applied_offset + 1)
@@ -201,8 +216,10 @@ async def decide(decided: PartitionState, *nodes: Node, known: tuple[Node, ...] 
         )
         view = node.metadata.prepare(envelope)
         errors = await node.replicas.apply_envelope(envelope)
-        assert errors == [], errors
+        assert refused or errors == [], errors
+        refusals += errors
         node.metadata.publish(view, store_id="s")
+    return refusals
 
 
 async def eventually(condition: object, what: str) -> None:

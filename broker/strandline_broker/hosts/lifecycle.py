@@ -31,7 +31,7 @@ from strandline_proto.v1 import common_pb2, controller_pb2
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller_link import ControllerLink
     from strandline_broker.storage.directory import DataDirectory
     from strandline_runtime.runtime import Runtime
+
+    OfflineReplicas = Mapping[tuple[bytes, int], bool]
+    """(topic id, partition) of replicas that cannot serve; value: only a range is damaged."""
 
 REGISTRATION_TIMEOUT_S: Final = 5.0
 RETRY_S_MIN: Final = 0.05
@@ -109,6 +112,22 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._unreachable_since_s: float | None = None
         self._quiet_until_s = 0.0
+        self._offline: Callable[[], OfflineReplicas] = dict
+        self._known_at: dict[tuple[bytes, int], int] = {}
+
+    def tell_offline(self, offline: Callable[[], OfflineReplicas]) -> None:
+        """Name with each heartbeat the replicas that `offline` says cannot serve."""
+        self._offline = offline
+
+    def report_offline(self) -> None:
+        """There is news of such a replica."""
+        self._wake.set()
+
+    def offline_known_at(self, key: tuple[bytes, int]) -> int | None:
+        """The controller's log end when it first knew, in one run, that a replica is offline; None
+        if it does not know.
+        """
+        return self._known_at.get(key)
 
     def epoch(self) -> BrokerEpoch:
         """The broker epoch of this incarnation; -1 before the registration."""
@@ -211,6 +230,7 @@ class BrokerLifecycle:
             directory.set_cluster_id(cluster_id)
         self._metadata.cluster_id = response.cluster_id
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
+        self._known_at = {}
         self.state = BrokerState.SHUTTING_DOWN if self._shutting_down else BrokerState.FENCED
         self._unreachable_since_s = None
         self.registered.set()
@@ -245,12 +265,16 @@ class BrokerLifecycle:
         try:
             while True:
                 self._wake.clear()
+                told = self._offline()
                 async with asyncio.timeout(timeout_s):
-                    await call.write(self._heartbeat())
+                    await call.write(self._heartbeat(told))
                     answer = await call.read()
                 if not isinstance(answer, controller_pb2.BrokerHeartbeatResponse):
                     raise NotController("the controller has ended the heartbeat stream")
                 self._on_answer(answer)
+                self._known_at = {
+                    key: self._known_at.get(key, answer.metadata_end_offset) for key in told
+                }
                 await self._until_next_beat()
         except NotController as error:
             deliver_cancellation()
@@ -259,13 +283,19 @@ class BrokerLifecycle:
         finally:
             call.cancel()
 
-    def _heartbeat(self) -> controller_pb2.BrokerHeartbeatRequest:
+    def _heartbeat(self, offline: OfflineReplicas) -> controller_pb2.BrokerHeartbeatRequest:
         return controller_pb2.BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata.applied_offset,
             want_fence=not (self._loaded and self._metadata.has_snapshot),
             want_shut_down=self._shutting_down,
+            offline_replicas=[
+                controller_pb2.OfflineReplica(
+                    topic_id=topic_id, partition_index=partition, damaged=damaged
+                )
+                for (topic_id, partition), damaged in offline.items()
+            ],
         )
 
     def _on_answer(self, answer: controller_pb2.BrokerHeartbeatResponse) -> None:

@@ -268,16 +268,22 @@ class Partition:
         snapshots.
         """
         context = self.context
-        self.producers = await self.in_disk_pool(
-            partial(
-                load_producers,
-                self.log,
-                expiration_ms=context.config.producer_id_expiration_ms,
-                now_ms=context.now_ms(),
-                wall_ms=context.wall_ms(),
+        self.take_producers(
+            await self.in_disk_pool(
+                partial(
+                    load_producers,
+                    self.log,
+                    expiration_ms=context.config.producer_id_expiration_ms,
+                    now_ms=context.now_ms(),
+                    wall_ms=context.wall_ms(),
+                )
             )
         )
-        self.log.producers = self.producers.entries
+
+    def take_producers(self, producers: ProducerStates) -> None:
+        """What the producers have appended up to the log's end."""
+        self.producers = producers
+        self.log.producers = producers.entries
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
         """Run blocking work on this replica; the caller holds the gate.
@@ -335,12 +341,13 @@ class Partition:
             f" {self.log.path}"
         )
 
-    def read_log(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
+    def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
         """Read the log; KafkaStorageError for damaged offsets (I-7). A disk that cannot be read
-        takes the replica out of service.
+        takes the replica out of service. `checked` sees that each batch matches its CRC, for bytes
+        that are cold.
         """
         try:
-            return self.log.read(start, max_bytes=max_bytes, limit=limit)
+            return self.log.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
         except OSError as error:
             self.out_of_service = str(error)
             self.context.runtime.log.error("replica out of service", reason=str(error))

@@ -55,6 +55,12 @@ class ReplicaContext:
         self.flusher = flusher
         self.upkeep: LogUpkeep
         """Set by the replica manager, which knows the partitions."""
+        self.report_offline: Callable[[], None] = lambda: None
+        """Tell the controller soon which replicas cannot serve; set by the application."""
+        self.offline_known_at: Callable[[tuple[bytes, int]], int | None] = lambda _: None
+        """Metadata end offset at which the controller knew that a replica is offline; None while it
+        does not.
+        """
         self.eligible: Mapping[BrokerId, BrokerEpoch] = {}
         """Brokers that may be in an ISR as of the envelope being applied, or the last applied."""
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.storage.damaged_ranges import refusal
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import TopicId
 
@@ -80,7 +81,11 @@ def _name_of(replicas: ReplicaManager, topic_id: bytes) -> str:
 
 def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
     log, leader = partition.log, partition.leader
-    error = None
+    error: WireError | None = None
+    damaged = log.damaged_ranges.above(log.log_start_offset)
+    if damaged:
+        text = "; ".join(refusal(partition.name, each) for each in damaged)
+        error = KafkaStorageError(text)
     if partition.out_of_service is not None:
         role, error = "offline", KafkaStorageError(partition.out_of_service)
     elif leader is not None:

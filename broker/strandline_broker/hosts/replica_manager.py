@@ -12,8 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.hosts.log_checkpoints import LogCheckpoints
+from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_configs import (
@@ -22,13 +25,13 @@ from strandline_broker.hosts.replica_configs import (
     log_config,
 )
 from strandline_broker.hosts.replica_context import ReplicaContext
-from strandline_broker.storage.damage import DamagedLog
+from strandline_broker.hosts.scrubber import Scrubber
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER, TopicId
 from strandline_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.leader import ProposeIsr
@@ -81,16 +84,26 @@ class ReplicaManager:
             directory.write_log_starts,
             directory.write_cleaned_offsets,
         )
+        self._checkpoints = LogCheckpoints(self.context, directory, self._all)
         self.partitions: dict[Key, Partition] = {}
         self.refused: dict[Key, str] = {}
-        """Replicas whose log is damaged or cannot be made: never served, never cut."""
+        """Replicas whose log cannot be opened or made, and why: they serve nothing."""
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tick_ms = min(TICK_MS_MAX, max(1, config.replica_lag_time_max_ms // 2))
         self._ticked_ms = self.context.now_ms()
+        scrub = runtime.serial_executor("scrub")
+        self.damage = DamageWatch(
+            self.context, self._all, scrub=scrub, fetch_again=self._fetch_again
+        )
+        self.scrubber = Scrubber(self.context, self._all, thread=scrub)
 
     # What handlers ask
+
+    def offline_replicas(self) -> dict[Key, bool]:
+        """Replicas that cannot serve; true: only a damaged range of them is not served."""
+        return {**dict.fromkeys(self.refused, False), **offline_of(self.partitions)}
 
     @property
     def cluster_id(self) -> str:
@@ -125,12 +138,14 @@ class ReplicaManager:
         )
 
     async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Bring cold bytes into the page cache without blocking the loop on the disk."""
+        """Bring cold bytes into the page cache without blocking the loop on the disk, and check
+        them: what has lain on the disk may have changed there (I-7).
+        """
         log = partition.log
         if log.log_start_offset <= offset < log.log_end_offset:
             limit = log.log_end_offset
             await self.read_cold(
-                lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit)
+                lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit, checked=True)
             )
 
     async def read_cold(self, read: Callable[[], T]) -> T:
@@ -140,25 +155,20 @@ class ReplicaManager:
     # Loading
 
     async def load(self) -> None:
-        """Open every log of the data directory; one that is damaged is refused, not cut (I-7)."""
-        directory = self._directory
-        config = keep_everything(self.context)
-        for found in directory.partitions():
-            key = (found.topic_id, found.partition)
-            try:
-                log = await self.context.in_disk_pool(
-                    partial(directory.load_log, found, config, self._report)
-                )
-            except (DamagedLog, OSError) as error:
-                self.refused[key] = f"{found.topic}-{found.partition} is out of service: {error}"
-                self._runtime.log.error("replica refused", reason=self.refused[key])
-                continue
-            partition = self._adopt(log, directory.high_watermark_of(log))
-            async with partition.gate:
-                await partition.rebuild_producers()
-
-    def _report(self, message: str) -> None:
-        self._runtime.log.warning("recovery", report=message)
+        """Open every log of the data directory; one that cannot be opened is refused (I-7)."""
+        config = self._config
+        loader = LogLoader(
+            self._runtime,
+            config=keep_everything(self.context),
+            expiration_ms=config.producer_id_expiration_ms,
+            threads=config.num_recovery_threads_per_data_dir,
+        )
+        for each in await loader.load([self._directory]):
+            if each.log is None or each.producers is None:
+                self.refused[each.found.topic_id, each.found.partition] = each.refusal
+            else:
+                partition = self._adopt(each.log, each.directory.high_watermark_of(each.log))
+                partition.take_producers(each.producers)
 
     def _adopt(self, log: Log, high_watermark: int) -> Partition:
         partition = Partition(self.context, log, high_watermark)
@@ -212,7 +222,9 @@ class ReplicaManager:
     async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
         topic = envelope.hosted_topic(state.topic_id)
         config = self.context.resolve({} if topic is None else topic.configs)
-        partition = self.find(state.topic_id, state.partition)
+        key = (state.topic_id, state.partition)
+        self._may_begin_anew(key, state)
+        partition = self.find(*key)
         if partition is None:
             log = await self.context.in_disk_pool(
                 lambda: self._directory.create_log(
@@ -221,6 +233,21 @@ class ReplicaManager:
             )
             partition = self._adopt(log, 0)
         return partition
+
+    def _may_begin_anew(self, key: Key, state: PartitionState) -> None:
+        """A replica whose directory is gone is made anew if it is in no ISR: then it counts for
+        nothing until it has copied all that its leader holds (P-20).
+
+        A proposal to add it cannot be under way: this incarnation has never fetched it.
+        """
+        gone = key not in self.partitions and key in self._directory.state.hosted
+        in_isr = any(m.broker_id == self.context.me for m in state.isr)
+        if gone and not in_isr and state.leader != NO_LEADER:
+            self._runtime.log.warning(
+                "the directory of a replica is gone; it is made anew", partition=state.where
+            )
+            self.refused.pop(key, None)
+            self._directory.forget_hosted(*key)
 
     def _accept(self, partition: Partition, state: PartitionState) -> bool:
         """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
@@ -241,8 +268,7 @@ class ReplicaManager:
                 partition.lead(state)
             else:
                 await partition.follow(state)
-        if partition.follower is not None and partition.follower.may_fetch:
-            self._fetcher(state.leader).add(partition, partition.follower)
+        self._fetch_again(partition)
         self._runtime.log.info(
             "role",
             partition=partition.name,
@@ -256,6 +282,10 @@ class ReplicaManager:
         if isinstance(error, OSError):
             error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
         self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
+        key = (state.topic_id, state.partition)
+        if key not in self.partitions:
+            self.refused[key] = str(error)
+            self.context.report_offline()
         return (state.topic_id, state.partition, error)
 
     async def _stop(self, stop: StopReplica) -> None:
@@ -299,6 +329,11 @@ class ReplicaManager:
             self._group.create_task(fetcher.run(), name=f"fetcher-{leader}")
         return fetcher
 
+    def _fetch_again(self, partition: Partition) -> None:
+        """The log has changed under its fetcher."""
+        if partition.follower is not None and partition.follower.may_fetch:
+            self._fetcher(partition.follower.leader).add(partition, partition.follower)
+
     def _forget_fetch(self, key: Key) -> None:
         for fetcher in self._fetchers.values():
             fetcher.remove(key)
@@ -312,20 +347,10 @@ class ReplicaManager:
             group.create_task(self.flusher.run(self._on_flushed), name="flusher")
             group.create_task(self._tick(), name="isr-tick")
             group.create_task(self._expire_producers(), name="producer-expiry")
+            group.create_task(self.damage.run(), name="damage-watch")
+            group.create_task(self.scrubber.run(), name="scrub")
             group.create_task(self.context.upkeep.run(), name="log-upkeep")
-            config = self._config
-            group.create_task(
-                self._every(
-                    config.replica_high_watermark_checkpoint_interval_ms, self._save_watermarks
-                ),
-                name="high-watermark-checkpoint",
-            )
-            group.create_task(
-                self._every(
-                    config.log_flush_offset_checkpoint_interval_ms, self._save_recovery_points
-                ),
-                name="recovery-point-checkpoint",
-            )
+            group.create_task(self._checkpoints.run(), name="checkpoints")
 
     def _on_flushed(self, log: Log) -> None:
         partition = self._by_log.get(log)
@@ -355,34 +380,7 @@ class ReplicaManager:
             for partition in self.partitions.values():
                 partition.producers.expire(self.context.now_ms())
 
-    async def _every(self, interval_ms: int, save: Callable[[], Callable[[], None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
-            try:
-                await self.context.in_disk_pool(save())
-            except OSError as error:
-                # The checkpoint before it stands; recovery then starts a little earlier.
-                self._runtime.log.warning("checkpoint not written", reason=str(error))
-
-    def _save_watermarks(self) -> Callable[[], None]:
-        """Of every local log, whether it has a role or not (P-16)."""
-        offsets = {(p.log.topic, p.log.partition): p.high_watermark for p in self._all()}
-        return lambda: self._directory.write_high_watermarks(offsets)
-
-    def _save_recovery_points(self) -> Callable[[], None]:
-        offsets = {(p.log.topic, p.log.partition): p.log.durable_offset for p in self._all()}
-        starts = {(p.log.topic, p.log.partition): p.log.log_start_offset for p in self._all()}
-
-        cleaned = {(p.log.topic, p.log.partition): p.log.cleaned_to for p in self._all()}
-
-        def save() -> None:
-            self._directory.write_recovery_points(offsets)
-            self._directory.write_log_starts(starts)
-            self._directory.write_cleaned_offsets(cleaned)
-
-        return save
-
-    def _all(self) -> Iterable[Partition]:
+    def _all(self) -> list[Partition]:
         return list(self.partitions.values())
 
     async def close(self) -> None:
@@ -396,5 +394,4 @@ class ReplicaManager:
         for partition in self.partitions.values():
             async with partition.gate:
                 await partition.in_disk_pool(partition.log.close)
-        await self.context.in_disk_pool(self._save_watermarks())
-        await self.context.in_disk_pool(self._save_recovery_points())
+        await self._checkpoints.save()

@@ -84,7 +84,8 @@ class FetchRangeRpc:
         size = min(request.max_message_bytes or MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX)
         read = await self._replicas.read_cold(
             lambda: _cut(
-                partition.read_log(offset, max_bytes=size, limit=limit), request.stop_offset
+                partition.read_log(offset, max_bytes=size, limit=limit, checked=True),
+                request.stop_offset,
             )
         )
         if partition.leader is not leader or log.truncations != truncations:

@@ -52,7 +52,7 @@ class DamagedRange:
 
 
 class DamagedRanges:
-    __slots__ = ("_fs", "_saved", "directory", "entries")
+    __slots__ = ("_fs", "_saved", "directory", "entries", "unsure")
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
@@ -60,6 +60,8 @@ class DamagedRanges:
         self.entries: tuple[DamagedRange, ...] = ()
         """In the order of offsets."""
         self._saved: tuple[DamagedRange, ...] = ()
+        self.unsure: frozenset[int] = frozenset()
+        """Base offsets of segments of which a reader knows only where the damage begins."""
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str, report: Report) -> DamagedRanges:
@@ -107,13 +109,11 @@ class DamagedRanges:
         if found is not None and found.start <= offset:
             raise KafkaStorageError(refusal(partition, found))
 
-    def replace(self, segment: int, found: Iterable[DamagedRange], *, missing: bool) -> None:
-        """What a look at the whole segment has found takes the place of what was known of it.
-
-        `missing`: `found` says also whether offsets are missing behind the segment's last byte.
-        """
-        found = list(found)
-        kept = [r for r in self.entries if r.segment != segment or not (missing or r.resume >= 0)]
+    def replace(self, segment: int, found: Iterable[DamagedRange]) -> None:
+        """What a look at the whole segment has found takes the place of what was known of it."""
+        self.unsure -= {segment}
+        # What is missing before the segment's first offset is not for the segment to tell.
+        kept = [r for r in self.entries if r.segment != segment or r.end <= segment]
         self._keep([*kept, *found])
 
     def add(self, found: DamagedRange) -> None:
@@ -122,6 +122,7 @@ class DamagedRanges:
             later = [r.start for r in self.entries if r.start > found.start]
             end = min([found.end, *later])
             if end > found.start:
+                self.unsure |= {found.segment}
                 self._keep(
                     [
                         *self.entries,

@@ -296,9 +296,7 @@ class DataDirectory:
         one_batch_at_a_time: bool = False,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> Log:
-        """Open a partition's directory, recover its log (I-7). What is damaged is marked;
-        DamagedLog if the log bears no damage (`one_batch_at_a_time`).
-        """
+        """Open a partition's directory, recover its log (I-7); DamagedLog if it must be refused."""
         limits = CheckpointLimits.load(self._fs, pdir.path, report)
         checkpointed = partial(
             self._checkpoints.offset, key=(pdir.topic, pdir.partition), limits=limits
@@ -363,9 +361,7 @@ class DataDirectory:
         self._fs.fsync_dir(self.path)
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """Let `create_log` make this replica anew although it was here before: the caller knows it
-        is in no ISR.
-        """
+        """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""
         self.update_state(hosted=self.state.hosted - {(topic_id, partition)})
 
     def purge_deleted(self) -> None:

@@ -10,14 +10,13 @@ error raised.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.deleted_segments import DeletedSegments
 from strandline_broker.storage.flush_ticket import FlushTicket, take_ticket
 from strandline_broker.storage.follower_run import check_run, has_gap
 from strandline_broker.storage.gaps_marker import FirstGap, Gaps
-from strandline_broker.storage.log_config import INT64_MAX, LogConfig
+from strandline_broker.storage.log_config import INT64_MAX, Appended, LogConfig
 from strandline_broker.storage.log_cut import begin_anew, truncate_to
 from strandline_broker.storage.log_reader import LogRead, LogReader
 from strandline_broker.storage.open_segments import OpenSegments
@@ -45,16 +44,6 @@ ASSIGNED: Final = 16
 """Bytes at the start of a batch that the leader writes: base offset, length, leader epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    base_offset: int
-    next_offset: int
-    position: int
-    """Byte of the active segment at which the batch begins."""
-    rolled: bool
-    """A new segment was begun, so the one before waits to be flushed."""
-
-
 class Log:
     def __init__(
         self,
@@ -71,9 +60,7 @@ class Log:
         open_segments: OpenSegments | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Open and recover the directory at `path`. What is damaged is marked; DamagedLog where
-        `expected` bears none.
-        """
+        """Open and recover the directory at `path`; DamagedLog where `expected` bears no damage."""
         found = Recovery(
             fs,
             path,
@@ -108,9 +95,7 @@ class Log:
         self.cleaned_to = min(expected.cleaned_to, found.log_end)
         """Where compaction goes on: what lies below was cleaned."""
         self.damaged: str | None = None
-        """Why the whole log is out of use."""
         self.damaged_ranges = found.damaged
-        """Offsets that are not served."""
         self.deleted = False
         self.limits = limits
         self.tail = tuple(found.segments), found.recent
@@ -278,13 +263,13 @@ class Log:
         """Whether a read from `start` most likely finds its bytes in the page cache."""
         return self._reader.is_hot(start)
 
-    def read(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
+    def read(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
         """Whole batches that end below `limit`, from the one with `start`; at least one, if any.
 
         The first may begin before `start`, and alone be larger than `max_bytes`. Empty if `start`
         is at or above `limit` (I-95). OffsetOutOfRange below the log's start or above its end.
         """
-        return self._reader.read(start, max_bytes=max_bytes, limit=limit)
+        return self._reader.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
         """The header of each batch from the one that holds `start` to the log's present end."""

@@ -43,3 +43,13 @@ class LogConfig:
             return segment_ms
         name = f"{topic}-{partition}-{base_offset}".encode()
         return segment_ms - crc32c(name) % (most + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    base_offset: int
+    next_offset: int
+    position: int
+    """Byte of the active segment at which the batch begins."""
+    rolled: bool
+    """A new segment was begun, so the one before waits to be flushed."""

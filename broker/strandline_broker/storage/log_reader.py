@@ -18,7 +18,14 @@ from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
 from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
 from strandline_broker.storage.time_lookup import TimeLookup
-from strandline_proto.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, end_marker_epoch
+from strandline_proto.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    crc_matches,
+    end_marker_epoch,
+    read_header,
+)
 from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -63,8 +70,8 @@ class LogReader:
         position = recent.position_of(start)
         return position is not None and recent.end[0] - position <= HOT_BYTES
 
-    def read(self, start: int, *, max_bytes: int, limit: int) -> LogRead:
-        return self._steady(self._read, start, max_bytes, limit)
+    def read(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
+        return self._steady(self._read, start, max_bytes, limit, checked)
 
     def _steady(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `look` finds in one state of the log.
@@ -89,7 +96,7 @@ class LogReader:
             if generation == (log.truncations, log.replacements) and not log.is_replacing:
                 return found
 
-    def _read(self, start: int, max_bytes: int, limit: int) -> LogRead:
+    def _read(self, start: int, max_bytes: int, limit: int, checked: bool) -> LogRead:
         log = self._log
         end_offset = log.log_end_offset
         if not log.log_start_offset <= start <= end_offset:
@@ -110,7 +117,7 @@ class LogReader:
         segments, recent = log.tail
         run = recent.run(start, limit=limit, max_bytes=max_bytes)
         if run is not None:
-            return _read_run(segments[-1], start, run)
+            return _read_run(segments[-1], start, run, checked)
         for i in range(bisect_right(segments, start, key=_base_of) - 1, len(segments)):
             segment, is_last = segments[i], i == len(segments) - 1
             if not is_last:
@@ -126,7 +133,8 @@ class LogReader:
             )
             # None: compaction left a gap at the end of this segment, the next one answers.
             if run is not None:
-                return whole_chain(_read_run(segment, start, run), segment, run, start, log.gaps)
+                read = _read_run(segment, start, run, checked)
+                return whole_chain(read, segment, run, start, log.gaps)
         return LogRead(b"", start, start)
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
@@ -202,7 +210,7 @@ def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
     return KafkaStorageError(refusal(f"{log.topic}-{log.partition}", found))
 
 
-def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
+def _read_run(segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
     position, end, next_offset = run
     if position == end:
         return LogRead(b"", start, start)
@@ -211,6 +219,8 @@ def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
     if len(records) != end - position:
         why = f"{len(records)} bytes at {position} where {end - position} must be"
         raise BadBatch(file.path, position, start, why)
+    if checked:
+        _check(records, file.path, position, start)
     return LogRead(records, _BASE_OFFSET.unpack_from(records)[0], next_offset)
 
 
@@ -247,3 +257,17 @@ def _link(records: bytes, at: int) -> tuple[int, int, int]:
     size = length + LENGTH_OVERHEAD
     whole = HEADER_SIZE <= size <= len(records) - at and magic == MAGIC
     return size if whole else 0, base, base + delta
+
+
+def _check(records: bytes, path: str, position: int, start: int) -> None:
+    """Raise BadBatch at the first batch that does not match its CRC."""
+    at, offset = 0, start
+    while at < len(records):
+        header = read_header(records, at)
+        offset = header.base_offset if at == 0 else offset
+        if not HEADER_SIZE <= header.size <= len(records) - at or not crc_matches(
+            records, at, header
+        ):
+            why = "the batch does not match its CRC-32C"
+            raise BadBatch(path, position + at, offset, why)
+        at, offset = at + header.size, header.next_offset

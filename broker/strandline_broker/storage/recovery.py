@@ -181,7 +181,15 @@ class Recovery:
         self._segments = [segment]
         self._keep_marks(0)
         recent = RecentBatches(base, 0)
-        return Recovered([segment], recent, epochs, self._damaged, start, base, scanned=False)
+        return Recovered(
+            [segment],
+            recent,
+            epochs,
+            self._damaged,
+            start,
+            base,
+            scanned=False,
+        )
 
     def _segment_of_recovery_point(self) -> int:
         point = self._expected.recovery_point
@@ -284,7 +292,13 @@ class Recovery:
         self._keep_marks(first if touched else len(self._segments))
         log_end = last.end_offset
         return Recovered(
-            self._segments, recent, epochs, self._damaged, log_start, log_end, bool(touched)
+            self._segments,
+            recent,
+            epochs,
+            self._damaged,
+            log_start,
+            log_end,
+            scanned=bool(touched),
         )
 
     def _log_start(self) -> int:

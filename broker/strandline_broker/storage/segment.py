@@ -136,6 +136,10 @@ class Segment:
         """Bytes that the `.log` file has on disk."""
         return File(self._fs, self.path()).size()
 
+    def open_log(self) -> File:
+        """A descriptor of its own, for a reader that takes its time."""
+        return File(self._fs, self.path(), READ)
+
     def view(self) -> View:
         view = self._view
         if view is None:

@@ -1,0 +1,171 @@
+"""Notices damaged ranges in the logs of this broker, and heals what another replica holds.
+
+A range may be found by a reader, by the scrub or at the start; the log keeps it, and a look at all
+logs a few times a second finds what is new. The controller hears of it with the next heartbeat,
+takes the replica out of the ISR if another sound member is there, and moves its leadership. Then,
+and not before, the replica may lose what it acknowledged: it cuts its log before the damage and
+copies the rest from the leader (I-15, I-41). What it needs to know for that is of one moment: the
+controller has answered a heartbeat that named the damage, and a push of that age or later shows
+another leader and an ISR without this replica.
+
+A replica that is the last in its ISR keeps what it has, and so does one whose leader lacks a range
+itself: the damaged copies may be the only ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.segment_check import check_segment
+from strandline_proto.errors import WireError
+from strandline_proto.ids import TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from concurrent.futures import Executor
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+
+    Key = tuple[bytes, int]
+
+LOOK_MS: Final = 250
+
+
+def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, bool]:
+    """Of these, the replicas that cannot serve; true: only a damaged range is not served."""
+    offline = {}
+    for key, partition in partitions.items():
+        log = partition.log
+        if partition.out_of_service is not None or log.damaged is not None:
+            offline[key] = False
+        elif log.damaged_ranges.above(log.log_start_offset):
+            offline[key] = True
+    return offline
+
+
+class DamageWatch:
+    """Owned by the replica manager, whose task group runs `run`."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        partitions: Callable[[], Collection[Partition]],
+        *,
+        scrub: Executor,
+        fetch_again: Callable[[Partition], None],
+    ) -> None:
+        from prometheus_client import Counter, Gauge
+
+        self._context = context
+        self._partitions = partitions
+        self._scrub = scrub
+        self._fetch_again = fetch_again
+        self._log = context.runtime.log
+        self._seen: dict[Partition, object] = {}
+        registry = context.runtime.metrics
+        self._found = Counter(
+            "strandline_damaged_ranges_found", "Damaged ranges of logs that were found.",
+            registry=registry,
+        )  # fmt: skip
+        self._healed = Counter(
+            "strandline_damaged_replicas_healed",
+            "Replicas that were cut before their damage, to copy it from the leader.",
+            registry=registry,
+        )
+        self._damaged = Gauge(
+            "strandline_damaged_replicas", "Replicas that lack a range now.", registry=registry
+        )
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_MS / 1000)
+            await self.look()
+
+    async def look(self) -> None:
+        """See what is new, and heal what may be healed."""
+        damaged = [p for p in self._partitions() if p.log.damaged_ranges.entries or p in self._seen]
+        for partition in damaged:
+            if self._seen.get(partition, ()) is not partition.log.damaged_ranges.entries:
+                await self._take_note(partition)
+            if self.may_heal(partition):
+                await self._heal(partition)
+        self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
+
+    async def _take_note(self, partition: Partition) -> None:
+        ranges = partition.log.damaged_ranges
+        self._context.report_offline()
+        for segment in sorted(ranges.unsure):
+            # A reader takes all that is behind the first bad byte for bad, so look closely.
+            await self._on_scrub_thread(partial(check_segment, partition.log, segment))
+        await self._on_scrub_thread(ranges.save)
+        known = self._seen.get(partition, ())
+        if ranges.entries:
+            self._seen[partition] = ranges.entries
+        else:
+            self._seen.pop(partition, None)
+        assert isinstance(known, tuple)
+        for found in ranges.entries:
+            if found not in known:
+                self._found.inc()
+                self._log.error(
+                    "damaged",
+                    partition=partition.name,
+                    offsets=f"{found.start}-{found.end - 1}",
+                    segment=found.segment,
+                    position=found.position,
+                    why=found.why,
+                    next=self._what_next(partition),
+                )
+
+    async def _on_scrub_thread(self, work: Callable[[], object]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._scrub, work)
+        except (OSError, WireError) as error:
+            self._log.warning("damage not looked at closely", reason=str(error))
+
+    def _what_next(self, partition: Partition) -> str:
+        state = partition.state
+        if state is not None and [m.broker_id for m in state.isr] == [self._context.me]:
+            return (
+                "no other replica is in sync: these offsets are lost unless another disk has them"
+            )
+        return "they are copied from the leader as soon as this replica is out of the ISR"
+
+    def may_heal(self, partition: Partition) -> bool:
+        state, context = partition.state, self._context
+        if state is None or not partition.log.damaged_ranges.entries or partition.gate.locked():
+            return False
+        if partition.follower is None or not partition.follower.may_fetch:
+            return False
+        if any(m.broker_id == context.me for m in state.isr):
+            return False
+        known_at = context.offline_known_at(partition.key)
+        if known_at is None or context.metadata.applied_offset + 1 < known_at:
+            return False
+        told = context.metadata.view.partition(TopicId(partition.key[0]), partition.key[1])
+        return told is not None and state.leader not in told.offline_replicas
+
+    async def _heal(self, partition: Partition) -> None:
+        async with partition.gate:
+            # The gate was free and nothing was awaited, so all of `may_heal` still holds.
+            start = partition.log.damaged_ranges.entries[0].start
+            self._log.warning(
+                "healing: the log is cut before its damage and copied from the leader",
+                partition=partition.name,
+                leader=partition.follower.leader if partition.follower is not None else -1,
+                to=max(start, partition.log.log_start_offset),
+                log_end_offset=partition.log.log_end_offset,
+                high_watermark=partition.high_watermark,
+            )
+            try:
+                await partition.truncate(max(start, partition.log.log_start_offset))
+            except WireError as error:
+                self._log.error("not healed", partition=partition.name, reason=str(error))
+                return
+        self._healed.inc()
+        self._seen.pop(partition, None)
+        self._context.report_offline()
+        self._fetch_again(partition)

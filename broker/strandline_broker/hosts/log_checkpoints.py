@@ -1,0 +1,67 @@
+"""Writes what survives of every log in the shared checkpoint files, now and then and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.directory import DataDirectory
+
+
+class LogCheckpoints:
+    """Owned by the replica manager, whose task group runs `run`."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        directory: DataDirectory,
+        partitions: Callable[[], Iterable[Partition]],
+    ) -> None:
+        self._context = context
+        self._directory = directory
+        self._partitions = partitions
+
+    async def run(self) -> None:
+        config = self._context.config
+        every_ms = config.replica_high_watermark_checkpoint_interval_ms
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._every(every_ms, self._watermarks))
+            every_ms = config.log_flush_offset_checkpoint_interval_ms
+            group.create_task(self._every(every_ms, self._recovery_points))
+
+    async def _every(self, interval_ms: int, save: Callable[[], Callable[[], None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await self._context.in_disk_pool(save())
+            except OSError as error:
+                # The checkpoint before it stands; recovery then starts a little earlier.
+                self._context.runtime.log.warning("checkpoint not written", reason=str(error))
+
+    async def save(self) -> None:
+        """Both, now. OSError if they could not be written."""
+        await self._context.in_disk_pool(self._watermarks())
+        await self._context.in_disk_pool(self._recovery_points())
+
+    def _watermarks(self) -> Callable[[], None]:
+        """Of every local log, whether it has a role or not (P-16)."""
+        offsets = {(p.log.topic, p.log.partition): p.high_watermark for p in self._partitions()}
+        return lambda: self._directory.write_high_watermarks(offsets)
+
+    def _recovery_points(self) -> Callable[[], None]:
+        logs = [p.log for p in self._partitions()]
+        offsets = {(log.topic, log.partition): log.durable_offset for log in logs}
+        starts = {(log.topic, log.partition): log.log_start_offset for log in logs}
+        cleaned = {(log.topic, log.partition): log.cleaned_to for log in logs}
+
+        def save() -> None:
+            self._directory.write_recovery_points(offsets)
+            self._directory.write_log_starts(starts)
+            self._directory.write_cleaned_offsets(cleaned)
+
+        return save

@@ -1,0 +1,121 @@
+"""Opens every log of the data directories at the start: in each directory on a few threads
+(`num.recovery.threads.per.data.dir`), with progress in the broker's log.
+
+After a crash this reads what lies above the recovery points, which takes its time; after a clean
+stop it opens files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.hosts.producer_loading import load_producers
+from strandline_broker.storage.damage import BadBatch, DamagedLog
+from strandline_proto.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.core.producer_state import ProducerStates
+    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.partition_dirs import PartitionDir
+    from strandline_runtime.runtime import Runtime
+
+PROGRESS_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One partition's directory, and its log or why there is none."""
+
+    directory: DataDirectory
+    found: PartitionDir
+    log: Log | None = None
+    producers: ProducerStates | None = None
+    refusal: str = ""
+
+
+class LogLoader:
+    def __init__(
+        self, runtime: Runtime, *, config: LogConfig, expiration_ms: int, threads: int
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._expiration_ms = expiration_ms
+        self._threads = threads
+        self._loaded: list[Loaded] = []
+        self._total = 0
+        self._bytes = 0
+
+    async def load(self, directories: Sequence[DataDirectory]) -> list[Loaded]:
+        """Every log that is there; blocking work runs on threads of its own."""
+        begun_s = self._runtime.clock.monotonic()
+        work = {directory: deque(directory.partitions()) for directory in directories}
+        self._total = sum(map(len, work.values()))
+        async with asyncio.TaskGroup() as group:
+            telling = group.create_task(self._tell_progress(begun_s))
+            async with asyncio.TaskGroup() as threads:
+                for directory, waiting in work.items():
+                    for number in range(min(self._threads, len(waiting))):
+                        threads.create_task(self._on_thread(directory, waiting, number))
+            telling.cancel()
+        self._tell("logs loaded", begun_s)
+        return self._loaded
+
+    async def _on_thread(
+        self, directory: DataDirectory, waiting: deque[PartitionDir], number: int
+    ) -> None:
+        thread = self._runtime.serial_executor(f"recovery-{number}")
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(thread, partial(self._drain, directory, waiting))
+        finally:
+            thread.shutdown(wait=False)
+
+    def _drain(self, directory: DataDirectory, waiting: deque[PartitionDir]) -> None:
+        while waiting:
+            try:
+                found = waiting.popleft()
+            except IndexError:
+                return  # another thread took the last one
+            self._loaded.append(self._open(directory, found))
+
+    def _open(self, directory: DataDirectory, found: PartitionDir) -> Loaded:
+        try:
+            log = directory.load_log(found, self._config, self._report, on_bytes=self._scanned)
+            clock = self._runtime.clock
+            producers = load_producers(
+                log,
+                expiration_ms=self._expiration_ms,
+                now_ms=int(clock.monotonic() * 1000),
+                wall_ms=int(clock.time() * 1000),
+            )
+        except (DamagedLog, BadBatch, OSError, WireError) as error:
+            why = f"{found.topic}-{found.partition} is out of service: {error}"
+            self._runtime.log.error("replica refused", reason=why)
+            return Loaded(directory, found, refusal=why)
+        return Loaded(directory, found, log, producers)
+
+    def _report(self, message: str) -> None:
+        self._runtime.log.warning("recovery", report=message)
+
+    def _scanned(self, size: int) -> None:
+        self._bytes += size  # a lost update would cost a figure in a log line, nothing else
+
+    async def _tell_progress(self, begun_s: float) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            self._tell("loading logs", begun_s)
+
+    def _tell(self, what: str, begun_s: float) -> None:
+        self._runtime.log.info(
+            what,
+            partitions=f"{len(self._loaded)} of {self._total}",
+            bytes_scanned=self._bytes,
+            seconds=round(self._runtime.clock.monotonic() - begun_s, 2),
+        )

@@ -1,0 +1,103 @@
+"""Reads sealed segments in the background and finds what the disk has changed in them.
+
+A start does not read what lies below the recovery point, and a reader sees a wrong CRC only in what
+it is asked for. So every `log.scrub.interval.ms` each sealed segment is read once, on a thread of
+its own and no faster than `log.scrub.io.max.bytes.per.second`. What is found is marked in the log;
+`damage_watch` tells the controller and heals it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.segment_check import SegmentCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from concurrent.futures import Executor
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.segment import Segment
+
+FIRST_ROUND_MS: Final = 600_000
+"""A broker that is restarted more often than it scrubs is scrubbed all the same."""
+
+
+class Scrubber:
+    """Owned by the replica manager, whose task group runs `run`."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        partitions: Callable[[], Collection[Partition]],
+        *,
+        thread: Executor,
+    ) -> None:
+        from prometheus_client import Counter
+
+        self._context = context
+        self._partitions = partitions
+        self._thread = thread
+        registry = context.runtime.metrics
+        self._bytes = Counter(
+            "strandline_scrub_bytes", "Bytes of sealed segments read and checked.",
+            registry=registry,
+        )  # fmt: skip
+        self._rounds = Counter(
+            "strandline_scrub_rounds", "Rounds over all sealed segments.", registry=registry
+        )
+        self._found = Counter(
+            "strandline_scrub_damaged_ranges", "Damaged ranges that the scrub found.",
+            registry=registry,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        interval_ms = self._context.config.log_scrub_interval_ms
+        if interval_ms <= 0:
+            return
+        await asyncio.sleep(min(interval_ms, FIRST_ROUND_MS) / 1000)
+        while True:
+            begun_ms = self._context.now_ms()
+            await self.round()
+            spent_ms = self._context.now_ms() - begun_ms
+            await asyncio.sleep(max(interval_ms - spent_ms, 1) / 1000)
+
+    async def round(self) -> None:
+        """Every segment that is sealed now, once."""
+        begun_ms = self._context.now_ms()
+        segments = size = found = 0
+        for partition in list(self._partitions()):
+            for segment in partition.log.tail[0][:-1]:
+                if partition.log.deleted:
+                    break
+                read, damaged = await self._check(partition, segment)
+                segments, size, found = segments + 1, size + read, found + damaged
+        self._rounds.inc()
+        self._context.runtime.log.info(
+            "scrubbed",
+            segments=segments,
+            bytes=size,
+            damaged_ranges=found,
+            seconds=round((self._context.now_ms() - begun_ms) / 1000, 1),
+        )
+
+    async def _check(self, partition: Partition, segment: Segment) -> tuple[int, int]:
+        """(bytes read, damaged ranges found)."""
+        loop = asyncio.get_running_loop()
+        check = SegmentCheck(partition.log, segment)
+        size = 0
+        while (read := await loop.run_in_executor(self._thread, check.step)) > 0:
+            size += read
+            self._bytes.inc(read)
+            rate = self._context.config.log_scrub_io_max_bytes_per_second
+            await asyncio.sleep(read / rate)
+        known = partition.log.damaged_ranges.entries
+        found = [r for r in check.settle() if r not in known]
+        if found:
+            self._found.inc(len(found))
+            self._context.runtime.log.error(
+                "scrub: damage found", partition=partition.name, ranges="; ".join(map(str, found))
+            )
+        return size, len(found)
