@@ -89,6 +89,13 @@ _NOT_YET_PREFIXES: Final = (
 )
 
 
+def refusal_at_run_time(name: str, value: str) -> str | None:
+    """The same for a key that somebody wants to alter while the servers run."""
+    if name in ONLY_VALUE:
+        return f"{name} is always {ONLY_VALUE[name]} here and cannot be altered"
+    return refusal(name, value)
+
+
 def refusal(name: str, value: str) -> str | None:
     """Why a key that no server here has is refused; None if it is not one of Kafka's."""
     if name in ONLY_VALUE:

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config import dynamic_parsers, read_only_keys
-from strandline_broker.config_unsupported import refusal
+from strandline_broker.config_unsupported import refusal_at_run_time
 from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
@@ -71,7 +71,7 @@ class ControllerProcess:
             session_ms=config.broker_session_timeout_ms,
             min_insync_replicas=config.min_insync_replicas,
             topic_defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
-            server_keys=ServerKeys(dynamic_parsers(), read_only_keys(), refusal),
+            server_keys=ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time),
         )
         translate = PushTranslator(identity)
         self.controller = Controller(runtime, identity, settings, self.state, self.log, translate)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from strandline_broker.config import dynamic_parsers, read_only_keys
-from strandline_broker.config_unsupported import refusal
+from strandline_broker.config_unsupported import refusal_at_run_time
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.configs import (
     BROKER,
@@ -47,7 +47,7 @@ Answer = TypeVar("Answer")
 CLUSTER, STORE = "cluster", "store"
 SESSION_MS = 9000
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
-SERVER_KEYS = ServerKeys(dynamic_parsers(), read_only_keys(), refusal)
+SERVER_KEYS = ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time)
 DEFAULTS = TopicDefaults(partitions=1, replication_factor=3)
 
 

@@ -113,6 +113,8 @@ def test_what_a_topic_cannot_have_is_refused_with_a_hint(
     ("broker", "key", "value", "says"),
     [
         ("1", "node.id", "2", "node.id needs a restart: set it in the broker's configuration"),
+        ("", "delete.topic.enable", "true", "is always true here and cannot be altered"),
+        ("", "num.network.threads", "2", "num.network.threads is not supported yet"),
         ("", "log.dirs", None, "log.dirs needs a restart"),
         ("", "num.partitions", "2", "needs a restart: set it in the controller's configuration"),
         ("1", "log.retention.m", "1", "unknown broker configuration key 'log.retention.m'; did"),
@@ -138,6 +140,9 @@ def test_a_record_cannot_be_too_young_and_too_old_to_be_compacted() -> None:
     cluster.alter("", {"log.cleaner.min.compaction.lag.ms": "100"})
     assert "is above" in refusal(cluster, "1", {"log.cleaner.max.compaction.lag.ms": "99"})
     assert "is above" in refusal(cluster, "", {"log.cleaner.max.compaction.lag.ms": "99"})
+    cluster.alter("", {"log.cleaner.min.compaction.lag.ms": None})
+    cluster.alter("1", {"log.cleaner.max.compaction.lag.ms": "99"})
+    assert "is above" in refusal(cluster, "", {"log.cleaner.min.compaction.lag.ms": "100"})
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,8 @@ def _alter_brokers(
     if name == "":
         after = _altered(cluster, alterations, {}, keys.check_key)
         keys.check(after, of_one=False)
+        for own in state.broker_configs.values():
+            check_compaction_lags({**after, **own}, prefix="log.cleaner.")
         records: list[AnyRecord] = [
             BrokerConfigRecord(key=key, value=after.get(key)) for key in _changed(cluster, after)
         ]
