@@ -412,3 +412,49 @@ async def test_a_producers_timestamps_stay_where_the_topic_wants_its_clock(tmp_p
         result = await client.produce(batch(b"m"))
         assert result.log_append_time_ms == -1
         assert not read_header(log_of(a)).is_log_append_time
+
+
+def snapshots_at(root: Path, offset: int) -> list[bytes]:
+    """Of every broker below `root`."""
+    return [path.read_bytes() for path in root.glob(f"*/*/{offset:020d}.snapshot")]
+
+
+async def test_a_producer_goes_on_after_every_broker_was_stopped(tmp_path: Path) -> None:
+    batches = [batch(b"%d" % i, producer_id=7, sequence=2 * i, count=2) for i in range(6)]
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        for one in batches:
+            assert (await client.produce(one)).error_code == 0
+        await eventually(lambda: c.partition.log.log_end_offset == 12, "the copy")
+    snapshots = snapshots_at(tmp_path, 12)
+    assert len(snapshots) == 3
+    assert len(set(snapshots)) == 1, "I-58"
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=1, isr=(1, 2, 3)), a, b, c)
+        last = await client.produce(batches[5], epoch=1)
+        assert (last.error_code, last.base_offset) == (0, 10)
+        for older in batches[:5]:
+            again = await client.produce(older, epoch=1)
+            assert (again.error_code, again.base_offset) == (0, -1), "I-55, the second half"
+        assert a.partition.log.log_end_offset == 12, "I-59"
+        following = await client.produce(batch(b"6", producer_id=7, sequence=12), epoch=1)
+        assert (following.error_code, following.base_offset) == (0, 12)
+
+
+async def test_a_cut_follower_has_the_producers_of_what_is_left(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        async with Client(a) as client:
+            await client.produce(batch(b"common", producer_id=7, sequence=0))
+            await decide(state(2, epoch=1, isr=(2, 3)), b, c)
+            await client.send(batch(b"lost", producer_id=8, sequence=0), acks=1)
+            assert (await client.answer()).appended
+        assert len(a.partition.producers) == 2
+        async with Client(b) as client:
+            done = await client.produce(batch(b"kept", producer_id=9, sequence=0), epoch=1)
+            assert done.error_code == 0
+        await decide(state(2, epoch=1, isr=(2, 3)), a)
+        await eventually(lambda: a.partition.log.log_end_offset == 2, "the leader's history")
+        await eventually(
+            lambda: a.partition.producers.snapshot() == b.partition.producers.snapshot(), "I-58"
+        )
