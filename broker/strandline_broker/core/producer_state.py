@@ -173,8 +173,20 @@ class ProducerStates:
         batch is appended.
         """
         # `sorted` copies in one step: the expiry on the event loop may take a producer away
-        # meanwhile.
-        return [_persisted(*item) for item in sorted(self._producers.items(), key=_id_of)]
+        # meanwhile. No two ids are equal, so it compares nothing else.
+        return [
+            (
+                producer_id,
+                producer.epoch,
+                (last := producer.batches[-1] if producer.batches else _NO_BATCH).last_sequence,
+                last.last_offset,
+                last.last_offset - last.base_offset,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            )
+            for producer_id, producer in sorted(self._producers.items())
+        ]
 
     def rebuild(
         self,
@@ -225,24 +237,6 @@ class ProducerStates:
             )
             for producer_id, producer in sorted(self._producers.items())
         )
-
-
-def _id_of(item: tuple[int, _Producer]) -> int:
-    return item[0]
-
-
-def _persisted(producer_id: int, producer: _Producer) -> PersistedProducer:
-    last = producer.batches[-1] if producer.batches else _NO_BATCH
-    return (
-        producer_id,
-        producer.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.last_offset - last.base_offset,
-        producer.last_timestamp,
-        producer.coordinator_epoch,
-        producer.txn_first_offset,
-    )
 
 
 def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
