@@ -87,11 +87,11 @@ class Producer:
             answer = await self.send(sent)
             assert answer.error_code == 0, answer.error_message
             self._sequence += len(content)
-            for key, last in content:
+            for name, last in content:
                 if last is None:
-                    self.model.pop(key, None)
+                    self.model.pop(name, None)
                 else:
-                    self.model[key] = last
+                    self.model[name] = last
 
 
 def is_compacted(node: Node, keys: int = 20) -> bool:
