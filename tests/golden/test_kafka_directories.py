@@ -14,6 +14,7 @@ from strandline_proto.batch import Compression, build_batch, read_header
 from support.kafka_golden import (
     CLEAN,
     CLEAN_WITH_LOG,
+    CONFIG,
     GOLDEN,
     Batch,
     close,
@@ -24,7 +25,8 @@ from support.kafka_golden import (
     opened,
     read_all,
 )
-from support.producer_log import DAY_MS, loaded, replayed
+from support.producer_log import DAY_MS, ProducerLog, loaded, replayed
+from support.storage import Store
 
 OWN_TOPICS = ("__consumer_offsets", "__transaction_state")
 """Of whose records the manifest has the offsets only."""
@@ -219,3 +221,30 @@ def test_the_root_of_the_directory_is_kept_byte_for_byte(golden: Path) -> None:
         ours, theirs = ((d / name).read_text().splitlines() for d in (root, GOLDEN / "clean"))
         assert (ours[:2], sorted(ours[2:])) == (theirs[:2], sorted(theirs[2:])), name
     assert len(CLEAN) == 14
+
+
+NOT_COMPACTED = ["plain-0", "codecs-0", "idempotent-0", "txn-0", "logappend-0", "epochs-0"]
+
+
+@pytest.mark.parametrize("name", NOT_COMPACTED)
+def test_the_same_batches_appended_anew_make_the_same_files(name: str, tmp_path: Path) -> None:
+    """Segments begin where Kafka began them; indexes and snapshots are Kafka's."""
+    directory, logs, _ = opened(copy_to(tmp_path / "golden") / "clean")
+    kafkas = logs[name]
+    p = ProducerLog(Store(tmp_path / "ours", CONFIG))
+    for epoch, start in kafkas.leader_epochs.entries:
+        assert p.log.log_end_offset >= start
+        p.log.assign_epoch(epoch)
+        end = kafkas.leader_epochs.end_offset_for(epoch, kafkas.log_end_offset)[1]
+        while p.log.log_end_offset < end:
+            p.copy_from(kafkas, max_bytes=1, epoch=epoch)
+    p.log.close()
+    expected = {
+        path.name: path.read_bytes()
+        for path in (GOLDEN / "clean" / name).iterdir()
+        if path.suffix != ".txnindex" and path.name != "partition.metadata"
+    }
+    ours = {path.name: path.read_bytes() for path in p.store.log_dir.iterdir()}
+    del ours["partition.metadata"]
+    assert ours == expected
+    directory.close()
