@@ -16,9 +16,16 @@ from strandline import (
     Producer,
     sync,
 )
-from strandline.errors import DeliveryError, NotEnoughReplicas, RecordTooLarge
+from strandline.errors import (
+    DeliveryError,
+    NotController,
+    NotEnoughReplicas,
+    RecordTooLarge,
+    RequestTimedOut,
+)
 from support.cluster import MakeCluster, eventually
 from support.command import Outcome, strandline
+from support.raw import topic_config
 
 if TYPE_CHECKING:
     from strandline_cli.local_cluster import LocalCluster
@@ -173,6 +180,54 @@ def test_what_was_altered_survives_every_restart_and_reaches_a_broker_that_was_d
         _until_rolled(cluster, broker, "t")
     _alter(cluster, "topic", "t", "--delete", "segment.bytes")
     assert _described(cluster, "topic", "t")["segment.bytes"] == ("1073741824", "DEFAULT_CONFIG")
+
+
+async def _none_pending(admin: Admin, topic: str) -> bool:
+    """Change nothing; true if all live brokers work by what was decided."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return not await admin.incremental_alter_configs({("topic", topic): []})
+            except NotController:
+                await asyncio.sleep(0.05)  # the brokers have not found it again yet
+
+
+async def test_no_acknowledged_alteration_is_lost_when_the_controller_is_killed(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(brokers=3)
+    async with Admin(cluster.bootstrap, request_timeout_ms=10_000) as admin:
+        await admin.create_topics([NewTopic("t", 1, 3)])
+        attempted = acknowledged = 0
+
+        async def alter() -> None:
+            nonlocal attempted, acknowledged
+            while True:
+                attempted += 1
+                try:
+                    await admin.incremental_alter_configs(
+                        {("topic", "t"): [ConfigChange("retention.ms", str(attempted))]}
+                    )
+                except (NotController, RequestTimedOut):
+                    continue  # whether it was decided is unknown
+                acknowledged = attempted
+
+        for _ in range(3):
+            before = acknowledged
+            altering = asyncio.ensure_future(alter())
+            while acknowledged < before + 3:  # noqa: ASYNC110 - some alterations under way
+                await asyncio.sleep(0.01)
+            cluster.kill("controller")
+            await asyncio.sleep(0.1)
+            altering.cancel()
+            await asyncio.wait([altering])
+            await asyncio.to_thread(cluster.start, "controller")
+            assert await _none_pending(admin, "t"), "every live broker has heard of what stands"
+            for broker in cluster.broker_ids:
+                told = await asyncio.to_thread(
+                    topic_config, cluster.address(broker), "t", "retention.ms"
+                )
+                assert acknowledged <= int(told) <= attempted
 
 
 def test_the_command_line_shows_values_with_their_origin(cluster: LocalCluster) -> None:

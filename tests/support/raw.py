@@ -32,6 +32,17 @@ class PartitionAt:
     replicas: tuple[int, ...]
 
 
+def topic_config(address: str, topic: str, key: str) -> str:
+    """The value of a topic's key, as the broker at this address knows it."""
+    with grpc.insecure_channel(address) as channel:
+        request = metadata_pb2.DescribeConfigsRequest()
+        request.resources.add(type=2, name=topic, keys=[key])
+        answer = BrokerServiceStub(channel).DescribeConfigs(request, timeout=DEADLINE_S)
+    ((config,),) = [result.configs for result in answer.results]
+    value: str = config.value
+    return value
+
+
 def where_is(address: str, topic: str, partition: int = 0) -> PartitionAt:
     with grpc.insecure_channel(address) as channel:
         request = metadata_pb2.MetadataRequest(only_named=True)
