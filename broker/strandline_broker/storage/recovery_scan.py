@@ -224,9 +224,17 @@ class Scan:
             return f"{offsets}, and offset {after.base_offset} behind them"
         return None
 
+    def _is_before_epochs(self, offset: int, header: BatchHeader) -> bool:
+        """Whether the batch begins below the log's start, where the epoch checkpoint says nothing
+        any more but that its epoch is not above the first it has (I-5).
+        """
+        entries = self._epochs.entries[:1] if self._epochs is not None else ()
+        return any(offset < start and header.leader_epoch <= epoch for epoch, start in entries)
+
     def _wrong_epoch(self, header: BatchHeader, expected: int) -> str | None:
-        if self._epochs is not None:
-            named = self._epochs.epoch_at(max(header.base_offset, expected))
+        offset = max(header.base_offset, expected)
+        if self._epochs is not None and not self._is_before_epochs(offset, header):
+            named = self._epochs.epoch_at(offset)
             if header.leader_epoch != named:
                 return f"leader epoch {header.leader_epoch}, the epoch checkpoint says {named}"
         elif header.leader_epoch < self._latest_epoch:

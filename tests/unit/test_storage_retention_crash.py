@@ -1,0 +1,143 @@
+"""A loss of power, or a disk that fails, at any step of retention or DeleteRecords (I-74).
+
+What follows a start is a log that begins at the old start or at the new one, and holds every
+durable record from there on.
+"""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.disk import FaultyDisk
+from support.storage import SMALL, Store
+
+CALLS = ("open", "pwritev", "fdatasync", "replace", "unlink", "fsync_dir", "ftruncate")
+VALUES = [b"%d" % i + b"x" * 250 for i in range(9)]
+
+
+def filled(disk: FaultyDisk, *, flushed: bool) -> Store:
+    """Three records a segment, an epoch every four, the watermark at the end."""
+    store = Store(disk.root, SMALL, fs=disk)
+    for i, value in enumerate(VALUES):
+        store.append(value, epoch=i // 4)
+    if flushed:
+        store.flush()
+    store.checkpoint(len(VALUES))
+    return store
+
+
+def shorten(store: Store, to: int) -> None:
+    """What the host does, in its order: see hosts.log_retention."""
+    log = store.log
+    if to == log.log_end_offset and log.tail[0][-1].size > 0:
+        log.roll()
+    log.raise_log_start(to)
+    store.directory.write_log_starts({("t", 0): log.log_start_offset})
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= to)
+    if gone and log.drop_segments(gone):
+        log.deleted_segments.add(gone, now_ms=0, delay_ms=0)
+        log.deleted_segments.purge(0)
+
+
+def broken_off(tmp_path: Path, to: int, *, flushed: bool) -> Iterator[tuple[FaultyDisk, Store]]:
+    """The disk and the store after the run broke off at each operation in turn."""
+    for call in CALLS:
+        for survivors in range(60):
+            root = tmp_path / f"{call}-{survivors}"
+            root.mkdir()
+            disk = FaultyDisk(root)
+            store = filled(disk, flushed=flushed)
+            disk.failing[call], disk.spared[call] = errno.EIO, survivors
+            try:
+                shorten(store, to)
+            except OSError:
+                yield disk, store
+            else:
+                break
+        else:
+            raise AssertionError(f"{call} never ended")
+
+
+def check(store: Store, to: int, least_end: int) -> None:
+    log = store.log
+    assert log.log_start_offset in (0, to)
+    assert log.log_end_offset >= max(least_end, log.log_start_offset)
+    expected = VALUES[log.log_start_offset : log.log_end_offset]
+    assert store.values() == expected
+    for offset in range(log.log_start_offset, min(log.log_end_offset, len(VALUES))):
+        assert log.leader_epochs.epoch_at(offset) == offset // 4, "I-76"
+    assert not list(store.log_dir.glob("*.deleted"))
+
+
+@pytest.mark.parametrize(
+    ("to", "how"), [(1, "power"), (5, "power"), (8, "power"), (9, "power"), (5, "kill")]
+)
+def test_a_run_that_breaks_off_anywhere_leaves_the_old_start_or_the_new(
+    tmp_path: Path, to: int, how: str
+) -> None:
+    broken = 0
+    for disk, store in broken_off(tmp_path, to, flushed=True):
+        broken += 1
+        if how == "power":
+            disk.crash()
+        else:
+            disk.kill()
+        store.start()
+        check(store, to, len(VALUES))
+        assert not any("damaged" in r or "lost" in r for r in store.reports), store.reports
+        found = store.log.log_start_offset
+        shorten(store, to)
+        disk.crash()
+        store.start()
+        check(store, to, len(VALUES))
+        assert store.log.log_start_offset == to >= found, "the next round ends what was begun"
+        left = [(s.base_offset, s.size, s.end_offset) for s in store.log.tail[0]]
+        assert all(end > to for _, _, end in left[:-1]), left
+    assert broken > 5
+
+
+@pytest.mark.parametrize("to", [5, 9])
+def test_records_that_were_not_durable_take_nothing_with_them(tmp_path: Path, to: int) -> None:
+    for disk, store in broken_off(tmp_path, to, flushed=False):
+        disk.crash()
+        store.start()
+        check(store, to, 0)
+        base = store.append(b"after", epoch=9)
+        assert base == store.log.log_end_offset - 1
+        assert store.values()[-1] == b"after"
+
+
+@pytest.mark.parametrize("to", [3, 7, 9])
+@pytest.mark.parametrize("how", ["clean", "power"])
+def test_the_new_start_survives_every_kind_of_stop(tmp_path: Path, to: int, how: str) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    store = filled(disk, flushed=True)
+    shorten(store, to)
+    for _ in range(2):
+        if how == "clean":
+            store.stop()
+        elif how == "kill":
+            disk.kill()
+        else:
+            disk.crash()
+        store.start()
+        assert store.log.log_start_offset == to
+        check(store, to, len(VALUES))
+    assert store.reports == []
+    assert store.append(b"on", epoch=9) == len(VALUES)
+
+
+def test_a_lost_checkpoint_brings_back_no_more_than_the_files_hold(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", SMALL)
+    for i, value in enumerate(VALUES):
+        store.append(value, epoch=i // 4)
+    shorten(store, 7)
+    store.kill()
+    (tmp_path / "data" / "log-start-offset-checkpoint").write_bytes(b"?")
+    store.start()
+    assert store.log.log_start_offset == 6
+    assert store.values() == VALUES[6:]
