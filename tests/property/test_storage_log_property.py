@@ -70,8 +70,10 @@ class LogMachine(RuleBasedStateMachine):
         offset = run.base_offset
         for at, header in iter_headers(run.records):
             for record in read_records(run.records, at, header):
-                expected = self.model[offset - self.start]
-                assert (header.leader_epoch, record.value, record.offset) == (*expected, offset)
+                assert record.offset == offset
+                if offset >= self.start:
+                    expected = self.model[offset - self.start]
+                    assert (header.leader_epoch, record.value) == expected
                 offset += 1
 
     def after(self, base: int) -> int:
@@ -86,9 +88,20 @@ class LogMachine(RuleBasedStateMachine):
     def cut(self, target: int) -> None:
         if target < self.end:
             target = max(b for b in self.batches if b <= target) if self.batches else target
-            del self.model[target - self.start :]
             self.batches = [b for b in self.batches if b < target]
+            # The first batch may reach back over the log's start.
+            del self.model[max(target - self.start, 0) :]
         self.durable = min(self.durable, self.end)
+
+    @rule(data=st.data())
+    def shorten(self, data: st.DataObject) -> None:
+        """Retention, or DeleteRecords."""
+        to = data.draw(st.integers(self.start, self.end))
+        self.store.shorten(to)
+        self.batches = [b for b in self.batches if self.after(b) > to]
+        del self.model[: to - self.start]
+        self.start = to
+        self.durable = max(self.durable, to)
 
     @rule(offset=st.integers(0, 200))
     def begin_anew(self, offset: int) -> None:
@@ -129,7 +142,7 @@ class LogMachine(RuleBasedStateMachine):
         self.store.start()
         end = self.store.log.log_end_offset
         assert self.durable <= end <= self.end
-        assert end == self.end or end in self.batches
+        assert end in (self.start, self.end) or end in self.batches
         self.cut(end)
         self.durable = self.end
 
@@ -140,17 +153,20 @@ class LogMachine(RuleBasedStateMachine):
         log = self.store.log
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         assert log.durable_offset <= log.log_end_offset
-        assert log.durable_offset >= self.durable
+        assert log.durable_offset >= self.durable or self.durable == self.start
         headers = list(log.batch_headers(self.start))
         assert [h.base_offset for h in headers] == self.batches
         epochs = log.leader_epochs
         for header in headers:
-            assert epochs.epoch_at(header.base_offset) == header.leader_epoch
+            assert epochs.epoch_at(max(header.base_offset, self.start)) == header.leader_epoch
         entries = epochs.entries
         assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries))
         assert all(start <= self.end for _, start in entries)
         self.epoch = max(self.epoch, epochs.latest())
-        assert log.size_bytes == sum(h.size for h in headers)
+        below = sum(s.size for s in log.tail[0]) - sum(h.size for h in headers)
+        assert log.size_bytes - below == sum(h.size for h in headers)
+        first = log.tail[0][0]
+        assert below == 0 or first.base_offset < self.start
 
     def teardown(self) -> None:
         self.disk.kill()

@@ -80,6 +80,19 @@ class Store:
         if high_watermark is not None:
             self.directory.write_high_watermarks({key: high_watermark})
 
+    def shorten(self, to: int) -> None:
+        """Let the log begin at `to` in the order of hosts.log_retention, each step durable."""
+        log = self.log
+        if to == log.log_end_offset and log.tail[0][-1].size > 0:
+            log.roll()
+        log.raise_log_start(to)
+        self.directory.write_log_starts({("t", 0): log.log_start_offset})
+        log.leader_epochs.truncate_from_start(log.log_start_offset)
+        gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= to)
+        if gone and log.drop_segments(gone):
+            log.deleted_segments.add(gone, now_ms=0, delay_ms=0)
+            log.deleted_segments.purge(0)
+
     def stop(self, epoch: int = 7) -> None:
         """A controlled shutdown."""
         self.log.close()

@@ -28,20 +28,6 @@ def filled(disk: FaultyDisk, *, flushed: bool) -> Store:
     return store
 
 
-def shorten(store: Store, to: int) -> None:
-    """What the host does, in its order: see hosts.log_retention."""
-    log = store.log
-    if to == log.log_end_offset and log.tail[0][-1].size > 0:
-        log.roll()
-    log.raise_log_start(to)
-    store.directory.write_log_starts({("t", 0): log.log_start_offset})
-    log.leader_epochs.truncate_from_start(log.log_start_offset)
-    gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= to)
-    if gone and log.drop_segments(gone):
-        log.deleted_segments.add(gone, now_ms=0, delay_ms=0)
-        log.deleted_segments.purge(0)
-
-
 def broken_off(tmp_path: Path, to: int, *, flushed: bool) -> Iterator[tuple[FaultyDisk, Store]]:
     """The disk and the store after the run broke off at each operation in turn."""
     for call in CALLS:
@@ -52,7 +38,7 @@ def broken_off(tmp_path: Path, to: int, *, flushed: bool) -> Iterator[tuple[Faul
             store = filled(disk, flushed=flushed)
             disk.failing[call], disk.spared[call] = errno.EIO, survivors
             try:
-                shorten(store, to)
+                store.shorten(to)
             except OSError:
                 yield disk, store
             else:
@@ -89,7 +75,7 @@ def test_a_run_that_breaks_off_anywhere_leaves_the_old_start_or_the_new(
         check(store, to, len(VALUES))
         assert not any("damaged" in r or "lost" in r for r in store.reports), store.reports
         found = store.log.log_start_offset
-        shorten(store, to)
+        store.shorten(to)
         disk.crash()
         store.start()
         check(store, to, len(VALUES))
@@ -116,7 +102,7 @@ def test_the_new_start_survives_every_kind_of_stop(tmp_path: Path, to: int, how:
     (tmp_path / "data").mkdir()
     disk = FaultyDisk(tmp_path / "data")
     store = filled(disk, flushed=True)
-    shorten(store, to)
+    store.shorten(to)
     for _ in range(2):
         if how == "clean":
             store.stop()
@@ -135,9 +121,20 @@ def test_a_lost_checkpoint_brings_back_no_more_than_the_files_hold(tmp_path: Pat
     store = Store(tmp_path / "data", SMALL)
     for i, value in enumerate(VALUES):
         store.append(value, epoch=i // 4)
-    shorten(store, 7)
+    store.shorten(7)
     store.kill()
     (tmp_path / "data" / "log-start-offset-checkpoint").write_bytes(b"?")
     store.start()
     assert store.log.log_start_offset == 6
     assert store.values() == VALUES[6:]
+
+
+def test_a_log_that_is_begun_anew_lower_stays_there(tmp_path: Path) -> None:
+    """The log-start checkpoint still names the later start, of a log that was never flushed."""
+    store = Store(tmp_path / "data", SMALL)
+    for value in VALUES[:3]:
+        store.append(value)
+    store.shorten(2)
+    store.log.truncate_fully_and_start_at(1)
+    store.restart()
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (1, 1)

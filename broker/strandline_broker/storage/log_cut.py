@@ -106,5 +106,5 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
 
 def _limit_checkpoints(log: Log, offset: int) -> None:
     log.limits.forget_spent()
-    if offset < log.durable_offset:
+    if offset < max(log.durable_offset, log.log_start_offset):
         log.limits.add(offset)
