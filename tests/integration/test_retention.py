@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -11,6 +14,7 @@ import pytest
 
 from strandline_proto.batch import build_batch, iter_headers
 from strandline_proto.errors import (
+    KafkaStorageError,
     NotLeaderOrFollower,
     OffsetNotAvailable,
     OffsetOutOfRange,
@@ -19,6 +23,7 @@ from strandline_proto.errors import (
     UnknownTopicId,
 )
 from strandline_proto.v1 import delete_records_pb2, services_pb2_grpc
+from strandline_runtime.real import RealFileSystem
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
@@ -281,3 +286,79 @@ async def test_a_renamed_file_stays_for_its_delay(tmp_path: Path) -> None:
         await asyncio.sleep(1.2)
         names = a.replicas.context.runtime.fs.listdir(a.partition.log.path)
         assert sum(name.endswith(".log.deleted") for name in names) >= 2
+
+
+async def test_followers_hear_of_a_new_log_start_at_once(tmp_path: Path) -> None:
+    async with three(tmp_path, replica_fetch_wait_max_ms="20000") as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await fill(a, 3)
+        assert (await delete_records(a, 2, timeout_ms=5000)).low_watermark == 2
+
+
+async def test_the_checkpoint_is_durable_before_a_file_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-74."""
+    renamed: list[int] = []
+
+    def watched(fs: RealFileSystem, src: str, dst: str) -> None:
+        if dst.endswith(".log.deleted"):
+            renamed.append(checkpointed(tmp_path / "1"))
+        os.replace(src, dst)
+
+    async with three(tmp_path) as (a, _b, _c):
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await fill(a, 7)
+        monkeypatch.setattr(RealFileSystem, "replace", watched)
+        assert (await delete_records(a, 7)).low_watermark == 7
+        await eventually(lambda: segments(a) == [7], "deleted")
+        assert set(renamed) == {7}
+
+
+async def test_without_a_checkpoint_nothing_is_answered_and_no_file_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def full(fs: RealFileSystem, src: str, dst: str) -> None:
+        if dst.endswith("log-start-offset-checkpoint"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.replace(src, dst)
+
+    async with three(tmp_path) as (a, _b, _c):
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await fill(a, 7)
+        with monkeypatch.context() as patched:
+            patched.setattr(RealFileSystem, "replace", full)
+            refused = await delete_records(a, 6)
+            assert refused.error_code == KafkaStorageError.code
+            assert "No space left" in refused.error_message
+            await asyncio.sleep(0.1)
+            assert segments(a)[0] == 0
+        assert (await delete_records(a, 6)).low_watermark == 6
+        await eventually(lambda: segments(a)[0] == 6, "the next call makes up for it")
+        assert checkpointed(tmp_path / "1") == 6
+
+
+async def test_a_log_is_flushed_after_so_many_records(tmp_path: Path) -> None:
+    chosen = {"log_flush_interval_messages": "5", "log_segment_bytes": "100000"}
+    async with three(tmp_path, **chosen) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await fill(a, 4)
+        await asyncio.sleep(0.1)
+        assert [n.partition.log.durable_offset for n in (a, b, c)] == [0, 0, 0]
+        await fill(a, 1)
+        for node in (a, b, c):
+            log = node.partition.log
+            await eventually(lambda log=log: log.durable_offset == 5, "flush.messages")
+
+
+async def test_a_log_is_flushed_after_its_own_time(tmp_path: Path) -> None:
+    chosen = {"log_flush_interval_ms": "3600000", "log_segment_bytes": "100000"}
+    async with three(tmp_path, **chosen) as (a, _b, _c):
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await fill(a, 4)
+        log = a.partition.log
+        await asyncio.sleep(0.6)
+        assert log.durable_offset == 0
+        log.config = replace(log.config, flush_ms=50)
+        await eventually(lambda: log.durable_offset == 4, "flush.ms of the topic")

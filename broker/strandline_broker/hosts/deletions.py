@@ -51,8 +51,8 @@ class Deletions:
                 f"{partition.name}: offset {offset} is not between 0 and the high watermark {end};"
                 f" records can be deleted up to there (-1 means all of them)"
             )
-        if partition.raise_log_start(to):
-            upkeep.retention.request(partition)
+        partition.raise_log_start(to)
+        upkeep.retention.request(partition)
         await upkeep.log_starts.durable(log)
         while True:
             if partition.leader is not leader:

@@ -78,7 +78,7 @@ class LogStarts:
         except OSError as error:
             self._context.runtime.log.warning("log starts not written", reason=str(error))
             return KafkaStorageError(
-                f"the log start could not be written ({error.strerror or error}); nothing was"
-                f" removed: try again"
+                f"the log start could not be written ({error.strerror or error}); no file"
+                f" was removed: try again"
             )
         return None
