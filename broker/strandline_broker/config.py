@@ -217,7 +217,10 @@ class BrokerConfig(ServerConfig):
         "How often every sealed segment is read and checked for damage; 0 or -1: never.",
     )
     log_scrub_io_max_bytes_per_second: int = _key(
-        integer(1, INT64_MAX, "bytes"), "10485760", "How fast the scrub reads at most."
+        integer(1, INT64_MAX, "bytes"),
+        "10485760",
+        "How fast the scrub reads at most.",
+        dynamic=True,
     )
     log_roll_jitter_ms: int = _key(_long_ms(0), "0", "At most so much is taken off log.roll.ms.")
     log_roll_ms: int = _key(_long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
