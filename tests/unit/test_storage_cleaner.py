@@ -331,6 +331,17 @@ def test_a_cleaned_log_keeps_its_epochs_times_and_maximum(store: Store) -> None:
     assert store.log.max_timestamp() == (3900, 39, 0)
 
 
+def test_the_largest_timestamp_is_that_of_a_record_that_is_there(store: Store) -> None:
+    put(store, (b"a", b"1"), timestamp_ms=9999, producer=(7, 0))
+    fill(store, 20)
+    put(store, (b"a", b"2"))
+    put(store, (b"z", b"3" * 400))
+    assert store.log.max_timestamp() == (9999, 0, 0)
+    clean(store, live_producers={7: 0})
+    assert batches_of(store.log)[0][0].max_timestamp == 9999
+    assert store.log.max_timestamp() == (1900, 20, 0)
+
+
 def test_cleaning_again_changes_nothing(store: Store) -> None:
     fill(store, 40)
     clean(store)

@@ -67,7 +67,13 @@ class TimeLookup:
         if begin < len(segments):
             maxima = self._running_maxima(segments, begin)
             largest = max(largest, segments[-1].latest()[0], maxima[-1] if maxima else -1)
-        return self.first_at(largest) if largest >= 0 else None
+        found = self.first_at(largest) if largest >= 0 else None
+        if found is None and largest >= 0:
+            # Compaction keeps a producer's last batch, with its timestamp, when its records go.
+            headers = self._log.batch_headers(self._log.log_start_offset)
+            exact = max((h.max_timestamp for h in headers if h.record_count > 0), default=-1)
+            found = self.first_at(exact) if exact >= 0 else None
+        return found
 
     def _first_live(self, segments: tuple[Segment, ...]) -> int:
         """Which segment holds the log's start; those before wait for their deletion."""
