@@ -161,6 +161,10 @@ class FaultyDisk:
     def free_space(self, path: str) -> int:
         return self.real.free_space(path) if self.room is None else self.room
 
+    def settle(self) -> None:
+        """Everything that is there now is durable."""
+        self._settle(self.root)
+
     def kill(self) -> None:
         """The process ends; the page cache, and so every byte, stays."""
         for fd in list(self._open):

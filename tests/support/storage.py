@@ -41,9 +41,14 @@ class Store:
     fs: FileSystem = field(default_factory=RealFileSystem)
     reports: list[str] = field(default_factory=list)
     seed: int = 0
+    found: bool = False
+    """The directory is there already, and its log is opened."""
 
     def __post_init__(self) -> None:
         self._ids = random.Random(self.seed)
+        if self.found:
+            self.start()
+            return
         self.directory = self._open()
         self.log = self.create()
 
