@@ -21,7 +21,7 @@ SERVICE = "conformance.Scenario"
 TOLD_DETAILS = ("app:", "Locally cancelled", "Method not found", "Unexpected <class")
 """Details that an application can rely on; the others are the transport's words."""
 
-HANDLERS = {
+HANDLERS: dict[str, Callable[..., Any]] = {
     "UnaryUnary": grpc.unary_unary_rpc_method_handler,
     "UnaryStream": grpc.unary_stream_rpc_method_handler,
     "StreamUnary": grpc.stream_unary_rpc_method_handler,
@@ -40,7 +40,7 @@ async def outcome(step: Awaitable[Any]) -> str:
         result = await step
     except grpc.aio.AioRpcError as error:
         return told(error.code(), error.details())
-    except BaseException as error:  # noqa: BLE001 - a cancellation is an outcome here
+    except BaseException as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling() > 0:
             raise
@@ -68,7 +68,9 @@ class Rig:
     def bound(self, port: int = 0, **methods: Callable[..., Any]) -> grpc.aio.Server:
         """A server that is bound, and not started."""
         server = self._server_side.server()
-        handlers = {name: HANDLERS[name](method) for name, method in methods.items()}
+        handlers: dict[str, Any] = {
+            name: HANDLERS[name](method) for name, method in methods.items()
+        }
         generic = grpc.method_handlers_generic_handler(SERVICE, handlers)
         server.add_generic_rpc_handlers((generic,))
         self.port = server.add_insecure_port(f"{self.host}:{port}")
@@ -76,7 +78,7 @@ class Rig:
         return server
 
     async def serve(self, **methods: Callable[..., Any]) -> grpc.aio.Server:
-        server = self.bound(**methods)
+        server = self.bound(0, **methods)
         await server.start()
         return server
 

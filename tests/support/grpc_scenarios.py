@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Scenario = Callable[[Rig], Awaitable[None]]
 
-PAUSE_S = 0.06
+PAUSE_S = 0.1
 LONG_S = 5.0
 
 SCENARIOS: dict[str, Scenario] = {}

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
 
-
 @scenario
-async def bidiecho(rig: Rig) -> None:
+async def bidi_echo(rig: Rig) -> None:
     async def serve(requests: AsyncIterator[bytes], context: Any) -> None:
         await echo(rig, context)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import grpc
-import grpc.aio
-
-from support.grpc_rig import Rig, outcome
-from support.grpc_scenarios import LONG_S, PAUSE_S, echo, pause, scenario, until_cancelled
+from support.grpc_scenarios import LONG_S, PAUSE_S, pause, scenario, until_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator
 
+    from support.grpc_rig import Rig
 
 
 @scenario

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from support.grpc_rig import Rig, outcome
-from support.grpc_scenarios import LONG_S, PAUSE_S, echo, pause, scenario, until_cancelled
+from support.grpc_scenarios import PAUSE_S, pause, scenario, until_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator
 
+    from support.grpc_rig import Rig
 
 
 @scenario
@@ -163,8 +163,6 @@ async def server_stream_reader_timed_out(rig: Rig) -> None:
     rig.client.append(f"done {call.done()}")
     await rig.saw(call.read(), "read")
     await rig.ended.wait()
-
-
 
 
 @scenario

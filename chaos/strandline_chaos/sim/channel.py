@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
-
 from grpc._cython import cygrpc
 from grpc.aio import Metadata
-from grpc.aio._channel import Channel
 from grpc.aio._call import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
+from grpc.aio._channel import Channel
 
 from strandline_chaos.sim.client_call import ClientCall
 from strandline_runtime.runtime import Probe
@@ -49,9 +48,7 @@ class ChannelCore:
 
     # What the Python class asks for
 
-    def call(
-        self, method: str, timeout_s: float | None, wait_for_ready: bool | None
-    ) -> ClientCall:
+    def call(self, method: str, timeout_s: float | None, wait_for_ready: bool | None) -> ClientCall:
         if self._is_closing:
             raise cygrpc.UsageError("Channel is closed.")
         return ClientCall(self, method, timeout_s, bool(wait_for_ready))
@@ -198,7 +195,7 @@ class SimChannel(Channel):
         # Not super().__init__: it would start gRPC's core and its threads.
         self._loop = asyncio.get_running_loop()
         self._channel = ChannelCore(node, target)
-        self._active_calls = _ActiveCalls()
+        self._active_calls = cast("Any", _ActiveCalls())
 
     def unary_unary(self, method: str, *serializers: Any, **options: Any) -> Any:
         return self._method(UnaryUnaryCall, method, *serializers, **options)

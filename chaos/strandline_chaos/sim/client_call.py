@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from grpc._cython import cygrpc
 
 from strandline_chaos.sim.connection import Pipe
@@ -18,6 +17,8 @@ from strandline_chaos.sim.inbox import Inbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import grpc
 
     from strandline_chaos.sim.channel import ChannelCore
     from strandline_chaos.sim.connection import End

@@ -7,7 +7,8 @@ order of the calls.
 What a fault does: `kill` ends a process, whose kernel resets its connections; `power_off` leaves
 them silent, until keepalive gives up or the machine is back and answers with a reset; `partition`
 holds or drops what is sent between two nodes; `slow` and `lossy` delay it. Not modelled: flow
-control, limits on sizes, pings as such, a channel's back-off while it is not needed.
+control, limits on sizes, pings as such, a channel's back-off while it is not needed, and calls that
+gRPC tries again by itself because they never left the client.
 """
 
 from __future__ import annotations
@@ -201,7 +202,9 @@ class SimNetwork:
         link = self._link(end.node.name, end.peer.node.name)
         if link.blocked is Blocked.HOLD:
             link.held.append((end, None, lambda: self.hang_up(end, why, in_order=True)))
-        elif link.blocked is None:
+        elif link.blocked is Blocked.DROP:
+            self._later(self._rng.uniform(*KEEPALIVE_S), end.peer, "keepalive watchdog timeout")
+        else:
             delay_s = self._latency_s(link)
             if in_order:
                 delay_s = max(delay_s, end.last_arrival_s - self._now())
@@ -308,7 +311,7 @@ class NodeNetwork:
             return Probe.SILENT
 
     def channel(self, target: str) -> grpc.aio.Channel:
-        return SimChannel(self, target)
+        return cast("grpc.aio.Channel", SimChannel(self, target))
 
     def server(self) -> grpc.aio.Server:
         return cast("grpc.aio.Server", SimServer(self))

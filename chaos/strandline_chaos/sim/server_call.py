@@ -115,7 +115,9 @@ class ServerCall:
     def refuse(self, code: grpc.StatusCode, details: str) -> None:
         """End it from the transport's side: what the client has not read is lost."""
         if not self.is_over:
-            self._pipe.send(partial(self._client.on_trailers, code_of(code), details, (), drop=True))
+            self._pipe.send(
+                partial(self._client.on_trailers, code_of(code), details, (), drop=True)
+            )
         self.on_cancelled()
 
     # Towards the client
