@@ -248,3 +248,26 @@ def test_the_same_batches_appended_anew_make_the_same_files(name: str, tmp_path:
     del ours["partition.metadata"]
     assert ours == expected
     directory.close()
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_every_time_is_looked_up_as_a_scan_of_all_records_finds_it(
+    golden: Path, indexed: bool
+) -> None:
+    if not indexed:
+        forget_what_was_clean(golden / "clean")
+    directory, logs, _ = opened(golden / "clean")
+    for name, log in logs.items():
+        records = [r for _, records in read_all(log) for r in records]
+        times = {r.timestamp + d for r in records for d in (-1, 0, 1)}
+        for time in sorted(times)[:: 1 + len(times) // 60]:
+            expected = next((r for r in records if r.timestamp >= time), None)
+            found = log.offset_for_timestamp(time)
+            assert (found and found[:2]) == (expected and (expected.timestamp, expected.offset)), (
+                name,
+                time,
+            )
+        latest = max(records, key=lambda r: (r.timestamp, -r.offset), default=None)
+        found = log.max_timestamp()
+        assert (found and found[:2]) == (latest and (latest.timestamp, latest.offset)), name
+    directory.close()
