@@ -11,7 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from strandline_broker.storage.log import LogConfig
 from strandline_proto.batch import iter_headers
 from support.disk import FaultyDisk
-from support.producer_log import ProducerLog, idempotent_batch, replayed
+from support.producer_log import (
+    TRANSACTIONAL,
+    ProducerLog,
+    end_marker,
+    idempotent_batch,
+    replayed,
+    with_attributes,
+)
 from support.storage import Store, batch_of
 
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)
@@ -40,7 +47,16 @@ class SnapshotMachine(RuleBasedStateMachine):
     def leader(self) -> ProducerLog:
         return self.replicas[0]
 
-    @rule(producer=st.integers(0, 3), count=st.integers(1, 3), begin_epoch=st.booleans())
+    @rule(producer=st.integers(4, 5), coordinator=st.integers(0, 2), commit=st.booleans())
+    def end_transaction(self, producer: int, coordinator: int, commit: bool) -> None:
+        """Of one of the producers 4 and 5, which send in transactions only."""
+        epoch = self.epochs.get(producer, 0)
+        marker = end_marker(
+            producer, producer_epoch=epoch, coordinator_epoch=coordinator, commit=commit
+        )
+        self.leader.append(marker, epoch=self.leader_epoch)
+
+    @rule(producer=st.integers(0, 5), count=st.integers(1, 3), begin_epoch=st.booleans())
     def produce(self, producer: int, count: int, begin_epoch: bool) -> None:
         state = {e[0]: e for e in self.leader.entries}.get(producer)
         epoch = max(self.epochs.get(producer, 0), 0 if state is None else state[1])
@@ -49,6 +65,8 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.epochs[producer] = epoch
         sequence = state[2] + 1 if state is not None and state[1] == epoch else 0
         batch = idempotent_batch(producer, sequence, *[b"x"] * count, producer_epoch=epoch)
+        if producer >= 4:
+            batch = with_attributes(batch, TRANSACTIONAL)
         self.leader.append(batch, epoch=self.leader_epoch)
 
     @rule(size=st.sampled_from([1, 400]))
@@ -129,7 +147,7 @@ class SnapshotMachine(RuleBasedStateMachine):
             seen = [
                 (h.producer_id, h.producer_epoch, h.base_sequence)
                 for _, h in iter_headers(run.records)
-                if h.producer_id >= 0
+                if h.producer_id >= 0 and not h.is_control
             ]
             assert len(seen) == len(set(seen)), "I-59"
 

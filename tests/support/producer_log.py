@@ -1,6 +1,9 @@
 """A log with the state of its producers beside it, kept together as a broker's partition does."""
 
+import struct
 from dataclasses import dataclass, field, replace
+
+from crc32c import crc32c
 
 from strandline_broker.core.producer_state import PersistedProducer, ProducerStates
 from strandline_broker.hosts.producer_loading import load_producers
@@ -9,6 +12,7 @@ from strandline_proto.batch import build_batch, end_marker_epoch, read_header
 from support.storage import Store
 
 DAY_MS = 86_400_000
+TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 
 def idempotent_batch(
@@ -25,6 +29,27 @@ def idempotent_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
+
+
+def with_attributes(batch: bytes, attributes: int) -> bytes:
+    """The batch with these bits set besides its own, and its checksum made to fit."""
+    changed = bytearray(batch)
+    changed[22] |= attributes
+    changed[17:21] = crc32c(changed[21:]).to_bytes(4, "big")
+    return bytes(changed)
+
+
+def end_marker(
+    producer_id: int, *, producer_epoch: int = 0, coordinator_epoch: int = 0, commit: bool = True
+) -> bytes:
+    """The control batch that ends a transaction, as Kafka's coordinator has it written."""
+    marker = build_batch(
+        [(struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch))],
+        timestamp_ms=2000,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    return with_attributes(marker, TRANSACTIONAL | CONTROL)
 
 
 def loaded(log: Log, *, wall_ms: int = 0) -> ProducerStates:
@@ -59,7 +84,8 @@ class ProducerLog:
         """As leader; the base offset."""
         header = read_header(batch)
         base = self.log.append_as_leader(batch, header, leader_epoch=epoch).base_offset
-        self.producers.on_append(replace(header, base_offset=base), 0)
+        marker = end_marker_epoch(batch, 0, header)
+        self.producers.on_append(replace(header, base_offset=base), 0, marker)
         return base
 
     def copy_from(self, leader: Log, *, max_bytes: int = 1 << 20, epoch: int = 0) -> None:
