@@ -300,19 +300,23 @@ async def test_the_checkpoint_is_durable_before_a_file_is_renamed(
 ) -> None:
     """I-74."""
     renamed: list[int] = []
+    flushed: list[bool] = []
 
     def watched(fs: RealFileSystem, src: str, dst: str) -> None:
         if dst.endswith(".log.deleted"):
             renamed.append(checkpointed(tmp_path / "1"))
+            flushed.append(active.flushed)
         os.replace(src, dst)
 
     async with three(tmp_path) as (a, _b, _c):
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await fill(a, 7)
+        active = a.partition.log.tail[0][-1]
         monkeypatch.setattr(RealFileSystem, "replace", watched)
         assert (await delete_records(a, 7)).low_watermark == 7
         await eventually(lambda: segments(a) == [7], "deleted")
         assert set(renamed) == {7}
+        assert all(flushed), "the producers' snapshot behind it was synced with it"
 
 
 async def test_without_a_checkpoint_nothing_is_answered_and_no_file_goes(
@@ -362,3 +366,22 @@ async def test_a_log_is_flushed_after_its_own_time(tmp_path: Path) -> None:
         assert log.durable_offset == 0
         log.config = replace(log.config, flush_ms=50)
         await eventually(lambda: log.durable_offset == 4, "flush.ms of the topic")
+
+
+async def test_a_follower_reports_a_log_start_once_it_is_durable_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fs: RealFileSystem, src: str, dst: str) -> None:
+        if dst == f"{tmp_path}/2/log-start-offset-checkpoint":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.replace(src, dst)
+
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await fill(a, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(RealFileSystem, "replace", full)
+            refused = await delete_records(a, 2, timeout_ms=700)
+            assert refused.error_code == RequestTimedOut.code
+            assert b.partition.log.log_start_offset == 2
+        assert (await delete_records(a, 2)).low_watermark == 2, "it tries again by itself"

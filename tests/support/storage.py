@@ -94,6 +94,8 @@ class Store:
         self.directory.write_log_starts({("t", 0): log.log_start_offset})
         log.leader_epochs.truncate_from_start(log.log_start_offset)
         gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= to)
+        if gone and not gone[-1].flushed:
+            self.flush()
         if gone and log.drop_segments(gone):
             log.deleted_segments.add(gone, now_ms=0, delay_ms=0)
             log.deleted_segments.purge(0)

@@ -72,6 +72,7 @@ def fetch(
     broker_epoch: int | None = None,
     leader_epoch: int = 5,
     end_at_read: int | None = None,
+    log_start: int = 0,
 ) -> list[Effect]:
     epoch = FIRST_EPOCHS.get(broker, 0) if broker_epoch is None else broker_epoch
     return p.on_follower_fetch(
@@ -79,7 +80,7 @@ def fetch(
         broker_epoch=BrokerEpoch(epoch),
         leader_epoch=LeaderEpoch(leader_epoch),
         fetch_offset=Offset(offset),
-        log_start_offset=Offset(0),
+        log_start_offset=Offset(log_start),
         now_ms=now_ms,
         log_end_at_read=None if end_at_read is None else Offset(end_at_read),
     )
@@ -194,6 +195,26 @@ class TestCommitting:
         assert p.log_start_offset == 10
         with pytest.raises(AssertionError):
             p.on_log_start(Offset(11))
+
+    def test_the_low_watermark_is_the_lowest_log_start_of_live_members(self) -> None:
+        p = leader(A, B, end=10, committed=10)
+        p.on_log_start(Offset(8))
+        assert p.low_watermark() == -1, "B has not fetched yet"
+        fetch(p, B, 10, log_start=3)
+        fetch(p, C, 5, log_start=0)
+        assert p.low_watermark() == 3, "C is in no ISR"
+        fetch(p, B, 10, log_start=9)
+        assert p.low_watermark() == 8, "its own counts too"
+
+    def test_the_low_watermark_waits_for_nobody_that_is_dead(self) -> None:
+        p = leader(A, B, C, end=10, committed=10)
+        p.on_log_start(Offset(8))
+        fetch(p, B, 10, log_start=8)
+        assert p.low_watermark() == -1
+        p.on_eligible(without(C))
+        assert p.low_watermark() == 8
+        p.on_eligible({**FIRST_EPOCHS, C: BrokerEpoch(FIRST_EPOCHS[C] + 1)})
+        assert p.low_watermark() == 8, "its new incarnation is no member"
 
 
 class TestFencing:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.disk import FaultyDisk
+from support.producer_log import ProducerLog, idempotent_batch
 from support.storage import SMALL, Store
 
 CALLS = ("open", "pwritev", "fdatasync", "replace", "unlink", "fsync_dir", "ftruncate")
@@ -138,3 +139,19 @@ def test_a_log_that_is_begun_anew_lower_stays_there(tmp_path: Path) -> None:
     store.log.truncate_fully_and_start_at(1)
     store.restart()
     assert (store.log.log_start_offset, store.log.log_end_offset) == (1, 1)
+
+
+def test_producers_are_known_although_all_their_records_are_gone(tmp_path: Path) -> None:
+    """I-58; a record that was sent twice is still found out."""
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    log = ProducerLog(Store(disk.root, SMALL, fs=disk))
+    for sequence in range(9):
+        log.append(idempotent_batch(7, sequence, b"x" * 250))
+    before = log.entries
+    log.store.shorten(9)
+    assert log.log.tail[0][0].base_offset == 9
+    disk.crash()
+    log.store.start()
+    log.load()
+    assert log.entries == before

@@ -120,7 +120,11 @@ class LogRetention:
         start = log.log_start_offset
         if any(begin < start for _, begin in log.leader_epochs.entries[:1]):
             await context.in_disk_pool(lambda: log.leader_epochs.truncate_from_start(start))
-        if not gone or not log.drop_segments(gone):
+        if not gone:
+            return
+        if not gone[-1].flushed:
+            await self._flush(partition)
+        if not log.drop_segments(gone):
             return
         context.runtime.log.info(
             "segments deleted",
@@ -137,6 +141,19 @@ class LogRetention:
                 delay_ms=log.config.file_delete_delay_ms,
             )
         )
+
+    async def _flush(self, partition: Partition) -> None:
+        """What was sealed holds the producers' snapshot from which the log goes on: a flush does
+        not see it any more once the segment has left the log.
+        """
+        log = partition.log
+        ticket = log.flush_snapshot()
+        try:
+            await self._context.in_disk_pool(ticket.run)
+        except OSError as error:
+            self._context.runtime.exit(f"a flush failed and is never tried again: {error}")
+        log.flushed(ticket)
+        partition.on_flushed()
 
     async def purge(self) -> None:
         """Remove files whose delay is over, for as long as the broker runs."""

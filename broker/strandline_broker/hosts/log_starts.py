@@ -9,7 +9,7 @@ what a client was told is gone.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_proto.errors import KafkaStorageError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
+
+RETRY_S: Final = 1.0
 
 
 class LogStarts:
@@ -41,6 +43,18 @@ class LogStarts:
         self._wanted[log] = None
         self._waiting.append((log, on_done))
         self._wake.set()
+
+    def persist(self, log: Log, on_durable: Callable[[], None]) -> None:
+        """As `request`, and try again until it is durable: nobody else would ask."""
+
+        def on_done(error: KafkaStorageError | None) -> None:
+            if error is None:
+                on_durable()
+            elif not log.deleted:
+                loop = asyncio.get_running_loop()
+                loop.call_later(RETRY_S, self.persist, log, on_durable)
+
+        self.request(log, on_done)
 
     async def durable(self, log: Log) -> None:
         """Return once the log start of now is durable; KafkaStorageError if that fails."""

@@ -326,7 +326,7 @@ class Partition:
         if self.raise_log_start(start):
             upkeep = self.context.upkeep
             upkeep.retention.request(self)
-            upkeep.log_starts.request(self.log, lambda error: on_durable())
+            upkeep.log_starts.persist(self.log, on_durable)
 
     def refuse_write(self, error: OSError) -> WireError:
         """What a failed write means: a full disk refuses the batch, anything else ends the process.
