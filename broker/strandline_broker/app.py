@@ -41,7 +41,8 @@ from strandline_broker.rpc.produce import ProduceRpc
 from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
-from strandline_broker.storage.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
 
@@ -64,12 +65,14 @@ class Broker:
         self._config = config
         self._version = version
         self.broker_id = BrokerId(config.node_id)
-        self.directory = _open_directory(runtime, config)
-        for finding in self.directory.findings:
+        self.directories = _open_directories(runtime, config)
+        for finding in self.directories.findings:
             runtime.log.warning("data directory", finding=finding)
-        state = self.directory.state
+        for path, why in self.directories.failed.items():
+            runtime.log.error("data directory out of service", path=path, reason=why)
+        state = self.directories.state
         self.metadata = MetadataCache(
-            cluster_id=self.directory.cluster_id or "",
+            cluster_id=self.directories.cluster_id or "",
             store_id=state.store_id or "",
             known_controller_epoch=ControllerEpoch(state.controller_epoch),
             known_offset=MetadataOffset(state.metadata_offset),
@@ -100,7 +103,7 @@ class Broker:
         self.lifecycle = BrokerLifecycle(
             runtime,
             config,
-            self.directory,
+            self.directories,
             self.metadata,
             self.link,
             endpoints=self.endpoints,
@@ -112,7 +115,7 @@ class Broker:
         self.replicas = ReplicaManager(
             runtime,
             config,
-            self.directory,
+            self.directories,
             self.metadata,
             broker_epoch=epoch,
             propose_isr=self.isr_changes.propose,
@@ -123,7 +126,6 @@ class Broker:
         self.lifecycle.tell_offline(self.replicas.offline_replicas)
         self.receiver = PushReceiver(
             runtime,
-            self.directory,
             self.metadata,
             self.replicas,
             broker_epoch=epoch,
@@ -209,10 +211,7 @@ class Broker:
         """Load every log, then keep replicas and apply pushes until cancelled."""
         await self.replicas.load()
         # Before the first append under it (I-51), and after recovery has gone by the one before.
-        directory, policy = self.directory, self._config.flush_policy
-        await self.replicas.context.in_disk_pool(
-            lambda: directory.update_state(flush_policy=policy)
-        )
+        await self.replicas.dirs.remember(flush_policy=self._config.flush_policy)
         self.is_loaded = True
         self.lifecycle.on_loaded()
         async with asyncio.TaskGroup() as group:
@@ -240,8 +239,8 @@ class Broker:
         try:
             await self.replicas.close()
             if self.is_loaded and epoch != NO_BROKER_EPOCH:
-                self.directory.write_clean_shutdown(epoch)
-            self.directory.close()
+                self.directories.write_clean_shutdown(epoch)
+            self.directories.close()
         except OSError as error:
             raise CannotStart(
                 f"the shutdown was not clean, logs are checked at the next start: {error}"
@@ -256,11 +255,11 @@ async def run_broker(
     await Broker(runtime, config, version).run(stop)
 
 
-def _open_directory(runtime: Runtime, config: BrokerConfig) -> DataDirectory:
+def _open_directories(runtime: Runtime, config: BrokerConfig) -> BrokerDirectories:
     try:
-        return DataDirectory.open(
+        return BrokerDirectories.open(
             runtime.fs,
-            config.log_dir,
+            config.log_dirs,
             node_id=config.node_id,
             cluster_id=None,
             new_id=runtime.random_id,
@@ -268,7 +267,8 @@ def _open_directory(runtime: Runtime, config: BrokerConfig) -> DataDirectory:
     except DirectoryError as error:
         raise CannotStart(str(error)) from error
     except OSError as error:
-        raise CannotStart(f"cannot open the data directory {config.log_dir}: {error}") from error
+        paths = ", ".join(config.log_dirs)
+        raise CannotStart(f"cannot open the data directories {paths}: {error}") from error
 
 
 def _bind(server: grpc.aio.Server, listener: Listener) -> int:

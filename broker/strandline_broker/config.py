@@ -60,10 +60,10 @@ def _key(
 
 def _directories(value: str) -> tuple[str, ...]:
     paths = tuple(path.strip() for path in value.split(",") if path.strip())
-    if len(paths) > 1:
-        raise ValueError("several log directories are not supported yet; name one")
     if not paths:
         raise ValueError("expected the path of a directory")
+    if len({path.rstrip("/") for path in paths}) < len(paths):
+        raise ValueError("a directory is named twice")
     return paths
 
 
@@ -94,7 +94,11 @@ class ServerConfig:
     listeners: tuple[Listener, ...] = _key(
         listeners, None, "Where the server listens: NAME://HOST:PORT, separated by commas."
     )
-    log_dirs: tuple[str, ...] = _key(_directories, None, "The data directory. Exactly one for now.")
+    log_dirs: tuple[str, ...] = _key(
+        _directories,
+        None,
+        "The data directories, separated by commas; of a controller exactly one.",
+    )
     log_format: str = _key(
         one_of("console", "json"), "console", "Form of the log lines on standard error."
     )

@@ -68,6 +68,11 @@ def load_controller_config(
         ControllerConfig, "the controller", _sources(path, overrides, environ, CONTROLLER_KEYS)
     )
     _check_unique_names("listeners", config.listeners)
+    if len(config.log_dirs) > 1:
+        raise ConfigError(
+            "log.dirs: the controller keeps one log in one directory; name one of "
+            f"{', '.join(config.log_dirs)}"
+        )
     return config
 
 

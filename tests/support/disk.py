@@ -212,3 +212,47 @@ class FaultyDisk:
             else:
                 self._durable[child.stat().st_ino] = child.read_bytes()
         self.fsync_dir(str(directory))
+
+
+class HalfFailing(RealFileSystem):
+    """Two disks in one: calls on paths below `root` fail with `error` once it is set."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = str(root)
+        self.error: int | None = None
+        self.calls: frozenset[str] = frozenset()
+        """Which fail; empty: all that change something."""
+        self._paths: dict[int, str] = {}
+
+    def _check(self, call: str, path: str) -> None:
+        named = not self.calls or call in self.calls
+        if self.error is not None and named and path.startswith(self.root):
+            raise OSError(self.error, os.strerror(self.error), path)
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:  # type: ignore[override]
+        self._check("open", path)
+        fd = os.open(path, flags, mode)
+        self._paths[fd] = path
+        return fd
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        if self.calls:
+            self._check("pread", self._paths[fd])
+        return os.pread(fd, length, offset)
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:  # type: ignore[override]
+        self._check("pwritev", self._paths[fd])
+        return os.pwritev(fd, buffers, offset)
+
+    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+        self._check("fdatasync", self._paths[fd])
+
+    def fsync(self, fd: int) -> None:  # type: ignore[override]
+        self._check("fsync", self._paths[fd])
+
+    def fsync_dir(self, path: str) -> None:
+        self._check("fsync_dir", path)
+
+    def replace(self, src: str, dst: str) -> None:  # type: ignore[override]
+        self._check("replace", dst)
+        os.replace(src, dst)

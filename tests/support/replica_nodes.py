@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from strandline_broker.config_loading import load_broker_config
@@ -26,7 +26,7 @@ from strandline_broker.rpc.fetch import FetchRpc
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
-from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import (
     BrokerEpoch,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import PartitionError
-    from strandline_runtime.runtime import Runtime
+    from strandline_runtime.runtime import FileSystem, Runtime
 
 TOPIC_ID = TopicId(b"t" * 16)
 TOPIC = "orders"
@@ -60,7 +60,7 @@ class Node:
     broker_id: BrokerId
     replicas: ReplicaManager
     metadata: MetadataCache
-    directory: DataDirectory
+    directory: BrokerDirectories
     port: int
     proposals: list[ProposeIsr] = field(default_factory=list)
 
@@ -76,22 +76,30 @@ class Node:
 
 
 @asynccontextmanager
-async def run_node(path: Path, broker_id: int, **settings: str) -> AsyncIterator[Node]:
+async def run_node(
+    path: Path, broker_id: int, fs: FileSystem | None = None, /, **settings: str
+) -> AsyncIterator[Node]:
     """A broker's replicas, served on a free port until the block ends."""
     runtime = real_runtime(f"broker-{broker_id}")
+    if fs is not None:
+        runtime = replace(runtime, fs=fs)
     server = runtime.network.server()
     port = server.add_insecure_port("127.0.0.1:0")
     overrides = {
         "node.id": str(broker_id),
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "log.dirs": str(path),
+        "log.dirs": str(path),  # `log_dirs` of the settings names several
         "controller.quorum.bootstrap.servers": "127.0.0.1:1",
         "replica.fetch.wait.max.ms": "100",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
     config = load_broker_config(None, overrides, {})
-    directory = DataDirectory.open(
-        runtime.fs, str(path), node_id=broker_id, cluster_id="c", new_id=runtime.random_id
+    directory = BrokerDirectories.open(
+        runtime.fs,
+        config.log_dirs,
+        node_id=broker_id,
+        cluster_id="c",
+        new_id=runtime.random_id,
     )
     metadata = MetadataCache(cluster_id="c")
     proposals: list[ProposeIsr] = []

@@ -166,7 +166,7 @@ def test_an_empty_value_of_a_required_key_is_a_missing_one() -> None:
         ("inter.broker.listener.name", "X", "is X, but listeners has only PLAINTEXT, INTERNAL"),
         ("controller.quorum.bootstrap.servers", "localhost", "expected HOST:PORT"),
         ("controller.quorum.bootstrap.servers", "a:1,b:1", "several controllers are not supported"),
-        ("log.dirs", "/a,/b", "several log directories are not supported yet"),
+        ("log.dirs", "/a,/a/", "a directory is named twice"),
         (
             "log.retention.ms",
             "0",

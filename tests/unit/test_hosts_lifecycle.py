@@ -17,7 +17,7 @@ from strandline_broker.core.push_envelope import Endpoint
 from strandline_broker.hosts import lifecycle as lifecycle_module
 from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart
-from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -50,7 +50,7 @@ def _exit(why: str) -> NoReturn:
 @dataclass
 class Subject:
     lifecycle: BrokerLifecycle
-    directory: DataDirectory
+    directory: BrokerDirectories
     metadata: MetadataCache
 
 
@@ -72,8 +72,8 @@ async def broker(
         | {name.replace("_", "."): value for name, value in settings.items()},
         {},
     )
-    directory = DataDirectory.open(
-        runtime.fs, str(path), node_id=1, cluster_id=None, new_id=runtime.random_id
+    directory = BrokerDirectories.open(
+        runtime.fs, [str(path)], node_id=1, cluster_id=None, new_id=runtime.random_id
     )
     metadata = metadata or MetadataCache(cluster_id=directory.cluster_id or "")
     link = ControllerLink(runtime, target)

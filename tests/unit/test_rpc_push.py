@@ -20,7 +20,7 @@ from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_replica_service
 from strandline_broker.rpc.identify import IdentifyRpc
 from strandline_broker.rpc.push import PushRpc, envelope_from_wire
-from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -51,7 +51,7 @@ class Subject:
     receiver: PushReceiver
     replicas: ReplicaManager
     metadata: MetadataCache
-    directory: DataDirectory
+    directory: BrokerDirectories
 
 
 @asynccontextmanager
@@ -68,8 +68,8 @@ async def broker(path: Path) -> AsyncIterator[Subject]:
         },
         {},
     )
-    directory = DataDirectory.open(
-        runtime.fs, str(path), node_id=1, cluster_id=None, new_id=runtime.random_id
+    directory = BrokerDirectories.open(
+        runtime.fs, [str(path)], node_id=1, cluster_id=None, new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="cluster", store_id=directory.state.store_id or "")
 
@@ -80,7 +80,7 @@ async def broker(path: Path) -> AsyncIterator[Subject]:
         runtime, config, directory, metadata, broker_epoch=epoch, propose_isr=lambda *_: None
     )
     receiver = PushReceiver(
-        runtime, directory, metadata, replicas, broker_epoch=epoch, on_applied=lambda: None
+        runtime, metadata, replicas, broker_epoch=epoch, on_applied=lambda: None
     )
     server = runtime.network.server()
     identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
@@ -167,8 +167,8 @@ async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(
         assert b.metadata.knows_partition(TOPIC_ID, 0)
         state = b.directory.state
         assert (state.store_id, state.controller_epoch, state.metadata_offset) == ("store", 1, 9)
-    again = DataDirectory.open(
-        real_runtime("x").fs, str(tmp_path), node_id=1, cluster_id=None, new_id=lambda: b"n" * 16
+    again = BrokerDirectories.open(
+        real_runtime("x").fs, [str(tmp_path)], node_id=1, cluster_id=None, new_id=lambda: b"n" * 16
     )
     assert again.state.metadata_offset == 9
     again.close()
@@ -329,7 +329,7 @@ async def test_a_partition_that_cannot_be_applied_is_reported_and_the_rest_is_ap
 ) -> None:
     """P-79, P-20: the directory once held the replica and lost it."""
     async with broker(tmp_path) as b, running(b.receiver.run()):
-        b.directory.update_state(hosted=frozenset({(TOPIC_ID, 0)}))
+        b.directory.keep_hosted(frozenset({(TOPIC_ID, 0)}))
         answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
         assert answer.applied_metadata_offset == 9
         (failed,) = answer.topics[0].partitions

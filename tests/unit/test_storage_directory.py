@@ -126,7 +126,7 @@ def test_the_state_is_kept_and_a_damaged_one_counts_as_unclean(path: Path) -> No
         cluster_id="c", controller_epoch=3, metadata_offset=99, flush_policy="always"
     )
     first.update_state(store_id="s")
-    expected = BrokerState("c", "s", 3, 99, "always", frozenset())
+    expected = BrokerState("c", "s", 3, 99, "always", hosted=frozenset())
     first.write_clean_shutdown(1)
     first.close()
     second = opened(path)

@@ -15,6 +15,7 @@ itself: the damaged copies may be the only ones.
 from __future__ import annotations
 
 import asyncio
+import errno
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +66,7 @@ class DamageWatch:
         self._fetch_again = fetch_again
         self._log = context.runtime.log
         self._seen: dict[Partition, object] = {}
+        self._out: set[Partition] = set()
         registry = context.runtime.metrics
         self._found = Counter(
             "strandline_damaged_ranges_found", "Damaged ranges of logs that were found.",
@@ -86,6 +88,7 @@ class DamageWatch:
 
     async def look(self) -> None:
         """See what is new, and heal what may be healed."""
+        self._see_unreadable()
         damaged = [p for p in self._partitions() if p.log.damaged_ranges.entries or p in self._seen]
         for partition in damaged:
             if self._seen.get(partition, ()) is not partition.log.damaged_ranges.entries:
@@ -93,6 +96,19 @@ class DamageWatch:
             if self.may_heal(partition):
                 await self._heal(partition)
         self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
+
+    def _see_unreadable(self) -> None:
+        """A read has failed, on whichever thread: the replica serves nothing, nor do those that lie
+        beside it, if there is another directory to go on with.
+        """
+        dirs = self._context.dirs
+        for partition in self._partitions():
+            if partition.out_of_service is None or partition in self._out:
+                continue
+            self._out.add(partition)
+            dirs.suffers(dirs.of(partition.log), OSError(errno.EIO, partition.out_of_service))
+            partition.stop_role(partition.out_of_service)
+            self._context.report_offline()
 
     async def _take_note(self, partition: Partition) -> None:
         ranges = partition.log.damaged_ranges
@@ -137,6 +153,8 @@ class DamageWatch:
     def may_heal(self, partition: Partition) -> bool:
         state, context = partition.state, self._context
         if state is None or not partition.log.damaged_ranges.entries or partition.gate.locked():
+            return False
+        if partition.out_of_service is not None:
             return False
         if partition.follower is None or not partition.follower.may_fetch:
             return False

@@ -1,8 +1,7 @@
 """Makes logs durable on the disk pool: group commit, background flushes.
 
 One flush runs at a time and serves every log that asked while the one before it ran (group commit).
-A failed fsync is never tried again: after it the kernel may call lost pages clean, so the process
-stops (P-24).
+A failed fsync is never tried again: after it the kernel may call lost pages clean (P-24).
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ if TYPE_CHECKING:
 
     from strandline_broker.storage.flush_ticket import FlushTicket
     from strandline_broker.storage.log import Log
-    from strandline_runtime.runtime import Runtime
+    from strandline_proto.errors import KafkaStorageError
 
 
 class Flusher:
     """Owned by the replica manager, whose task group runs `run`."""
 
-    def __init__(self, runtime: Runtime, disk: Executor) -> None:
-        self._runtime = runtime
+    def __init__(self, disk: Executor) -> None:
         self._disk = disk
         self._wanted: dict[Log, None] = {}
         self._wake = asyncio.Event()
         self._waiting: list[tuple[Log, int, asyncio.Future[None]]] = []
+        self._over: KafkaStorageError | None = None
 
     def request(self, log: Log) -> None:
         """Flush this log soon; `Log.durable_offset` says when."""
@@ -34,7 +33,12 @@ class Flusher:
         self._wake.set()
 
     async def flushed(self, log: Log) -> None:
-        """Return once everything now in the log is durable (or has been truncated away)."""
+        """Return once everything now in the log is durable (or has been truncated away).
+
+        KafkaStorageError once the directory is out of service.
+        """
+        if self._over is not None:
+            raise self._over
         target = log.log_end_offset
         if log.durable_offset >= target:
             return
@@ -43,7 +47,16 @@ class Flusher:
         self.request(log)
         await done
 
+    def give_up(self, error: KafkaStorageError) -> None:
+        """Nothing is flushed any more; whoever waits is told."""
+        self._over = error
+        for _, _, done in self._waiting:
+            if not done.done():
+                done.set_exception(error)
+        self._waiting = []
+
     async def run(self, on_flushed: OnFlushed) -> None:
+        """Until cancelled; OSError if a flush fails: then nothing more may be flushed."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
@@ -51,10 +64,7 @@ class Flusher:
             logs, self._wanted = list(self._wanted), {}
             tickets = [(log, log.flush_snapshot()) for log in logs if not log.deleted]
             if tickets:
-                try:
-                    await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
-                except OSError as error:
-                    self._runtime.exit(f"a flush failed and is never tried again: {error}")
+                await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
             for log, ticket in tickets:
                 if not log.deleted:
                     log.flushed(ticket)

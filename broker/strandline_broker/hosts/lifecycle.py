@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.hosts.controller_link import ControllerLink
-    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 
     OfflineReplicas = Mapping[tuple[bytes, int], bool]
@@ -84,7 +84,7 @@ class BrokerLifecycle:
         self,
         runtime: Runtime,
         config: BrokerConfig,
-        directory: DataDirectory,
+        directory: BrokerDirectories,
         metadata: MetadataCache,
         link: ControllerLink,
         *,
@@ -221,7 +221,7 @@ class BrokerLifecycle:
         if known and response.store_id and response.store_id != known:
             raise CannotStart(
                 f"the controller at {self._link.target} has store {response.store_id}, but "
-                f"{self._config.log_dir} has "
+                f"{', '.join(self._config.log_dirs)} has "
                 f"applied the log of store {known}; start the controller on its original data "
                 "directory"
             )

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.directory import DataDirectory
 
+    Write = Callable[[DataDirectory], None]
+
 
 class LogCheckpoints:
     """Owned by the replica manager, whose task group runs `run`."""
@@ -19,11 +21,9 @@ class LogCheckpoints:
     def __init__(
         self,
         context: ReplicaContext,
-        directory: DataDirectory,
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
         self._context = context
-        self._directory = directory
         self._partitions = partitions
 
     async def run(self) -> None:
@@ -34,34 +34,34 @@ class LogCheckpoints:
             every_ms = config.log_flush_offset_checkpoint_interval_ms
             group.create_task(self._every(every_ms, self._recovery_points))
 
-    async def _every(self, interval_ms: int, save: Callable[[], Callable[[], None]]) -> None:
+    async def _every(self, interval_ms: int, save: Callable[[], Write]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
-                await self._context.in_disk_pool(save())
+                await self._context.dirs.save(save())
             except OSError as error:
                 # The checkpoint before it stands; recovery then starts a little earlier.
                 self._context.runtime.log.warning("checkpoint not written", reason=str(error))
 
     async def save(self) -> None:
         """Both, now. OSError if they could not be written."""
-        await self._context.in_disk_pool(self._watermarks())
-        await self._context.in_disk_pool(self._recovery_points())
+        await self._context.dirs.save(self._watermarks())
+        await self._context.dirs.save(self._recovery_points())
 
-    def _watermarks(self) -> Callable[[], None]:
+    def _watermarks(self) -> Write:
         """Of every local log, whether it has a role or not (P-16)."""
         offsets = {(p.log.topic, p.log.partition): p.high_watermark for p in self._partitions()}
-        return lambda: self._directory.write_high_watermarks(offsets)
+        return lambda directory: directory.write_high_watermarks(offsets)
 
-    def _recovery_points(self) -> Callable[[], None]:
+    def _recovery_points(self) -> Write:
         logs = [p.log for p in self._partitions()]
         offsets = {(log.topic, log.partition): log.durable_offset for log in logs}
         starts = {(log.topic, log.partition): log.log_start_offset for log in logs}
         cleaned = {(log.topic, log.partition): log.cleaned_to for log in logs}
 
-        def save() -> None:
-            self._directory.write_recovery_points(offsets)
-            self._directory.write_log_starts(starts)
-            self._directory.write_cleaned_offsets(cleaned)
+        def save(directory: DataDirectory) -> None:
+            directory.write_recovery_points(offsets)
+            directory.write_log_starts(starts)
+            directory.write_cleaned_offsets(cleaned)
 
         return save

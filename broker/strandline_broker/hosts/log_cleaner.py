@@ -37,7 +37,7 @@ from strandline_broker.storage.cleaner.swap import Swap
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable
 
     from prometheus_client import CollectorRegistry
 
@@ -107,11 +107,9 @@ class LogCleaner:
         self,
         context: ReplicaContext,
         partitions: Callable[[], Iterable[Partition]],
-        write_cleaned: Callable[[Mapping[tuple[str, int], int]], None],
     ) -> None:
         self._context = context
         self._partitions = partitions
-        self._write_cleaned = write_cleaned
         self._thread = context.runtime.serial_executor("log-cleaner")
         self._metrics = CleanerMetrics(context.runtime.metrics)
         self._current: _Cleaning | None = None
@@ -282,9 +280,8 @@ class LogCleaner:
         if not cleaning.may_go_on:
             return False
         log.cleaned_to = max(log.cleaned_to, outcome.cleaned_to)
-        await self._context.in_disk_pool(
-            partial(self._write_cleaned, {(log.topic, log.partition): log.cleaned_to})
-        )
+        cleaned = {(log.topic, log.partition): log.cleaned_to}
+        await self._context.dirs.save(lambda directory: directory.write_cleaned_offsets(cleaned))
         counts = outcome.counts
         self._metrics.records_removed.inc(counts.records_read - counts.records_kept)
         self._context.runtime.log.info(

@@ -79,7 +79,7 @@ class LogRetention:
             async with partition.gate:
                 if log.deleted or log.damaged is not None or partition.out_of_service is not None:
                     return
-                facts = await self._context.in_disk_pool(partial(_facts, log.tail[0][:-1]))
+                facts = await self._context.in_disk_pool(partial(_facts, log.tail[0][:-1]), log)
                 await self._carry_out(partition, self._decide(partition, facts))
         except (OSError, WireError, BadBatch) as error:
             # Whatever was not done is done in a later round, or after the next start.
@@ -119,7 +119,7 @@ class LogRetention:
         await self._log_starts.durable(log)
         start = log.log_start_offset
         if any(begin < start for _, begin in log.leader_epochs.entries[:1]):
-            await context.in_disk_pool(lambda: log.leader_epochs.truncate_from_start(start))
+            await context.in_disk_pool(lambda: log.leader_epochs.truncate_from_start(start), log)
         if not gone:
             return
         if not gone[-1].flushed:
@@ -139,7 +139,8 @@ class LogRetention:
                 gone,
                 now_ms=context.now_ms(),
                 delay_ms=log.config.file_delete_delay_ms,
-            )
+            ),
+            log,
         )
 
     async def _flush(self, partition: Partition) -> None:
@@ -149,9 +150,11 @@ class LogRetention:
         log = partition.log
         ticket = log.flush_snapshot()
         try:
-            await self._context.in_disk_pool(ticket.run)
+            await self._context.in_disk_pool(ticket.run, log)
         except OSError as error:
-            self._context.runtime.exit(f"a flush failed and is never tried again: {error}")
+            dirs = self._context.dirs
+            dirs.fail(dirs.of(log), f"a flush failed and is never tried again: {error}")
+            raise
         log.flushed(ticket)
         partition.on_flushed()
 
@@ -166,7 +169,7 @@ class LogRetention:
 
     async def _purge(self, log: Log, now_ms: int) -> None:
         try:
-            await self._context.in_disk_pool(lambda: log.deleted_segments.purge(now_ms))
+            await self._context.in_disk_pool(lambda: log.deleted_segments.purge(now_ms), log)
         except OSError as error:
             self._context.runtime.log.warning("a deleted file stays", reason=str(error))
 

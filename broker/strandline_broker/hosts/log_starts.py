@@ -25,12 +25,8 @@ RETRY_S: Final = 1.0
 class LogStarts:
     """Owned by `LogUpkeep`, whose task group runs `run`."""
 
-    def __init__(
-        self, context: ReplicaContext, write: Callable[[Mapping[tuple[str, int], int]], None]
-    ) -> None:
-        """`write` makes the starts of the named partitions durable; it blocks."""
+    def __init__(self, context: ReplicaContext) -> None:
         self._context = context
-        self._write = write
         self._wanted: dict[Log, None] = {}
         self._waiting: list[tuple[Log, Callable[[KafkaStorageError | None], None]]] = []
         self._wake = asyncio.Event()
@@ -88,7 +84,7 @@ class LogStarts:
 
     async def _save(self, starts: Mapping[tuple[str, int], int]) -> KafkaStorageError | None:
         try:
-            await self._context.in_disk_pool(lambda: self._write(starts))
+            await self._context.dirs.save(lambda directory: directory.write_log_starts(starts))
         except OSError as error:
             self._context.runtime.log.warning("log starts not written", reason=str(error))
             return KafkaStorageError(

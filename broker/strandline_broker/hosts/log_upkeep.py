@@ -13,7 +13,7 @@ from strandline_broker.hosts.log_retention import LogRetention
 from strandline_broker.hosts.log_starts import LogStarts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
@@ -24,13 +24,11 @@ class LogUpkeep:
         self,
         context: ReplicaContext,
         partitions: Callable[[], Iterable[Partition]],
-        write_log_starts: Callable[[Mapping[tuple[str, int], int]], None],
-        write_cleaned: Callable[[Mapping[tuple[str, int], int]], None],
     ) -> None:
         """`partitions`: all that this broker holds at the time of asking."""
-        self.log_starts = LogStarts(context, write_log_starts)
+        self.log_starts = LogStarts(context)
         self.retention = LogRetention(context, self.log_starts, partitions)
-        self.cleaner = LogCleaner(context, partitions, write_cleaned)
+        self.cleaner = LogCleaner(context, partitions)
         self._flushes = FlushSchedule(context, partitions)
 
     async def run(self) -> None:

@@ -11,7 +11,6 @@ Keeps I-10, I-12, I-19 to I-21, I-43 to I-46, I-57, I-58; P-13, P-25, P-35, P-36
 from __future__ import annotations
 
 import asyncio
-import errno
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +22,7 @@ from strandline_broker.core.truncation import follower_high_watermark, follower_
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
 from strandline_broker.hosts.flush_schedule import flush_if_many
+from strandline_broker.hosts.log_dirs import NO_SPACE
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.gaps_marker import FirstGap
@@ -288,11 +288,11 @@ class Partition:
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
         """Run blocking work on this replica; the caller holds the gate.
 
-        Raises KafkaStorageError on a full disk; any other failure ends the process (P-24).
+        Raises KafkaStorageError; unless the disk is full, its directory is out of service (P-24).
         """
         assert self.gate.locked(), self.name
         try:
-            return await self.context.in_disk_pool(work)
+            return await self.context.in_disk_pool(work, self.log)
         except OSError as error:
             raise self.refuse_write(error) from error
 
@@ -329,13 +329,16 @@ class Partition:
             upkeep.log_starts.persist(self.log, on_durable)
 
     def refuse_write(self, error: OSError) -> WireError:
-        """What a failed write means: a full disk refuses the batch, anything else ends the process.
+        """What a failed write means: a full disk refuses the batch, anything else takes the
+        directory out of service.
 
         The log was cut back to where it was, so nothing of the batch is there.
         """
         where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.context.me}"
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            self.context.runtime.exit(f"a write failed: {where}: {error}")
+        if error.errno not in NO_SPACE:
+            dirs = self.context.dirs
+            dirs.fail(dirs.of(self.log), f"a write failed: {where}: {error}")
+            return KafkaStorageError(f"{where}: {error.strerror or error}")
         return KafkaStorageError(
             f"{where}: {error.strerror or error}; nothing was written: free disk space in"
             f" {self.log.path}"

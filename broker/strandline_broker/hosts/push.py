@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_broker.storage.directory import DataDirectory
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
     from strandline_runtime.runtime import Runtime
 
@@ -65,7 +64,6 @@ class PushReceiver:
     def __init__(
         self,
         runtime: Runtime,
-        directory: DataDirectory,
         metadata: MetadataCache,
         replicas: ReplicaManager,
         *,
@@ -73,7 +71,6 @@ class PushReceiver:
         on_applied: Callable[[], None],
     ) -> None:
         self._log = runtime.log
-        self._directory = directory
         self._metadata = metadata
         self._replicas = replicas
         self._broker_epoch = broker_epoch
@@ -134,14 +131,11 @@ class PushReceiver:
         return self._answer(envelope, partition_errors=tuple(errors))
 
     async def _remember(self, envelope: Envelope) -> None:
-        directory = self._directory
-        await self._replicas.context.in_disk_pool(
-            lambda: directory.update_state(
-                cluster_id=envelope.cluster_id,
-                store_id=envelope.store_id,
-                controller_epoch=envelope.controller_epoch,
-                metadata_offset=envelope.metadata_offset,
-            )
+        await self._replicas.dirs.remember(
+            cluster_id=envelope.cluster_id,
+            store_id=envelope.store_id,
+            controller_epoch=envelope.controller_epoch,
+            metadata_offset=envelope.metadata_offset,
         )
 
     def _answer(

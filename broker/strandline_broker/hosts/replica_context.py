@@ -1,24 +1,23 @@
-"""What every replica of one broker shares: who we are, the clock, the disk pool, the flusher."""
+"""What every replica of one broker shares: who we are, the clock, the data directories."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Executor
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.core.topic_config import TopicConfig
-    from strandline_broker.hosts.flusher import Flusher
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.log_upkeep import LogUpkeep
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
 
@@ -37,8 +36,7 @@ class ReplicaContext:
         *,
         broker_epoch: Callable[[], BrokerEpoch],
         propose_isr: Callable[[Partition, ProposeIsr], None],
-        disk: Executor,
-        flusher: Flusher,
+        dirs: LogDirs,
     ) -> None:
         self.runtime = runtime
         self._static = config
@@ -51,8 +49,8 @@ class ReplicaContext:
         self.me = BrokerId(config.node_id)
         self.broker_epoch = broker_epoch
         self.propose_isr = propose_isr
-        self.disk = disk
-        self.flusher = flusher
+        self.dirs = dirs
+        self.flusher = dirs
         self.upkeep: LogUpkeep
         """Set by the replica manager, which knows the partitions."""
         self.report_offline: Callable[[], None] = lambda: None
@@ -93,11 +91,6 @@ class ReplicaContext:
         """Where other brokers reach `leader`."""
         return self.metadata.view.endpoint(leader, self.config.inter_broker_listener_name)
 
-    async def in_disk_pool(self, work: Callable[[], T]) -> T:
-        """Run blocking work on the disk pool to its end, even if the caller is cancelled."""
-        job = asyncio.get_running_loop().run_in_executor(self.disk, work)
-        try:
-            return await asyncio.shield(job)
-        except asyncio.CancelledError:
-            await asyncio.wait([job])
-            raise
+    async def in_disk_pool(self, work: Callable[[], T], log: Log) -> T:
+        """Run blocking work on the disk of `log` to its end, even if the caller is cancelled."""
+        return await self.dirs.in_disk_pool(log, work)

@@ -8,23 +8,21 @@ an ISR. Keeps I-34, I-36, I-44, I-46, I-87, I-96; P-16, P-18, P-36, P-79.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
-from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
-from strandline_broker.hosts.log_loading import LogLoader
+from strandline_broker.hosts.log_dirs import LogDirs
 from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_configs import (
     configure_replicas,
-    keep_everything,
     log_config,
 )
 from strandline_broker.hosts.replica_context import ReplicaContext
+from strandline_broker.hosts.replica_logs import ReplicaLogs
 from strandline_broker.hosts.scrubber import Scrubber
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER, TopicId
@@ -38,7 +36,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
-    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.hosts.log_dirs import LogDir
+    from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerEpoch, BrokerId
     from strandline_runtime.runtime import Runtime
@@ -57,7 +56,7 @@ class ReplicaManager:
         self,
         runtime: Runtime,
         config: BrokerConfig,
-        directory: DataDirectory,
+        directories: BrokerDirectories,
         metadata: MetadataCache,
         *,
         broker_epoch: Callable[[], BrokerEpoch],
@@ -65,29 +64,21 @@ class ReplicaManager:
     ) -> None:
         self._runtime = runtime
         self._config = config
-        self._directory = directory
-        self._disk = runtime.serial_executor("disk")
-        self._cold = runtime.serial_executor("cold-reads")
-        self.flusher = Flusher(runtime, self._disk)
+        self.dirs = LogDirs(runtime, directories)
+        self.dirs.on_failed = self._on_dir_failed
         self.context = ReplicaContext(
             runtime,
             config,
             metadata,
             broker_epoch=broker_epoch,
             propose_isr=propose_isr,
-            disk=self._disk,
-            flusher=self.flusher,
+            dirs=self.dirs,
         )
-        self.context.upkeep = LogUpkeep(
-            self.context,
-            self._all,
-            directory.write_log_starts,
-            directory.write_cleaned_offsets,
-        )
-        self._checkpoints = LogCheckpoints(self.context, directory, self._all)
+        self.context.upkeep = LogUpkeep(self.context, self._all)
+        self._checkpoints = LogCheckpoints(self.context, self._all)
         self.partitions: dict[Key, Partition] = {}
-        self.refused: dict[Key, str] = {}
-        """Replicas whose log cannot be opened or made, and why: they serve nothing."""
+        self._logs = ReplicaLogs(self.context)
+        self.refused = self._logs.refused
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -145,30 +136,24 @@ class ReplicaManager:
         if log.log_start_offset <= offset < log.log_end_offset:
             limit = log.log_end_offset
             await self.read_cold(
-                lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit, checked=True)
+                partition,
+                lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit, checked=True),
             )
 
-    async def read_cold(self, read: Callable[[], T]) -> T:
+    async def read_cold(self, partition: Partition, read: Callable[[], T]) -> T:
         """Read where the bytes may have to come from the disk; the caller checks its role again."""
-        return await asyncio.get_running_loop().run_in_executor(self._cold, read)
+        thread = self.dirs.of(partition.log).cold
+        return await asyncio.get_running_loop().run_in_executor(thread, read)
 
     # Loading
 
     async def load(self) -> None:
-        """Open every log of the data directory; one that cannot be opened is refused (I-7)."""
-        config = self._config
-        loader = LogLoader(
-            self._runtime,
-            config=keep_everything(self.context),
-            expiration_ms=config.producer_id_expiration_ms,
-            threads=config.num_recovery_threads_per_data_dir,
-        )
-        for each in await loader.load([self._directory]):
-            if each.log is None or each.producers is None:
-                self.refused[each.found.topic_id, each.found.partition] = each.refusal
-            else:
-                partition = self._adopt(each.log, each.directory.high_watermark_of(each.log))
-                partition.take_producers(each.producers)
+        """Open every log of the data directories; one that cannot be opened is refused (I-7)."""
+        for each in await self._logs.load():
+            assert each.log is not None, each.found
+            assert each.producers is not None, each.found
+            partition = self._adopt(each.log, each.directory.high_watermark_of(each.log))
+            partition.take_producers(each.producers)
 
     def _adopt(self, log: Log, high_watermark: int) -> Partition:
         partition = Partition(self.context, log, high_watermark)
@@ -215,39 +200,21 @@ class ReplicaManager:
             except (WireError, OSError) as error:
                 errors.append(self._failed(state, error))
                 continue
-            if self._accept(partition, state):
+            if partition.out_of_service is not None:
+                errors.append(self._failed(state, KafkaStorageError(partition.out_of_service)))
+            elif self._accept(partition, state):
                 changes.append((partition, state))
         return changes
 
     async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
         topic = envelope.hosted_topic(state.topic_id)
         config = self.context.resolve({} if topic is None else topic.configs)
-        key = (state.topic_id, state.partition)
-        self._may_begin_anew(key, state)
-        partition = self.find(*key)
+        if (state.topic_id, state.partition) not in self.partitions:
+            await self._logs.begin_anew_if_gone(state)
+        partition = self.find(state.topic_id, state.partition)
         if partition is None:
-            log = await self.context.in_disk_pool(
-                lambda: self._directory.create_log(
-                    state.topic, state.topic_id, state.partition, log_config(config)
-                )
-            )
-            partition = self._adopt(log, 0)
+            partition = self._adopt(await self._logs.create(state, log_config(config)), 0)
         return partition
-
-    def _may_begin_anew(self, key: Key, state: PartitionState) -> None:
-        """A replica whose directory is gone is made anew if it is in no ISR: then it counts for
-        nothing until it has copied all that its leader holds (P-20).
-
-        A proposal to add it cannot be under way: this incarnation has never fetched it.
-        """
-        gone = key not in self.partitions and key in self._directory.state.hosted
-        in_isr = any(m.broker_id == self.context.me for m in state.isr)
-        if gone and not in_isr and state.leader != NO_LEADER:
-            self._runtime.log.warning(
-                "the directory of a replica is gone; it is made anew", partition=state.where
-            )
-            self.refused.pop(key, None)
-            self._directory.forget_hosted(*key)
 
     def _accept(self, partition: Partition, state: PartitionState) -> bool:
         """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
@@ -282,25 +249,21 @@ class ReplicaManager:
         if isinstance(error, OSError):
             error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
         self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
-        key = (state.topic_id, state.partition)
-        if key not in self.partitions:
-            self.refused[key] = str(error)
-            self.context.report_offline()
+        if (state.topic_id, state.partition) not in self.partitions:
+            self._logs.refuse(state, str(error))
         return (state.topic_id, state.partition, error)
 
     async def _stop(self, stop: StopReplica) -> None:
         partition = self.partitions.get((stop.topic_id, stop.partition))
         if partition is None:
+            await self._logs.forget((stop.topic_id, stop.partition))
             return
         older = stop.leader_epoch < partition.leader_epoch
         if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
             return  # overtaken by a newer assignment (P-18)
         self._drop(partition, "the replica has been removed")
         if stop.delete:
-            async with partition.gate:
-                await self.context.upkeep.cleaner.abandon(partition)
-                await partition.in_disk_pool(lambda: self._directory.delete_log(partition.log))
-            self._cold.submit(self._directory.purge_deleted)
+            await self._logs.delete(partition)
 
     async def _set_strays_aside(self, envelope: Envelope) -> None:
         """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
@@ -308,10 +271,9 @@ class ReplicaManager:
         for key, partition in list(self.partitions.items()):
             if key not in assigned:
                 self._drop(partition, "the controller assigns no such replica to this broker")
-                async with partition.gate:
-                    await self.context.upkeep.cleaner.abandon(partition)
-                    await partition.in_disk_pool(partial(self._directory.mark_stray, partition.log))
-                self._runtime.log.warning("stray replica set aside", partition=partition.name)
+                await self._logs.set_aside(partition)
+        for key in [key for key in self.refused if key not in assigned]:
+            await self._logs.forget(key)
 
     def _drop(self, partition: Partition, why: str) -> None:
         self._forget_fetch(partition.key)
@@ -344,13 +306,22 @@ class ReplicaManager:
         """Fetchers, flushes, ticks and checkpoints, until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            group.create_task(self.flusher.run(self._on_flushed), name="flusher")
+            group.create_task(self.dirs.run(self._on_flushed), name="flushers")
             group.create_task(self._tick(), name="isr-tick")
             group.create_task(self._expire_producers(), name="producer-expiry")
             group.create_task(self.damage.run(), name="damage-watch")
             group.create_task(self.scrubber.run(), name="scrub")
             group.create_task(self.context.upkeep.run(), name="log-upkeep")
             group.create_task(self._checkpoints.run(), name="checkpoints")
+
+    def _on_dir_failed(self, log_dir: LogDir) -> None:
+        """Its replicas serve nothing until the broker is started anew on a sound directory."""
+        for partition in self._all():
+            if self.dirs.of(partition.log) is log_dir:
+                partition.out_of_service = f"{log_dir.path} is out of service: {log_dir.failure}"
+                self._forget_fetch(partition.key)
+                partition.stop_role(partition.out_of_service)
+        self.context.report_offline()
 
     def _on_flushed(self, log: Log) -> None:
         partition = self._by_log.get(log)
@@ -392,6 +363,7 @@ class ReplicaManager:
         for partition in self.partitions.values():
             partition.stop_role("the broker is shutting down")
         for partition in self.partitions.values():
-            async with partition.gate:
-                await partition.in_disk_pool(partition.log.close)
+            if self.dirs.of(partition.log).failure is None:
+                async with partition.gate:
+                    await partition.in_disk_pool(partition.log.close)
         await self._checkpoints.save()

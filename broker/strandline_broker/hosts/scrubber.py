@@ -70,7 +70,7 @@ class Scrubber:
         segments = size = found = 0
         for partition in list(self._partitions()):
             for segment in partition.log.tail[0][:-1]:
-                if partition.log.deleted:
+                if partition.log.deleted or partition.out_of_service is not None:
                     break
                 read, damaged = await self._check(partition, segment)
                 segments, size, found = segments + 1, size + read, found + damaged

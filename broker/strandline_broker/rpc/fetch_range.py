@@ -83,10 +83,11 @@ class FetchRangeRpc:
         limit, truncations = leader.high_watermark, log.truncations
         size = min(request.max_message_bytes or MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX)
         read = await self._replicas.read_cold(
+            partition,
             lambda: _cut(
                 partition.read_log(offset, max_bytes=size, limit=limit, checked=True),
                 request.stop_offset,
-            )
+            ),
         )
         if partition.leader is not leader or log.truncations != truncations:
             partition.check_leader(leader.leader_epoch)

@@ -62,11 +62,12 @@ class OffsetsRpc:
             end = partition.committed_end(leader)
             log, wanted = partition.log, asked.timestamp
             found = await self._replicas.read_cold(
+                partition,
                 lambda: (
                     log.max_timestamp()
                     if wanted == MAX_TIMESTAMP
                     else log.offset_for_timestamp(wanted)
-                )
+                ),
             )
             partition.check_leader(leader.leader_epoch)
             if found is not None and found[1] < end:

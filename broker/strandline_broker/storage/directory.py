@@ -30,15 +30,16 @@ from strandline_broker.storage.log import Log, LogConfig
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.meta_properties import (
     MetaProperties,
+    new_directory_id,
     read_meta_properties,
     write_meta_properties,
 )
 from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.partition_dirs import (
-    GIVEN_UP_NAME,
     LOCK_NAME,
     PartitionDir,
     find_partitions,
+    purge_deleted,
 )
 from strandline_broker.storage.partition_metadata import (
     read_partition_metadata,
@@ -53,7 +54,7 @@ from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import topic_id_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from strandline_broker.storage.damage import Report
     from strandline_runtime.runtime import FileSystem
@@ -65,6 +66,10 @@ class DirectoryError(Exception):
     """The data directory cannot be used by this process; the message says why and what to do."""
 
 
+class DirectoryUnusable(DirectoryError):
+    """The disk does not let us use it; others of the same broker may still do."""
+
+
 class DataDirectory:
     def __init__(self, fs: FileSystem, path: str, lock: int, new_id: Callable[[], bytes]) -> None:
         """`open` makes one."""
@@ -73,6 +78,8 @@ class DataDirectory:
         """What was odd when it was opened, in whole sentences, for the host to log."""
         self.previous_broker_epoch = NO_EPOCH
         self.clean = False
+        self.is_new = False
+        """Nobody has used it before."""
         self.state = BrokerState()
         self._fs = fs
         self._lock = lock
@@ -108,7 +115,7 @@ class DataDirectory:
                 f"own log.dirs"
             ) from error
         except OSError as error:
-            raise DirectoryError(
+            raise DirectoryUnusable(
                 f"{path} cannot be used as a data directory ({error.strerror}); check log.dirs and "
                 f"its permissions"
             ) from error
@@ -133,8 +140,9 @@ class DataDirectory:
                 f"move the data directory away to start with an empty one"
             ) from error
         if meta is None:
-            self._meta = MetaProperties(node_id, self._new_directory_id(), cluster_id)
+            self._meta = MetaProperties(node_id, new_directory_id(self._new_id), cluster_id)
             write_meta_properties(self._fs, self.path, self._meta)
+            self.is_new = not self.partitions()
             return False
         if meta.node_id != node_id:
             raise DirectoryError(
@@ -147,12 +155,6 @@ class DataDirectory:
         if cluster_id is not None:
             self.set_cluster_id(cluster_id)
         return True
-
-    def _new_directory_id(self) -> str:
-        while True:
-            text = topic_id_text(self._new_id())
-            if not text.startswith("-"):
-                return text
 
     def _other_cluster(self, ours: str | None, theirs: str) -> str:
         return (
@@ -211,7 +213,7 @@ class DataDirectory:
     def ensure_store_id(self) -> str:
         """The store id, drawn and kept durably the first time."""
         if self._meta.store_id is None:
-            self._keep_meta(replace(self._meta, store_id=self._new_directory_id()))
+            self._keep_meta(replace(self._meta, store_id=new_directory_id(self._new_id)))
         assert self._meta.store_id is not None
         return self._meta.store_id
 
@@ -225,6 +227,10 @@ class DataDirectory:
         if state != self.state:
             write_state(self._fs, self.path, state)
             self.state = state
+
+    def logs(self) -> Collection[Log]:
+        """Those that are open."""
+        return self._logs.values()
 
     def partitions(self) -> list[PartitionDir]:
         """Partitions' directories in use, by name; what else lies here goes to `findings`."""
@@ -366,13 +372,7 @@ class DataDirectory:
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted logs; blocking, for the disk pool."""
-        for name in self._fs.listdir(self.path):
-            match = GIVEN_UP_NAME.fullmatch(name)
-            if match is None or match[1] != "delete":
-                continue
-            for child in self._fs.listdir(f"{self.path}/{name}"):
-                self._fs.unlink(f"{self.path}/{name}/{child}")
-            self._fs.rmdir(f"{self.path}/{name}")
+        purge_deleted(self._fs, self.path)
 
     def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Up to where each log is durable; partitions not named keep their entry (P-16)."""

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.atomic_file import replace_file
 from strandline_broker.storage.checkpoints import natural
 from strandline_broker.storage.file import read_whole
+from strandline_proto.ids import topic_id_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "meta.properties"
@@ -60,3 +63,11 @@ def write_meta_properties(fs: FileSystem, directory: str, meta: MetaProperties) 
     if meta.store_id is not None:
         lines.append(f"store.id={meta.store_id}")
     replace_file(fs, f"{directory}/{FILE_NAME}", "\n".join([*lines, ""]).encode("utf-8"))
+
+
+def new_directory_id(new_id: Callable[[], bytes]) -> str:
+    """Random, and not to be taken for an option on a command line."""
+    while True:
+        text = topic_id_text(new_id())
+        if not text.startswith("-"):
+            return text

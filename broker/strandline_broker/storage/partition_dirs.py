@@ -62,3 +62,14 @@ def find_partitions(fs: FileSystem, root: str, report: Report) -> list[Partition
         else:
             found.append(PartitionDir(path, match[1], topic_id, int(match[2])))
     return found
+
+
+def purge_deleted(fs: FileSystem, root: str) -> None:
+    """Remove the directories of deleted logs."""
+    for name in fs.listdir(root):
+        match = GIVEN_UP_NAME.fullmatch(name)
+        if match is None or match[1] != "delete":
+            continue
+        for child in fs.listdir(f"{root}/{name}"):
+            fs.unlink(f"{root}/{name}/{child}")
+        fs.rmdir(f"{root}/{name}")

@@ -35,8 +35,10 @@ class BrokerState:
     controller_epoch: int = -1
     metadata_offset: int = -1
     flush_policy: str = REPLICATED
+    identity: str = ""
+    """Directory id under which the controller knows the broker; the same in all its directories."""
     hosted: frozenset[tuple[bytes, int]] = frozenset()
-    """(topic id, partition) of every replica this directory holds or held and has not given up."""
+    """(topic id, partition) of every replica this broker holds or held and has not given up."""
 
 
 def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
@@ -67,6 +69,7 @@ def write_state(fs: FileSystem, directory: str, state: BrokerState) -> None:
             "controller_epoch": state.controller_epoch,
             "metadata_offset": state.metadata_offset,
             "flush_policy": state.flush_policy,
+            "identity": state.identity,
             "hosted": [[topic_id_text(t), p] for t, p in sorted(state.hosted)],
         }
     ).encode("ascii")

@@ -1,0 +1,161 @@
+"""The data directories at work: each with a thread for its disk, a flusher, and its own end.
+
+An I/O error takes the directory out of service (KIP-112): its replicas serve nothing, the
+controller is told, the others go on. A failed fsync is never tried again (P-24). With the last
+directory the process stops. A full disk is no such error: what does not fit is refused, and the
+rest goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os.path
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from strandline_broker.hosts.flusher import Flusher
+from strandline_proto.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from strandline_broker.hosts.flusher import OnFlushed
+    from strandline_broker.storage.broker_directories import BrokerDirectories
+    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.log import Log
+    from strandline_runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LogDir:
+    """One directory in service, or one that was."""
+
+    def __init__(self, runtime: Runtime, directory: DataDirectory, number: int) -> None:
+        self.directory = directory
+        self.disk: Executor = runtime.serial_executor(f"disk-{number}")
+        self.cold: Executor = runtime.serial_executor(f"cold-reads-{number}")
+        self.flusher = Flusher(self.disk)
+        self.failure: str | None = None
+
+    @property
+    def path(self) -> str:
+        return self.directory.path
+
+
+class LogDirs:
+    """Of one broker. `request` and `flushed` are those of the flusher that the log belongs to."""
+
+    def __init__(self, runtime: Runtime, directories: BrokerDirectories) -> None:
+        self._runtime = runtime
+        self.directories = directories
+        self.all = [LogDir(runtime, d, number) for number, d in enumerate(directories.online)]
+        self._by_path = {each.path: each for each in self.all}
+        self._registry = runtime.serial_executor("directories")
+        self.on_failed: Callable[[LogDir], None] = lambda _: None
+        """The replicas of the directory serve nothing from now on; set by the replica manager."""
+
+    def of(self, log: Log) -> LogDir:
+        return self._by_path[os.path.dirname(log.path)]
+
+    def online(self) -> list[LogDir]:
+        return [each for each in self.all if each.failure is None]
+
+    def for_new_log(self) -> LogDir:
+        """The directory in service with the fewest partitions."""
+        return min(self.online(), key=lambda each: len(each.directory.logs()))
+
+    # Work on the disks' threads
+
+    async def in_registry(self, work: Callable[[], T]) -> T:
+        """What changes which replicas there are, or what the broker remembers: one at a time."""
+        return await to_the_end(self._registry, work)
+
+    async def in_disk_pool(self, log: Log, work: Callable[[], T]) -> T:
+        return await to_the_end(self.of(log).disk, work)
+
+    def request(self, log: Log) -> None:
+        self.of(log).flusher.request(log)
+
+    async def flushed(self, log: Log) -> None:
+        await self.of(log).flusher.flushed(log)
+
+    async def remember(self, **changes: Any) -> None:
+        """Keep what the controller told. OSError if no directory takes it."""
+        while True:
+            first = self.online()[0]
+            try:
+                await self.in_registry(lambda: self.directories.update_state(**changes))
+            except OSError as error:
+                if not self.suffers(first, error):
+                    raise
+            else:
+                return
+
+    async def run(self, on_flushed: OnFlushed) -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in self.all:
+                group.create_task(self._flush(each, on_flushed), name=f"flusher {each.path}")
+
+    async def _flush(self, each: LogDir, on_flushed: OnFlushed) -> None:
+        try:
+            await each.flusher.run(on_flushed)
+        except OSError as error:
+            self.fail(each, f"a flush failed and is never tried again: {error}")
+            each.flusher.give_up(KafkaStorageError(f"{each.path} is out of service: {error}"))
+
+    async def save(self, write: Callable[[DataDirectory], None]) -> None:
+        """Write a shared checkpoint file of each directory, on its own thread. OSError if one could
+        not be written whose directory stays in service.
+        """
+        each = self.online()
+        results = await asyncio.gather(
+            *(to_the_end(d.disk, partial(write, d.directory)) for d in each), return_exceptions=True
+        )
+        for log_dir, error in zip(each, results, strict=True):
+            if isinstance(error, OSError):
+                if not self.suffers(log_dir, error):
+                    raise error
+            elif isinstance(error, BaseException):
+                raise error
+
+    # Failure
+
+    def suffers(self, each: LogDir, error: OSError) -> bool:
+        """An operation that can wait has failed there: take the directory out of service, unless
+        the disk is full, or it is the last one.
+        """
+        if error.errno in NO_SPACE or len(self.online()) == 1 or each.failure is not None:
+            return False
+        self.fail(each, str(error))
+        return True
+
+    def fail(self, each: LogDir, why: str) -> None:
+        """Take the directory out of service; the process ends with the last one."""
+        if each.failure is not None:
+            return
+        if len(self.online()) == 1:
+            self._runtime.exit(f"{why} (in {each.path}, the last data directory in service)")
+        each.failure = why
+        self.directories.take_out(each.directory, why)
+        self._runtime.log.error(
+            "data directory out of service",
+            path=each.path,
+            reason=why,
+            left=",".join(other.path for other in self.online()),
+        )
+        self.on_failed(each)
+
+
+async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
+    """Run blocking work on a thread to its end, even if the caller is cancelled."""
+    job = asyncio.get_running_loop().run_in_executor(executor, work)
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        raise

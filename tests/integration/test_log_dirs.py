@@ -1,0 +1,193 @@
+"""A broker with two data directories of which one fails: the other goes on (KIP-112)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from strandline_broker.core.push_envelope import Envelope, LiveBroker
+from strandline_proto.batch import build_batch
+from strandline_proto.errors import KafkaStorageError, WireError
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    MetadataOffset,
+    PartitionEpoch,
+)
+from support.disk import HalfFailing
+from support.replica_nodes import TOPIC_ID, Node, eventually, run_node, state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.purgatory import ProduceOutcome
+
+PARTITIONS = 4
+
+
+def led(index: int, *, epoch: int = 0, is_new: bool = True) -> PartitionState:
+    decided = state(1, epoch=epoch, isr=(1,), replicas=(1,), min_insync=1)
+    return replace(decided, partition=index, is_new=is_new)
+
+
+async def push(node: Node, *states: PartitionState, full: bool = False) -> list[WireError]:
+    offset = MetadataOffset(node.metadata.applied_offset + 1)
+    envelope = Envelope(
+        cluster_id="c",
+        controller_id=BrokerId(0),
+        store_id="s",
+        controller_epoch=ControllerEpoch(1),
+        broker_epoch=BrokerEpoch(1),
+        metadata_offset=offset,
+        prev_metadata_offset=MetadataOffset(offset - 1),
+        full=full,
+        leader_and_isr=states,
+        live_brokers=(LiveBroker(BrokerId(1), BrokerEpoch(1), ()),),
+    )
+    view = node.metadata.prepare(envelope)
+    errors = await node.replicas.apply_envelope(envelope)
+    node.metadata.publish(view, store_id="s")
+    return [error for _, _, error in errors]
+
+
+def partitions(node: Node) -> list[Partition]:
+    return [p for _, p in sorted(node.replicas.partitions.items())]
+
+
+def below(node: Node, path: Path) -> list[Partition]:
+    return [p for p in partitions(node) if p.log.path.startswith(str(path))]
+
+
+def append(partition: Partition) -> list[ProduceOutcome]:
+    done: list[ProduceOutcome] = []
+    batch = build_batch([(None, b"v")], timestamp_ms=1)
+    partition.appends.append(batch, acks=1, current_leader_epoch=None, on_done=done.append)
+    return done
+
+
+def both(tmp_path: Path) -> dict[str, str]:
+    return {"log_dirs": f"{tmp_path}/a,{tmp_path}/b"}
+
+
+async def test_replicas_are_spread_over_the_directories(tmp_path: Path) -> None:
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        assert await push(node, *map(led, range(PARTITIONS))) == []
+        assert [len(below(node, tmp_path / d)) for d in "ab"] == [2, 2]
+        for each in partitions(node):
+            append(each)
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        assert [p.log.log_end_offset for p in partitions(node)] == [1] * PARTITIONS
+        assert await push(node, *(led(i, epoch=1, is_new=False) for i in range(PARTITIONS))) == []
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync", "replace"])
+async def test_a_directory_that_fails_takes_its_replicas_and_no_others(
+    tmp_path: Path, call: str
+) -> None:
+    fs = HalfFailing(tmp_path / "b")
+    settings = {
+        "log_flush_interval_ms": "20",
+        "replica_high_watermark_checkpoint_interval_ms": "20",
+        **both(tmp_path),
+    }
+    async with run_node(tmp_path, 1, fs, **settings) as node:
+        await push(node, *map(led, range(PARTITIONS)))
+        good, bad = below(node, tmp_path / "a"), below(node, tmp_path / "b")
+        fs.error, fs.calls = errno.EIO, frozenset({call})
+        if call == "pwritev":
+            with pytest.raises(KafkaStorageError, match="Input/output error"):
+                append(bad[0])
+        elif call == "fdatasync":
+            append(bad[0])
+        offline = {p.key: False for p in bad}
+        await eventually(lambda: node.replicas.offline_replicas() == offline, "reported")
+        for each in bad:
+            with pytest.raises(KafkaStorageError, match=r"b is out of service"):
+                append(each)
+        for each in good:
+            assert append(each)[0].appended
+            await node.replicas.context.flusher.flushed(each.log)
+        assert list(node.directory.failed) == [str(tmp_path / "b")]
+        told = await push(node, *(led(i, epoch=1, is_new=False) for i in range(PARTITIONS)))
+        assert [type(e) for e in told] == [KafkaStorageError] * len(bad)
+        assert await push(node, led(9)) == [], "a new one finds room in the other"
+        lost = await push(node, led(8, is_new=False))
+        assert "may be in" in str(lost[0]), "it may lie in the failed one (P-20)"
+    assert (tmp_path / "a" / "replication-offset-checkpoint").exists()
+
+
+async def test_with_the_last_directory_the_process_stops(tmp_path: Path) -> None:
+    fs = HalfFailing(tmp_path / "a")
+    told: list[str] = []
+
+    class Stopped(BaseException):
+        pass
+
+    def leave(why: str) -> NoReturn:
+        told.append(why)
+        raise Stopped
+
+    async with run_node(tmp_path / "a", 1, fs) as node:
+        node.replicas.dirs._runtime = replace(node.replicas.dirs._runtime, exit=leave)
+        await push(node, led(0))
+        fs.error, fs.calls = errno.EIO, frozenset({"pwritev"})
+        with pytest.raises(Stopped):
+            append(partitions(node)[0])
+        fs.error = None
+    assert "the last data directory in service" in told[0]
+
+
+async def test_a_full_disk_refuses_writes_and_stays_in_service(tmp_path: Path) -> None:
+    fs = HalfFailing(tmp_path / "b")
+    async with run_node(tmp_path, 1, fs, **both(tmp_path)) as node:
+        await push(node, *map(led, range(PARTITIONS)))
+        bad = below(node, tmp_path / "b")
+        fs.error, fs.calls = errno.ENOSPC, frozenset({"pwritev"})
+        with pytest.raises(KafkaStorageError, match="nothing was written: free disk space"):
+            append(bad[0])
+        assert node.directory.failed == {}
+        fs.error = None
+        assert append(bad[0])[0].base_offset == 0
+
+
+async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_anew(
+    tmp_path: Path,
+) -> None:
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        await push(node, *map(led, range(PARTITIONS)))
+        bad = [p.key[1] for p in below(node, tmp_path / "b")]
+    fs = HalfFailing(tmp_path / "b")
+    fs.error = errno.EACCES
+    async with run_node(tmp_path, 1, fs, **both(tmp_path)) as node:
+        assert list(node.directory.failed) == [str(tmp_path / "b")]
+        states = [led(i, epoch=1, is_new=False) for i in range(PARTITIONS)]
+        errors = await push(node, *states, full=True)
+        assert ["out of service" in str(e) for e in errors] == [True] * len(bad)
+        assert node.replicas.offline_replicas() == {(TOPIC_ID, i): False for i in bad}
+        elsewhere = replace(states[bad[0]], leader=BrokerId(2), partition_epoch=PartitionEpoch(2))
+        assert len(await push(node, replace(elsewhere, isr=()))) == 1, "the disk may come back"
+    async with run_node(tmp_path / "a", 1) as node:
+        errors = await push(node, *states, full=True)
+        assert all("has held orders-" in str(e) for e in errors), errors
+        assert len(errors) == len(bad), "taken out of log.dirs: known from the other directory"
+
+
+async def test_one_disk_that_hangs_does_not_hold_up_the_other(tmp_path: Path) -> None:
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        await push(node, *map(led, range(PARTITIONS)))
+        good, bad = below(node, tmp_path / "a")[0], below(node, tmp_path / "b")[0]
+        hangs = threading.Event()
+        stuck = asyncio.ensure_future(node.replicas.dirs.in_disk_pool(bad.log, hangs.wait))
+        append(good)
+        async with asyncio.timeout(5):
+            await node.replicas.context.flusher.flushed(good.log)
+        hangs.set()
+        await stuck
