@@ -4,13 +4,14 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from strandline_bench import log_options
 from strandline_bench.options import parse
 from strandline_bench.report import Report
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one benchmark; the exit status."""
-    options = parse(argv)
+    options = log_options.parse(argv[1:]) if argv[:1] == ["log"] else parse(argv)
     report = Report(as_json=options.as_json)
     report.environment(options)
     importlib.import_module(f"strandline_bench.{options.measure}").run(options, report)

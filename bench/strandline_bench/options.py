@@ -12,6 +12,7 @@ MEASURES: Final = {
     "consume": "records out, materialised",
     "latency": "one awaited record at a time",
 }
+LOG: Final = "the log alone, without a cluster; own options: strandline bench log --help"
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
 ROUNDS: Final = {"startup": 5, "failover": 20, "produce": 3, "consume": 3, "latency": 3}
@@ -107,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench",
         description="Measures a cluster of its own in a temporary directory, or the one given.",
-        epilog="\n".join(f"  {name:10}{what}" for name, what in MEASURES.items()),
+        epilog="\n".join(f"  {name:10}{what}" for name, what in {**MEASURES, "log": LOG}.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument

@@ -8,12 +8,17 @@ import statistics
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from strandline_bench.options import Options
+
+class Configured(Protocol):
+    """The options of a benchmark."""
+
+    def configuration(self) -> dict[str, object]: ...
+
 
 Figures = dict[str, float | int | str]
-_DIGITS: Final = {"ms": 2, "s": 3, "mb": 1, "share": 3}
+_DIGITS: Final = {"ms": 2, "us": 2, "s": 3, "mb": 1, "share": 3}
 
 
 class Report:
@@ -22,7 +27,7 @@ class Report:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
 
-    def environment(self, options: Options) -> None:
+    def environment(self, options: Configured) -> None:
         """The first object: where and how the figures came about."""
         self._put("environment", {**machine(), "commit": commit(), **options.configuration()})
 

@@ -68,5 +68,5 @@ def _root(
 
 
 def _bench() -> None:
-    """Measure startup, failover, produce, consume, latency (own options)."""
+    """Measure startup, failover, produce, consume, latency, the log (own options)."""
     raise AssertionError("main.py hands benchmarks over before options are parsed")

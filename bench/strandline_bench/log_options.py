@@ -1,0 +1,97 @@
+"""The command line of `strandline bench log`: the log alone, without broker, client or network."""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PARTS: Final = ("append", "read", "recovery", "lookup", "compaction")
+RECORDS: Final = 5_000_000
+RECOVERY_GB: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    only: tuple[str, ...]
+    rounds: int
+    round_bytes: int
+    recovery_gb: float
+    partitions: int
+    segments: int
+    records: int
+    live_share: float
+    directory: Path
+    as_json: bool
+    measure: str = "log"
+
+    def configuration(self) -> dict[str, object]:
+        """What a reader must know to repeat the run."""
+        return {
+            "only": ",".join(self.only),
+            "rounds": self.rounds,
+            "round_mb": self.round_bytes / 1e6,
+            "recovery_gb": self.recovery_gb,
+            "partitions": self.partitions,
+            "segments": self.segments,
+            "records": self.records,
+            "live_share": self.live_share,
+            "directory": str(self.directory),
+        }
+
+
+def parse(argv: Sequence[str]) -> LogOptions:
+    """Exits with status 2 on a mistake."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    only = tuple(part.strip() for part in given.only.split(","))
+    unknown = [part for part in only if part not in PARTS]
+    if unknown:
+        parser.error(f"--only {unknown[0]!r} is none of {', '.join(PARTS)}")
+    if not 0 < given.live_share <= 1:
+        parser.error(f"--live-share {given.live_share} is no share between 0 and 1")
+    if not 0.01 <= given.recovery_gb <= 1000:
+        parser.error(f"--recovery-gb {given.recovery_gb} is not between 0.01 and 1000")
+    if not given.dir.is_dir():
+        parser.error(f"--dir {given.dir} is no directory")
+    return LogOptions(
+        only=tuple(part for part in PARTS if part in only),
+        rounds=given.rounds,
+        round_bytes=given.round_mb * 1_000_000,
+        recovery_gb=given.recovery_gb,
+        partitions=given.partitions,
+        segments=given.segments,
+        records=given.records,
+        live_share=given.live_share,
+        directory=given.dir,
+        as_json=given.json or given.format == "json",
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text.replace("_", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline bench log",
+        description="Measures the log alone, in a temporary directory: appends and reads against"
+        " the bare file functions, recovery, lookups, compaction.",
+    )
+    add = parser.add_argument
+    add("--only", default=",".join(PARTS), metavar="PART,...", help=f"some of {', '.join(PARTS)}")
+    add("--rounds", type=_positive, default=7, help="of append and read, in alternation (7)")
+    add("--round-mb", type=_positive, default=256, help="written or read in each (256)")
+    add("--recovery-gb", type=float, default=RECOVERY_GB, help=f"of log ({RECOVERY_GB:g})")
+    add("--partitions", type=_positive, default=1000, help="that start after a stop (1000)")
+    add("--segments", type=_positive, default=1000, help="of the log that is looked up in (1000)")
+    add("--records", type=_positive, default=RECORDS, help=f"to compact ({RECORDS:_})")
+    add("--live-share", type=float, default=0.1, help="distinct keys for each record (0.1)")
+    add("--dir", type=Path, default=Path(tempfile.gettempdir()), help="where to write meanwhile")
+    add("--format", choices=("table", "json"), default="table")
+    add("--json", action="store_true", help="the same as --format json")
+    return parser
