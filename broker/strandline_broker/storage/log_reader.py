@@ -59,11 +59,13 @@ class LogRead:
 
 
 class LogReader:
-    __slots__ = ("_log", "_times")
+    __slots__ = ("_behind", "_log", "_times")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._times = TimeLookup(log)
+        self._behind: tuple[Segment | None, int, int] = (None, 0, 0)
+        """(segment, offset, byte) behind the last read of a cold place: where a reader goes on."""
 
     def is_hot(self, start: int) -> bool:
         _, recent = self._log.tail
@@ -122,6 +124,7 @@ class LogReader:
             segment, is_last = segments[i], i == len(segments) - 1
             if not is_last:
                 log.open_segments.touch(segment)
+            behind = self._behind
             run = find_run(
                 segment,
                 start,
@@ -130,12 +133,27 @@ class LogReader:
                 recent=recent if is_last else None,
                 low=ranges.resume_before(segment.base_offset, start),
                 stop=stop if stop_in == segment.base_offset else None,
+                known=behind[2] if behind[0] is segment and behind[1] == start else None,
             )
             # None: compaction left a gap at the end of this segment, the next one answers.
             if run is not None:
-                read = _read_run(segment, start, run, checked)
-                return whole_chain(read, segment, run, start, log.gaps)
+                read = self._placed(segment, start, run, checked)
+                self._behind = segment, read.next_offset, run[0] + len(read.records)
+                return read
         return LogRead(b"", start, start)
+
+    def _placed(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
+        """The bytes of a run of whole batches, each of which stands where its offset must be.
+
+        What this process has seen before, in appending, in a scan or here, is not looked at again.
+        """
+        read = _read_run(segment, start, run, checked)
+        placed_to = segment.placed_to
+        if run[1] > placed_to:
+            read = whole_chain(read, segment, run, start, self._log.gaps)
+            if run[0] <= placed_to:
+                segment.placed_to = run[0] + len(read.records)
+        return read
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
         return (header for _, _, header in self._walk(start))
@@ -216,8 +234,8 @@ def _read_run(segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
         return LogRead(b"", start, start)
     file = segment.view().file
     records = file.read(end - position, position)
-    if len(records) != end - position:
-        why = f"{len(records)} bytes at {position} where {end - position} must be"
+    if len(records) != end - position or len(records) < HEADER_SIZE:
+        why = f"{len(records)} bytes where {max(end - position, HEADER_SIZE)} must be"
         raise BadBatch(file.path, position, start, why)
     if checked:
         _check(records, file.path, position, start)
@@ -232,31 +250,23 @@ def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gap
     (P-34 and I-1): a batch that stands at a wrong offset must not be served there.
     """
     records, at, offset = read.records, 0, start
-    while at < len(records):
-        size, base, last = _link(records, at)
-        follows = base == offset or (base < offset and at == 0)
-        if (
-            size == 0
-            or not (follows or (base > offset and gaps.lawful(base)))
-            or not offset <= last < run[2]
-        ):
-            if at > 0:
-                return LogRead(records[:at], read.base_offset, offset)
-            why = f"a batch of offsets {base} to {last} where {offset} must follow"
-            raise BadBatch(segment.path(), run[0], offset, why)
-        offset = last + 1
-        at += size
-    return read
-
-
-def _link(records: bytes, at: int) -> tuple[int, int, int]:
-    """(size, base offset, last offset) of the batch at `at`; size 0 if that cannot be."""
-    if at + HEADER_SIZE > len(records):
-        return 0, -1, -1
-    base, length, _, magic, _, _, delta = _LINK.unpack_from(records, at)
-    size = length + LENGTH_OVERHEAD
-    whole = HEADER_SIZE <= size <= len(records) - at and magic == MAGIC
-    return size if whole else 0, base, base + delta
+    unpack, size, end_offset = _LINK.unpack_from, len(records), run[2]
+    while at + HEADER_SIZE <= size:
+        base, length, _, magic, _, _, delta = unpack(records, at)
+        if base != offset and not (at == 0 if base < offset else gaps.lawful(base)):
+            break
+        last, behind = base + delta, at + length + LENGTH_OVERHEAD
+        if not (offset <= last < end_offset and at + HEADER_SIZE <= behind <= size):
+            break
+        if magic != MAGIC:
+            break
+        offset, at = last + 1, behind
+    if at == size:
+        return read
+    if at == 0:
+        why = f"no batch that begins at offset {start}"
+        raise BadBatch(segment.path(), run[0], start, why)
+    return LogRead(records[:at], read.base_offset, offset)
 
 
 def _check(records: bytes, path: str, position: int, start: int) -> None:

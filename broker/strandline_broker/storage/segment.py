@@ -61,6 +61,7 @@ class Segment:
         "flushed",
         "latest_batch",
         "latest_timestamp",
+        "placed_to",
         "size",
         "unsynced",
     )
@@ -85,6 +86,8 @@ class Segment:
         self.end_offset = end_offset
         """One past the last offset; of a sealed segment, where the next begins."""
         self.latest_timestamp = -1
+        self.placed_to = 0
+        """Byte up to which this process has seen every batch stand at its offset."""
         self.latest_batch = base_offset
         """Last offset of the first batch with the largest timestamp, as the time index wants it."""
         self.flushed = True
@@ -269,6 +272,8 @@ class Segment:
         size = header.size
         self._unindexed += size
         self.size = position + size
+        if self.placed_to == position:
+            self.placed_to = self.size
         self.end_offset = last_offset + 1
 
     def seal(self) -> None:
@@ -291,7 +296,7 @@ class Segment:
         """Forget what is known of the content; `note_batch` rebuilds it, batch by batch."""
         file = File(self._fs, self.path(), WRITE)
         self._view = View(file, OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
-        self.size, self.end_offset = 0, self.base_offset
+        self.size, self.end_offset, self.placed_to = 0, self.base_offset, 0
         self.latest_timestamp, self.latest_batch = -1, self.base_offset
         self._latest_is_known = True
         self._unindexed = 0

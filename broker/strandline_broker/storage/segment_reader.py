@@ -51,13 +51,15 @@ def find_run(
     recent: RecentBatches | None,
     low: int = 0,
     stop: tuple[int, int] | None = None,
+    known: int | None = None,
 ) -> Run | None:
     """The whole batches from the one with `start`, below `limit`; at least one if one is there,
     else an empty run.
 
     None if no batch of this segment ends at or after `start`. `recent` belongs to the active
     segment. Damage of the segment: the walk begins at byte `low` at the earliest, and `stop` is the
-    (position, offset) that nothing is read beyond.
+    (position, offset) that nothing is read beyond. `known` is where the batch with `start` begins,
+    if a read before has found that out.
     """
     view = segment.view()
     known_end, known_offset = (segment.size, segment.end_offset) if recent is None else recent.first
@@ -67,6 +69,8 @@ def find_run(
     if bound is None and limit >= known_offset:
         bound = known_end, known_offset
     position = recent.position_of(start) if recent is not None else None
+    if position is None:
+        position = known
     if position is None:
         found = first_batch_to(segment, view, start, known_end, low=low)
         if found is None:
