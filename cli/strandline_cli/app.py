@@ -2,6 +2,7 @@
 
 import typer
 
+from strandline_cli.commands.chaos import chaos_app
 from strandline_cli.commands.config import config_app
 from strandline_cli.commands.consume import consume
 from strandline_cli.commands.demo import demo_app
@@ -49,6 +50,7 @@ def build_app() -> typer.Typer:
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")
+    app.add_typer(chaos_app(), name="chaos")
     app.command("bench", add_help_option=False)(_bench)
     return app
 

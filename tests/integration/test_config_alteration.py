@@ -146,34 +146,6 @@ async def test_a_minimum_above_the_isr_refuses_writes_and_a_lower_one_lets_them_
         assert end.end == 3, "the high watermark is that of the new minimum (I-29)"
 
 
-def test_retention_and_compaction_begin_when_they_are_configured(
-    make_cluster: MakeCluster,
-) -> None:
-    quick = {"log.retention.check.interval.ms": "100", "log.segment.delete.delay.ms": "100"}
-    cluster = make_cluster(brokers=1, broker_config=quick)
-    created = _on(
-        cluster, "topic", "create", "t", "-p", 1, "-r", 1, "--config", "segment.bytes=999"
-    )
-    assert created.status == 0, created
-    for i in range(5):
-        assert _on(cluster, "produce", "t", stdin=f"{i:0600d}\n").status == 0
-
-    def start() -> int:
-        with sync.Admin(cluster.bootstrap) as admin:
-            return admin.list_offsets("t")[0].start
-
-    assert start() == 0
-    _alter(cluster, "broker", "--default", "--set", "log.retention.bytes=1300")
-    eventually(lambda: start() == 3, "what is above the size is gone")
-    _alter(cluster, "topic", "t", "--set", "retention.bytes=-1")
-    _alter(cluster, "topic", "t", "--set", "cleanup.policy=compact")
-    refused = _on(cluster, "produce", "t", stdin="a record without a key\n")
-    assert refused.status == 1
-    assert "key" in refused.error
-    keyed = _on(cluster, "produce", "t", "--key-separator", ":", stdin="k:v\n")
-    assert keyed.status == 0, keyed
-
-
 def test_what_was_altered_survives_every_restart_and_reaches_a_broker_that_was_down(
     make_cluster: MakeCluster,
 ) -> None:

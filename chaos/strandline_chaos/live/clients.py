@@ -30,7 +30,7 @@ class TopicReader:
         }
 
     async def end_offsets(self) -> dict[int, int]:
-        ends = await self._consumer.end_offsets(self._consumer.assignment())
+        ends = await self._consumer.end_offsets(sorted(self._consumer.assignment()))
         return {tp.partition: end for tp, end in ends.items()}
 
 

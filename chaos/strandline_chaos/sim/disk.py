@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Buffer
 
 CAPACITY: Final = 1 << 30
+REFUSALS: Final = ("read error", "write error", "fsync error", "disk full")
 
 
 class Directory:
@@ -149,6 +150,11 @@ class SimDisk:
             return False
         self.counts[fault] = self.counts.get(fault, 0) + 1
         return True
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an operation has ever been refused."""
+        return any(self.counts.get(fault) for fault in REFUSALS)
 
     def stall(self) -> None:
         if self.strikes(self.faults.stall, "stall"):

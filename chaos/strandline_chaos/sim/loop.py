@@ -124,12 +124,18 @@ class SimLoop:
         owner.backlog.clear()
 
     def pause(self, owner: Owner) -> None:
-        owner.paused = True
+        """SIGSTOP: what is due meanwhile waits."""
+        owner.frozen = True
 
     def resume(self, owner: Owner) -> None:
-        owner.paused = False
-        self._ready.extend(owner.backlog)
-        owner.backlog.clear()
+        """SIGCONT: everything that was due comes now, in its order."""
+        owner.frozen = False
+        self._catch_up(owner)
+
+    def _catch_up(self, owner: Owner) -> None:
+        if not owner.paused:
+            self._ready.extend(owner.backlog)
+            owner.backlog.clear()
 
     def record(self, what: str) -> None:
         """Make `what` part of the digest, at this time."""
@@ -323,13 +329,13 @@ class SimLoop:
     def _block(self, owner: Owner) -> None:
         """The step took time on its own thread: the node does nothing else meanwhile."""
         busy_s, owner.busy_s = owner.busy_s, 0.0
-        if owner.alive and not owner.paused:
-            self.pause(owner)
+        if owner.alive:
+            owner.blocked = True
             self.post(busy_s, None, self._unblock, owner)
 
     def _unblock(self, owner: Owner) -> None:
-        if owner.alive and owner.paused:
-            self.resume(owner)
+        owner.blocked = False
+        self._catch_up(owner)
 
     def waiting(self) -> str:
         """The unfinished tasks of live nodes, in words."""
@@ -353,9 +359,12 @@ class SimLoop:
 
 
 def _may_run(owner: Owner, handle: SimHandle) -> bool:
-    if owner.alive and owner.paused:
+    if not owner.alive:
+        return False
+    if owner.frozen or owner.blocked:
         owner.backlog.append(handle)
-    return owner.alive and not owner.paused
+        return False
+    return True
 
 
 def _discard(coro: Any) -> None:

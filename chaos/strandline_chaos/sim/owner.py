@@ -33,7 +33,9 @@ class Owner:
         self.name = name
         self.number = number
         self.alive = True
-        self.paused = False
+        self.frozen = False
+        """Stopped by a signal; `blocked`: its thread waits for the disk."""
+        self.blocked = False
         self.backlog: list[SimHandle] = []
         self.busy_s = 0.0
         """How long the step that runs now has blocked its event loop; the loop takes it."""
@@ -43,6 +45,10 @@ class Owner:
         self._base = (0.0, 0.0)
         self.context = contextvars.Context()
         self.context.run(OWNER.set, self)
+
+    @property
+    def paused(self) -> bool:
+        return self.frozen or self.blocked
 
     def __repr__(self) -> str:
         return f"{self.name}#{self.number}"
@@ -65,9 +71,9 @@ class Owner:
         self._base = (now_s, self.local(now_s))
         self.rate = rate
 
-    def run(self, callback: Callable[..., Any], *args: Any) -> Any:
+    def run(self, callback: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call as this owner, now, from outside of any callback of its own."""
-        return self.context.copy().run(callback, *args)
+        return self.context.copy().run(callback, *args, **options)
 
 
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)

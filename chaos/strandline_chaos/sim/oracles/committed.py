@@ -1,0 +1,132 @@
+"""The ghost of one partition: what has ever been committed, and who led when (part 0 of
+REPLICATION.md).
+
+Whether a loss is permitted is decided here: without an fsync for each write, committed records may
+go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54).
+With `flush.policy=always` never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.sim.oracles.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_chaos.sim.oracles.log_view import Entry, Identity, LogView
+
+LAST_MEMBER: Final = "the last member of the ISR lost unflushed records with the power (P-9)"
+
+
+class Committed:
+    def __init__(self, name: str, *, min_insync: int, always: bool) -> None:
+        self.name = name
+        self.entries: list[Entry] = []
+        self.end = 0
+        """trueHW: the greatest high watermark that any leader has had."""
+        self.excused: str | None = None
+        """Why records may be missing from here on."""
+        self._min_insync = min_insync
+        self._always = always
+        self._ids: dict[Identity, Entry] = {}
+        self._committed: dict[Identity, Entry] = {}
+        self._leaders: dict[int, tuple[str, int]] = {}
+        self.lost_on: dict[str, None] = {}
+        """Nodes that lost committed records with the power and do not have them again."""
+
+    @property
+    def last(self) -> Entry | None:
+        return self.entries[-1] if self.entries else None
+
+    def on_appended(self, entry: Entry, where: str) -> None:
+        """I-3, I-4: an identity names one batch with one batch before it, in every log, ever."""
+        known = self._ids.get(entry.identity)
+        if known is None:
+            self._ids[entry.identity] = entry
+            return
+        if (known.end, known.crc) != (entry.end, entry.crc):
+            raise Violation(
+                "I-3", f"{where}: offset {entry.base} epoch {entry.epoch} names two batches"
+            )
+        if None not in (known.previous, entry.previous) and known.previous != entry.previous:
+            raise Violation(
+                "I-4",
+                f"{where}: {entry.identity} (offset, epoch) follows {entry.previous} here and"
+                f" {known.previous} elsewhere",
+            )
+        if known.previous is None and entry.previous is not None:
+            self._ids[entry.identity] = entry
+
+    def on_led(self, epoch: int, node: str, incarnation: int) -> None:
+        """I-3: one incarnation of one broker leads in an epoch."""
+        known = self._leaders.setdefault(epoch, (node, incarnation))
+        if known != (node, incarnation):
+            raise Violation(
+                "I-3",
+                f"{self.name}: leader epoch {epoch} is led by {node} (life {incarnation}) and was"
+                f" led by {known[0]} (life {known[1]})",
+            )
+
+    def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
+        """A leader says that everything below `to` is committed."""
+        if to <= self.end or self.excused is not None:
+            return
+        last = self.last
+        if last is not None and not view.holds(last):
+            raise Violation(
+                "I-14",
+                f"{where}: its leader commits up to {to} and does not hold committed offset"
+                f" {last.base} of epoch {last.epoch}",
+            )
+        for entry in view.entries:
+            if entry.base >= self.end and entry.end <= to:
+                self.entries.append(entry)
+                self._committed[entry.identity] = entry
+        self.end = to
+
+    def on_cut(self, gone: list[Entry], what: str) -> None:
+        """I-41: a truncation takes nothing that was committed."""
+        for entry in gone:
+            if entry.identity in self._committed and self.excused is None:
+                raise Violation(
+                    "I-41", f"{what}, and offset {entry.base} of epoch {entry.epoch} was committed"
+                )
+
+    def check_complete(
+        self, view: LogView, invariant: str, who: str, *, members: Iterable[str]
+    ) -> None:
+        """`who`, one of the `members` of the ISR, must hold every committed record."""
+        last = self.last
+        if last is None or self.excused is not None or view.holds(last):
+            return
+        if set(members) <= set(self.lost_on):
+            # Without eligible leader replicas (KIP-966) the last member of an ISR stays in it
+            # whatever it has lost (P-9).
+            self.excused = LAST_MEMBER
+            return
+        raise Violation(
+            invariant,
+            f"{self.name}: {who} ends at {view.end} and does not hold committed offset {last.base}"
+            f" of epoch {last.epoch} (committed up to {self.end})",
+        )
+
+    def on_power_lost(self, node: str, before: LogView, after: LogView, *, counted: bool) -> None:
+        """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR."""
+        last = self.last
+        if last is None or not before.holds(last) or after.holds(last):
+            return
+        if self._always and counted:
+            raise Violation(
+                "I-93",
+                f"{self.name}: {node} was in the ISR and lost committed offset {last.base} with"
+                " the power under flush.policy=always",
+            )
+        self.lost_on[node] = None
+        if not self._always and len(self.lost_on) >= self._min_insync:
+            self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
+
+    def on_holds_again(self, node: str, view: LogView) -> None:
+        if node in self.lost_on and (self.last is None or view.holds(self.last)):
+            del self.lost_on[node]

@@ -1,0 +1,105 @@
+"""What the controller has committed, across its restarts: I-22, I-23, I-27, I-30."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_chaos.sim.oracles.violation import Violation
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+
+    from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+
+NO_LEADER = -1
+Key = tuple[bytes, int]
+
+
+class ControlOracle:
+    """`partitions` and `brokers` are the newest committed values ever seen."""
+
+    def __init__(self, sometimes: Counter[str]) -> None:
+        self.partitions: dict[Key, Partition] = {}
+        self.brokers: dict[int, Broker] = {}
+        self.on_event: Callable[[str], None] = lambda event: None
+        """Told of `leader` and `isr`, when one changes."""
+        self._sometimes = sometimes
+        self._last_offset = -1
+        self._epoch = -1
+        self._seen: tuple[ControllerState, int] | None = None
+
+    def on_step(self, state: ControllerState) -> bool:
+        """Whether anything was committed since the last look."""
+        if self._seen is not None and self._seen[0] is state:
+            if self._seen[1] == state.last_offset:
+                return False
+        elif state.last_offset < self._last_offset:
+            raise Violation(
+                "I-30",
+                f"the controller came back with metadata offset {state.last_offset}, and had"
+                f" committed {self._last_offset}",
+            )
+        self._seen = state, state.last_offset
+        if state.controller_epoch < self._epoch:
+            raise Violation("I-30", f"controller epoch fell to {state.controller_epoch}")
+        self._epoch = state.controller_epoch
+        self._last_offset = state.last_offset
+        for number, broker in state.brokers.items():
+            if self.brokers.get(number) is not broker:
+                self._on_broker(number, broker)
+        for partition in state.partitions():
+            key = (partition.topic_id, partition.index)
+            if self.partitions.get(key) is not partition:
+                self._on_partition(key, partition)
+        self._check_fenced()
+        return True
+
+    def _on_broker(self, number: int, broker: Broker) -> None:
+        known = self.brokers.get(number)
+        if known is not None and broker.epoch < known.epoch:
+            raise Violation("I-30", f"the epoch of broker {number} fell to {broker.epoch}")
+        if known is not None and broker.fenced and not known.fenced:
+            self._sometimes["broker fenced"] += 1
+        self.brokers[number] = broker
+
+    def _on_partition(self, key: Key, new: Partition) -> None:
+        where = f"partition {key[1]}"
+        old = self.partitions.get(key)
+        self.partitions[key] = new
+        isr, elr = set(new.isr), set(new.elr)
+        if len(isr) != len(new.isr) or not isr <= set(new.replicas) or isr & elr or not isr:
+            raise Violation("I-22", f"{where}: ISR {new.isr}, ELR {new.elr} of {new.replicas}")
+        if new.leader != NO_LEADER and new.leader not in isr:
+            raise Violation("I-22", f"{where}: leader {new.leader} is not in the ISR {new.isr}")
+        if old is None or old == new:
+            return
+        if new.partition_epoch <= old.partition_epoch or new.leader_epoch < old.leader_epoch:
+            raise Violation(
+                "I-30",
+                f"{where}: (leader epoch, partition epoch) went from"
+                f" {(old.leader_epoch, old.partition_epoch)} to"
+                f" {(new.leader_epoch, new.partition_epoch)}",
+            )
+        if new.leader != old.leader:
+            self._sometimes["leader changed"] += 1
+            self.on_event("leader")
+        if len(new.isr) < len(old.isr):
+            self._sometimes["ISR shrunk"] += 1
+        if len(new.isr) > len(old.isr):
+            self._sometimes["ISR grown"] += 1
+        if new.isr != old.isr:
+            self.on_event("isr")
+
+    def _check_fenced(self) -> None:
+        """Without ELR the last member of an ISR stays in it, fenced and leaderless."""
+        for (_, index), partition in self.partitions.items():
+            for member in partition.isr:
+                broker = self.brokers.get(member)
+                out = broker is None or broker.fenced
+                if out and (len(partition.isr) > 1 or partition.leader != NO_LEADER):
+                    raise Violation(
+                        "I-23",
+                        f"partition {index}: fenced broker {member} is in the ISR {partition.isr},"
+                        f" leader {partition.leader}",
+                    )

@@ -1,0 +1,127 @@
+"""What a replica's log holds, read from the bytes on its simulated disk without the storage layer.
+
+An entry is known by its base offset and leader epoch and by the one before it. By induction, two
+logs that hold the same entry are equal up to it (log matching, I-4).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from strandline_chaos.sim.disk import Directory
+from strandline_chaos.sim.inode import Inode
+from strandline_chaos.sim.oracles.violation import Violation
+
+if TYPE_CHECKING:
+    from strandline_chaos.sim.disk import SimDisk
+
+_HEADER: Final = struct.Struct(">qiibIhi")
+_OVERHEAD: Final = 12
+_CRC_FROM: Final = 21
+
+Identity = tuple[int, int]
+"""(base offset, leader epoch)."""
+
+
+class Entry(NamedTuple):
+    base: int
+    end: int
+    epoch: int
+    crc: int
+    previous: Identity | None
+    """None for the first that is known of the log."""
+
+    @property
+    def identity(self) -> Identity:
+        return self.base, self.epoch
+
+
+class LogView:
+    """The entries from the log's start up to where it was read."""
+
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.entries: list[Entry] = []
+        self._places: list[tuple[int, int]] = []
+        """Where each entry ends: (base offset of the segment, position)."""
+        segments = self._segments()
+        self._segment = min(segments) if segments else 0
+        self._position = 0
+        self.start = self._segment
+
+    @property
+    def end(self) -> int:
+        return self.entries[-1].end if self.entries else self.start
+
+    def _segments(self) -> list[int]:
+        try:
+            node = self._disk.find(self.path)
+        except OSError:
+            return []
+        names = node.entries if isinstance(node, Directory) else {}
+        return sorted(int(n[:-4]) for n in names if n.endswith(".log"))
+
+    def _bytes(self, segment: int) -> bytearray | None:
+        try:
+            node = self._disk.find(f"{self.path}/{segment:020d}.log")
+        except OSError:
+            return None
+        return node.data if isinstance(node, Inode) else None
+
+    def read_to(self, end: int, where: str) -> list[Entry]:
+        """What has been appended up to offset `end`."""
+        known = len(self.entries)
+        while self.end < end:
+            if not self._read_one():
+                raise Violation(
+                    "I-1", f"{where}: no batch at offset {self.end} on disk, its log end is {end}"
+                )
+        return self.entries[known:]
+
+    def read_valid(self) -> None:
+        """Everything up to the first batch that is not whole: what a recovery may keep."""
+        while self._read_one(check=True):
+            pass
+
+    def _read_one(self, *, check: bool = False) -> bool:
+        data = self._bytes(self._segment)
+        if data is None:
+            return False
+        at, expected = self._position, self.end
+        if at + _HEADER.size > len(data):
+            if expected == self._segment or self._bytes(expected) is None:
+                return False
+            self._segment, self._position = expected, 0
+            return self._read_one(check=check)
+        base, length, epoch, magic, crc, _, delta = _HEADER.unpack_from(data, at)
+        if base != expected or magic != 2:
+            return False
+        stop = at + _OVERHEAD + length
+        if check and (
+            stop > len(data) or crc32c(bytes(data[at + _CRC_FROM : stop])) != crc or length < 49
+        ):
+            return False
+        previous = self.entries[-1].identity if self.entries else None
+        self.entries.append(Entry(base, base + delta + 1, epoch, crc, previous))
+        self._position = stop
+        self._places.append((self._segment, stop))
+        return True
+
+    def cut(self, end: int) -> list[Entry]:
+        """The log now ends at `end`; returns what went."""
+        keep = bisect_left(self.entries, end, key=lambda entry: entry.base)
+        gone = self.entries[keep:]
+        del self.entries[keep:]
+        del self._places[keep:]
+        self._segment, self._position = self._places[-1] if self._places else (self.start, 0)
+        return gone
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether this very entry is here, and by induction all before it."""
+        at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
+        return at < len(self.entries) and self.entries[at].identity == entry.identity

@@ -1,0 +1,306 @@
+"""What every broker holds and believes, after each of its steps: I-1 to I-4, I-6, I-7, I-9, I-10,
+I-14 to I-17, I-41.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_chaos.sim.oracles.committed import Committed
+from strandline_chaos.sim.oracles.log_view import LogView
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.topology import broker_id
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator
+
+    from strandline_broker.core.controller.state import Partition as Decided
+    from strandline_broker.hosts.partition import Partition
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import ControlOracle, Key
+    from strandline_chaos.sim.topology import Topology
+
+
+class Replica:
+    """One replica as it was after the last step of its broker."""
+
+    __slots__ = (
+        "end",
+        "epoch",
+        "high_watermark",
+        "incarnation",
+        "leader",
+        "leader_partition_epoch",
+        "log",
+        "proposed",
+        "start",
+        "view",
+    )
+
+    def __init__(self, incarnation: int, log: Any, view: LogView) -> None:
+        self.incarnation = incarnation
+        self.log = log
+        self.view = view
+        self.end = -1
+        self.start = -1
+        self.high_watermark = -1
+        self.epoch = -1
+        self.leader: Any = None
+        self.leader_partition_epoch = -1
+        self.proposed: Any = None
+
+    def is_unchanged(self, partition: Partition) -> bool:
+        log, leader = partition.log, partition.leader
+        return (
+            self.log is log
+            and self.end == log.log_end_offset
+            and self.high_watermark == partition.high_watermark
+            and self.leader is leader
+            and self.start == log.log_start_offset
+            and (
+                leader is None
+                or (
+                    self.leader_partition_epoch == leader.partition_epoch
+                    and self.proposed is leader.proposed
+                )
+            )
+        )
+
+
+class ReplicaOracle:
+    def __init__(
+        self,
+        nodes: dict[str, Node],
+        topology: Topology,
+        control: ControlOracle,
+        sometimes: Counter[str],
+    ) -> None:
+        self.committed: dict[Key, Committed] = {}
+        self._nodes = {broker_id(n): nodes[n] for n in topology.broker_names}
+        self._topology = topology
+        self._control = control
+        self._sometimes = sometimes
+        self._replicas: dict[tuple[str, Key], Replica] = {}
+
+    def ghost(self, key: Key) -> Committed:
+        found = self.committed.get(key)
+        if found is None:
+            topology = self._topology
+            found = self.committed[key] = Committed(
+                f"partition {key[1]}",
+                min_insync=topology.min_insync_replicas,
+                always=topology.flush_policy == "always",
+            )
+        return found
+
+    def on_step(self, node: Node) -> None:
+        replicas = getattr(node.process, "replicas", None)
+        if replicas is None:
+            return
+        for key, partition in replicas.partitions.items():
+            known = self._replicas.get((node.name, key))
+            if known is None or not known.is_unchanged(partition):
+                self._on_change(node, key, partition, known)
+
+    def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
+        log, where = partition.log, f"{node.name} {partition.name}"
+        ghost, end = self.ghost(key), log.log_end_offset
+        if known is None or known.log is not log:
+            before = known
+            known = Replica(node.incarnation, log, LogView(node.disk, log.path))
+            self._replicas[node.name, key] = known
+            if before is not None and before.incarnation != node.incarnation:
+                self._check_recovery(before, known, ghost, end, where)
+                known.view.cut(known.view.start)
+        if end < known.end:
+            self._sometimes["log truncated"] += 1
+            ghost.on_cut(known.view.cut(end), f"{where}: cut to {end}")
+        for entry in known.view.read_to(end, where):
+            ghost.on_appended(entry, where)
+            if partition.leader is not None:
+                ghost.on_led(entry.epoch, node.name, node.incarnation)
+        known.end, known.start = end, log.log_start_offset
+        self._check_order(partition, known, where)
+        self._check_role(node, key, partition, known)
+        self._check_watermark(node, key, partition, known)
+        known.leader, known.high_watermark = partition.leader, partition.high_watermark
+        if partition.leader is not None:
+            known.leader_partition_epoch = partition.leader.partition_epoch
+            known.proposed = partition.leader.proposed
+            self._check_maximal_isr(key, partition, where)
+        if ghost.lost_on:
+            ghost.on_holds_again(node.name, known.view)
+
+    def _check_recovery(
+        self, before: Replica, known: Replica, ghost: Committed, end: int, where: str
+    ) -> None:
+        """I-7: what was on the disk when the process began is what it opens."""
+        known.view.read_to(end, where)
+        last = ghost.last
+        if last is None or ghost.excused is not None:
+            return
+        if before.view.holds(last) and not known.view.holds(last):
+            raise Violation(
+                "I-7", f"{where}: committed offset {last.base} was on its disk, and is gone"
+            )
+
+    def _check_order(self, partition: Partition, known: Replica, where: str) -> None:
+        low, end = known.start, known.end
+        # Under the gate a truncation is half done: nothing is served or decided meanwhile.
+        if not 0 <= low <= partition.high_watermark <= end and not partition.gate.locked():
+            raise Violation(
+                "I-6",
+                f"{where}: log start {low}, high watermark {partition.high_watermark}, end {end}",
+            )
+        entries = known.view.entries
+        if len(entries) > 1 and entries[-1].epoch < entries[-2].epoch:
+            raise Violation("I-2", f"{where}: epoch {entries[-1].epoch} at offset {end} is lower")
+        if partition.state is not None and entries:
+            if entries[-1].epoch > partition.state.leader_epoch:
+                raise Violation(
+                    "I-2",
+                    f"{where}: a batch of epoch {entries[-1].epoch} in leader epoch"
+                    f" {partition.state.leader_epoch}",
+                )
+            if partition.state.leader_epoch < known.epoch:
+                raise Violation("I-30", f"{where}: its leader epoch fell from {known.epoch}")
+            known.epoch = partition.state.leader_epoch
+
+    def _check_role(self, node: Node, key: Key, partition: Partition, known: Replica) -> None:
+        """I-14, when a leadership begins."""
+        leader = partition.leader
+        if leader is None or leader is known.leader:
+            return
+        self.ghost(key).on_led(leader.leader_epoch, node.name, node.incarnation)
+        decided = self._control.partitions.get(key)
+        if decided is not None and decided.leader_epoch == leader.leader_epoch:
+            self.ghost(key).check_complete(
+                known.view,
+                "I-14",
+                f"{node.name}, elected in epoch {leader.leader_epoch},",
+                members=_names(decided),
+            )
+
+    def _check_watermark(self, node: Node, key: Key, partition: Partition, known: Replica) -> None:
+        leader, mark = partition.leader, partition.high_watermark
+        where = f"{node.name} {partition.name}"
+        if leader is None:
+            return
+        if leader is known.leader and mark < known.high_watermark:
+            raise Violation(
+                "I-10",
+                f"{where}: the high watermark of leader epoch {leader.leader_epoch} fell from"
+                f" {known.high_watermark} to {mark}",
+            )
+        if leader is known.leader and mark > known.high_watermark:
+            ghost = self.ghost(key)
+            new = mark > ghost.end
+            ghost.on_high_watermark(mark, known.view, where)
+            if new and ghost.excused is None:
+                self._check_counted(key, leader, mark, where)
+                self._check_members(key)
+
+    def _check_counted(self, key: Key, leader: Any, mark: int, where: str) -> None:
+        """I-9: everybody who may be in the ISR holds what is committed now."""
+        decided = self._control.partitions.get(key)
+        if decided is None or decided.leader_epoch != leader.leader_epoch:
+            return
+        least = min(self._topology.min_insync_replicas, len(decided.replicas))
+        if len(leader.isr) < least:
+            raise Violation("I-9", f"{where}: committed {mark} with ISR {leader.isr}")
+        for name, view in self._views(key, decided.isr):
+            if view.end < mark:
+                raise Violation(
+                    "I-9",
+                    f"{where}: committed {mark} with ISR {decided.isr}, {name} ends at {view.end}",
+                )
+
+    def _views(self, key: Key, members: tuple[Any, ...]) -> Iterator[tuple[str, LogView]]:
+        """The logs of brokers that run as the incarnation that the controller counts."""
+        for member in members:
+            node = self._nodes[int(member)]
+            known = self._replicas.get((node.name, key))
+            registered = self._control.brokers.get(int(member))
+            epoch = getattr(getattr(node.process, "lifecycle", None), "broker_epoch", None)
+            if (
+                known is not None
+                and node.running
+                and registered is not None
+                and registered.epoch == epoch
+                and not registered.fenced
+                and known.incarnation == node.incarnation
+            ):
+                yield node.name, known.view
+
+    def _check_members(self, key: Key) -> None:
+        """I-15: any choice that the controller could make now is safe."""
+        decided = self._control.partitions.get(key)
+        if decided is not None:
+            for name, view in self._views(key, (*decided.isr, *decided.elr)):
+                self.ghost(key).check_complete(
+                    view, "I-15", f"{name}, in ISR {decided.isr},", members=_names(decided)
+                )
+
+    def on_decided(self) -> None:
+        """The controller has committed something."""
+        for key, decided in self._control.partitions.items():
+            if key in self.committed:
+                self._check_members(key)
+                self._check_quorum(key, decided)
+
+    def _check_quorum(self, key: Key, decided: Decided) -> None:
+        node = self._nodes.get(int(decided.leader))
+        replicas = getattr(node.process, "replicas", None) if node is not None else None
+        if node is None or replicas is None or not node.running:
+            return
+        partition = replicas.partitions.get(key)
+        if partition is not None and partition.leader is not None:
+            self._check_maximal_isr(key, partition, f"{node.name} {partition.name}")
+
+    def _check_maximal_isr(self, key: Key, partition: Partition, where: str) -> None:
+        """I-16: a leader counts everybody whom the controller may elect."""
+        decided, leader = self._control.partitions.get(key), partition.leader
+        assert leader is not None
+        if decided is None or decided.leader_epoch != leader.leader_epoch:
+            return
+        counted = {int(m.broker_id) for m in leader.maximal_isr}
+        if not set(decided.isr) <= counted:
+            raise Violation(
+                "I-16",
+                f"{where}: it counts {sorted(counted)}, the controller has ISR {decided.isr}",
+            )
+
+    def on_power_lost(self, node: Node) -> None:
+        """The disk of `node` has forgotten what it forgets."""
+        for (name, key), known in list(self._replicas.items()):
+            if name != node.name:
+                continue
+            after = LogView(node.disk, known.view.path)
+            after.read_valid()
+            decided = self._control.partitions.get(key)
+            counted = decided is not None and broker_id(name) in decided.isr
+            if after.end < known.view.end:
+                self._sometimes["records lost with the power"] += 1
+            self.ghost(key).on_power_lost(name, known.view, after, counted=counted)
+            known.view = after
+
+    def check_some_copy(self) -> None:
+        """I-17: every committed record is on the disk of some machine."""
+        for key, ghost in self.committed.items():
+            last = ghost.last
+            if last is None or ghost.excused is not None:
+                continue
+            if not any(r.view.holds(last) for (_, k), r in self._replicas.items() if k == key):
+                raise Violation("I-17", f"{ghost.name}: nobody holds committed offset {last.base}")
+
+    def ends(self, key: Key) -> dict[str, int]:
+        """The log end of each replica."""
+        return {name: r.view.end for (name, k), r in self._replicas.items() if k == key}
+
+    def view(self, name: str, key: Key) -> LogView:
+        return self._replicas[name, key].view
+
+
+def _names(decided: Decided) -> list[str]:
+    return [f"broker-{member}" for member in (*decided.isr, *decided.elr)]

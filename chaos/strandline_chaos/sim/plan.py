@@ -1,0 +1,261 @@
+"""What happens to a simulated cluster: an explicit list of faults, a pure function of the seed.
+
+Each seed draws a cluster, a random subset of the kinds of faults, and how many. A plan is plain
+data: it is printed with every failure, kept in a file, replayed and shrunk.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.sim.topology import CONTROLLER, READER, WRITER, ImpossibleTopology, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHAOS_S: Final = 9.0
+LAST_FAULT_S: Final = 8.0
+FAULTS_MAX: Final = 12
+FORMAT: Final = 1
+EVENTS: Final = ("leader", "isr")
+"""What a fault may wait for: a leadership or an ISR that the controller changes."""
+
+
+class BadPlan(ValueError):
+    """A plan that cannot be run; the message names what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` strikes at `at_s`; with `after` it strikes `delay_s` after the first such event from
+    then on. A node may be named by what it does: `leader-0` is whoever leads partition 0.
+    """
+
+    at_s: float
+    kind: str
+    arguments: dict[str, Any]
+    after: str | None = None
+    delay_s: float = 0.0
+
+    def __str__(self) -> str:
+        when = f"{self.at_s:7.3f} s"
+        if self.after is not None:
+            when += f", {self.delay_s * 1000:.0f} ms after a change of {self.after}"
+        return f"{when}  {self.kind} " + " ".join(f"{k}={v}" for k, v in self.arguments.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    topology: Topology
+    faults: tuple[Fault, ...]
+    chaos_s: float = CHAOS_S
+    commit: str = field(default="", compare=False)
+
+    def document(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    def text(self) -> str:
+        head = f"seed {self.seed}, {self.topology}, {self.chaos_s} s of chaos"
+        return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
+
+
+def read_plan(text: str, *, commit: str) -> Plan:
+    """The plan in a file. BadPlan if it is none, of another commit, or names unknown faults."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BadPlan(f"it is not JSON: {error}") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise BadPlan(f"it has no format {FORMAT}; is it a file that `chaos sim` has written?")
+    if commit and found.get("commit") and found["commit"] != commit:
+        raise BadPlan(
+            f"it is of commit {found['commit']}, this is {commit}: the same seed means another"
+            " history there; check that commit out, or use --any-commit"
+        )
+    try:
+        faults = tuple(Fault(**fault) for fault in found["faults"])
+        topology = Topology(**found["topology"])
+        plan = Plan(found["seed"], topology, faults, found["chaos_s"], found.get("commit", ""))
+    except ImpossibleTopology as error:
+        raise BadPlan(str(error)) from None
+    except (KeyError, TypeError) as error:
+        raise BadPlan(f"a field is missing or unknown: {error}") from None
+    for fault in plan.faults:
+        check_fault(fault, topology)
+    return plan
+
+
+def check_fault(fault: Fault, topology: Topology) -> None:
+    if fault.kind not in KINDS:
+        raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(KINDS)}")
+    if fault.after not in (None, *EVENTS):
+        raise BadPlan(f"after={fault.after!r} is not one of {', '.join(EVENTS)}")
+    wanted = set(KINDS[fault.kind](random.Random(0), topology))
+    if set(fault.arguments) != wanted:
+        raise BadPlan(f"{fault.kind} takes {sorted(wanted)}, not {sorted(fault.arguments)}")
+    leaders = {f"leader-{p}" for p in range(topology.partitions)}
+    for name in ("node", "a", "b"):
+        node = fault.arguments.get(name, CONTROLLER)
+        if node not in {*topology.nodes, *leaders}:
+            raise BadPlan(f"{fault.kind}: there is no node {node!r}")
+    for node in fault.arguments.get("nodes", ()):
+        if node not in {*topology.servers, *leaders}:
+            raise BadPlan(f"{fault.kind}: there is no server {node!r}")
+
+
+# How each kind draws its arguments.
+
+
+def _broker(rng: random.Random, topology: Topology) -> str:
+    if rng.random() < 0.4:
+        return f"leader-{rng.randrange(topology.partitions)}"
+    return rng.choice(topology.broker_names)
+
+
+def _server(rng: random.Random, topology: Topology) -> str:
+    return CONTROLLER if rng.random() < 0.2 else _broker(rng, topology)
+
+
+def _kill(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"node": _server(rng, topology), "restart_s": _seconds(rng, 0.05, 3.0)}
+
+
+def _pause(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    anybody = [_server(rng, topology), _server(rng, topology), WRITER, READER]
+    return {"node": rng.choice(anybody), "for_s": _seconds(rng, 0.1, 3.0)}
+
+
+def _power(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    nodes = [_server(rng, topology)]
+    if rng.random() < 0.3:
+        nodes = list(topology.servers if rng.random() < 0.5 else topology.broker_names)
+    survival = rng.choice((0.0, 0.5, 0.9))
+    return {"nodes": nodes, "restart_s": _seconds(rng, 0.2, 3.0), "survival": survival}
+
+
+def _link(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    a = _broker(rng, topology)
+    others = [n for n in topology.nodes if n != a]
+    return {"a": a, "b": rng.choice([CONTROLLER, *others]), "for_s": _seconds(rng, 0.2, 3.0)}
+
+
+def _partition(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {**_link(rng, topology), "hold": rng.random() < 0.5, "one_way": rng.random() < 0.3}
+
+
+def _isolate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _server(rng, topology),
+        "for_s": _seconds(rng, 0.2, 3.0),
+        "hold": rng.random() < 0.5,
+    }
+
+
+def _slow_link(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {**_link(rng, topology), "ms": rng.choice((20, 100, 500))}
+
+
+def _lossy_link(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {**_link(rng, topology), "probability": rng.choice((0.05, 0.3))}
+
+
+def _slow_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _server(rng, topology),
+        "for_s": _seconds(rng, 0.2, 3.0),
+        "factor": rng.choice((10, 50, 300)),
+    }
+
+
+def _stalling_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _server(rng, topology),
+        "for_s": _seconds(rng, 0.2, 3.0),
+        "probability": rng.choice((0.02, 0.2)),
+        "stall_s": rng.choice((0.02, 0.3)),
+    }
+
+
+def _rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _server(rng, topology),
+        "for_s": _seconds(rng, 0.2, 2.0),
+        "rate": rng.choice((0.01, 0.1, 0.5)),
+    }
+
+
+def _full(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _broker(rng, topology),
+        "for_s": _seconds(rng, 0.2, 3.0),
+        "room": rng.choice((0, 100, 3000)),
+    }
+
+
+def _clock_jump(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"node": _server(rng, topology), "offset_s": rng.choice((-3600.0, -1.0, 1.0, 3600.0))}
+
+
+def _clock_rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _server(rng, topology),
+        "rate": rng.choice((0.8, 0.97, 1.03, 1.2)),
+        "for_s": _seconds(rng, 0.5, 4.0),
+    }
+
+
+def _seconds(rng: random.Random, low: float, high: float) -> float:
+    return round(rng.uniform(low, high), 3)
+
+
+KINDS: Final[dict[str, Callable[[random.Random, Topology], dict[str, Any]]]] = {
+    "kill": _kill,
+    "stop": _kill,
+    "pause": _pause,
+    "power": _power,
+    "partition": _partition,
+    "isolate": _isolate,
+    "slow-link": _slow_link,
+    "lossy-link": _lossy_link,
+    "slow-disk": _slow_disk,
+    "stalling-disk": _stalling_disk,
+    "fsync-error": _rate,
+    "write-error": _rate,
+    "short-write": _rate,
+    "disk-full": _full,
+    "clock-jump": _clock_jump,
+    "clock-rate": _clock_rate,
+}
+DISK_KINDS: Final = frozenset({"fsync-error", "write-error", "disk-full"})
+"""After one of these a process may end by itself."""
+
+
+def draw_plan(seed: int, *, commit: str = "") -> Plan:
+    """The plan of a seed."""
+    rng = random.Random(f"plan {seed}")
+    topology = Topology(
+        brokers=rng.choice((3, 3, 3, 4)),
+        partitions=rng.choice((1, 2)),
+        flush_policy=rng.choice(("replicated", "always")),
+        segment_bytes=rng.choice((1500, 4000, 1 << 20)),
+    )
+    kinds = [kind for kind in KINDS if rng.random() < 0.35] or [rng.choice(list(KINDS))]
+    faults = []
+    for _ in range(rng.randint(2, FAULTS_MAX)):
+        kind = rng.choice(kinds)
+        after = rng.choice(EVENTS) if rng.random() < 0.35 else None
+        faults.append(
+            Fault(
+                at_s=_seconds(rng, 0.0, LAST_FAULT_S),
+                kind=kind,
+                arguments=KINDS[kind](rng, topology),
+                after=after,
+                delay_s=0.0 if after is None else _seconds(rng, 0.0, 0.05),
+            )
+        )
+    faults.sort(key=lambda fault: fault.at_s)
+    return Plan(seed, topology, tuple(faults), commit=commit)

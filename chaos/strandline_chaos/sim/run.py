@@ -1,0 +1,238 @@
+"""One run of one plan: chaos, healing, liveness, a last reading, and a verdict.
+
+Every step is followed by the oracles; the first contradiction ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.checkers import Verdict, check
+from strandline_chaos.sim.clients import workload
+from strandline_chaos.sim.faults import Nemesis
+from strandline_chaos.sim.guard import guarded
+from strandline_chaos.sim.loop import Deadlock, Livelock
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.plan import DISK_KINDS
+from strandline_chaos.sim.topology import READER, WRITER
+from strandline_chaos.sim.watch import Oracles
+from strandline_chaos.sim.world import World
+from strandline_chaos.workload import FinalReadIncomplete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_chaos.history import Event
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.plan import Plan
+    from strandline_runtime.runtime import Runtime
+
+LIVENESS_S: Final = 30.0
+"""After healing everything must be well within so much simulated time."""
+LOOK_S: Final = 0.1
+NEW_RECORDS: Final = 10
+READ_BACK_S: Final = 20.0
+AUDITOR: Final = "auditor"
+EXCUSED: Final = "loss permitted"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run. `failure` is the first thing that was wrong, None for a sound run."""
+
+    plan: Plan
+    failure: BaseException | None = None
+    digest: str = ""
+    steps: int = 0
+    simulated_s: float = 0.0
+    struck: Counter[str] = field(default_factory=Counter)
+    sometimes: Counter[str] = field(default_factory=Counter)
+    acknowledged: int = 0
+    timeline: Any = None
+
+    @property
+    def sound(self) -> bool:
+        return self.failure is None
+
+    @property
+    def invariant(self) -> str:
+        """Number of the invariant that does not hold, or the kind of failure."""
+        if isinstance(self.failure, Violation):
+            return self.failure.invariant
+        return type(self.failure).__name__
+
+
+class Run:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed, plan.topology)
+        self.oracles = Oracles(self.world)
+        self.oracles.disks_may_fail = any(f.kind in DISK_KINDS for f in plan.faults)
+        self.nemesis = Nemesis(self.world, self.oracles)
+        self.oracles.control.on_event = self.nemesis.on_event
+        self.verdict: Verdict | None = None
+
+    def execute(self) -> Outcome:
+        """Run it to the end or to the first contradiction."""
+        outcome, loop = Outcome(self.plan), self.world.loop
+        try:
+            with guarded():
+                loop.run(self._main())
+            self._check_uncaught()
+        except (AssertionError, Deadlock, Livelock) as failure:
+            outcome.failure = failure
+        outcome.digest, outcome.steps = loop.digest(), loop.steps
+        outcome.simulated_s = loop.now
+        outcome.struck = self.nemesis.struck
+        outcome.sometimes = self._sometimes()
+        outcome.acknowledged = 0 if self.verdict is None else self.verdict.acknowledged
+        outcome.timeline = self.world.timeline
+        self.world.close()
+        return outcome
+
+    def _sometimes(self) -> Counter[str]:
+        found = Counter(self.oracles.sometimes)
+        for node in self.world.nodes.values():
+            found.update(node.disk.counts)
+        found[EXCUSED] += len(self.oracles.excused())
+        return found
+
+    def _check_uncaught(self) -> None:
+        for told in self.world.loop.uncaught:
+            error = told.get("exception")
+            raise Violation("uncaught", f"{told.get('message')}: {error!r}") from error
+
+    async def _main(self) -> None:
+        world = self.world
+        for node in list(world.nodes.values()):
+            node.start()
+        self.nemesis.start(self.plan)
+        await asyncio.sleep(self.plan.chaos_s)
+        self.nemesis.heal()
+        before = self._acknowledged()
+        await self._until(
+            lambda: self._unwell() or self._too_few(before), "the cluster is not well again"
+        )
+        for name in (WRITER, READER):
+            world.nodes[name].stop()
+        await self._until(
+            lambda: ", ".join(n for n in (WRITER, READER) if world.nodes[n].running),
+            "a client does not stop",
+        )
+        await self._until(self._unlevel, "the replicas are not level")
+        self._check_equal_logs()
+        await self._read_back()
+        self._check_history()
+
+    async def _until(self, problem: Callable[[], str], what: str) -> None:
+        """Wait until there is no problem any more. I-88 if there is one for too long."""
+        deadline_s = self.world.loop.now + LIVENESS_S
+        while (why := problem()) != "":
+            self._check_uncaught()
+            if self.world.loop.now > deadline_s:
+                raise Violation("I-88", f"{what} {LIVENESS_S:.0f} s after healing: {why}")
+            await asyncio.sleep(LOOK_S)
+
+    def _acknowledged(self) -> int:
+        process = self.world.nodes[WRITER].process
+        return 0 if process is None else int(process.acknowledged)
+
+    def _too_few(self, before: int) -> str:
+        new = self._acknowledged() - before
+        return "" if new >= NEW_RECORDS else f"only {new} new records were acknowledged"
+
+    def _unwell(self) -> str:
+        """What is not as it must be in the end, of servers and of what the controller says."""
+        topology, control = self.plan.topology, self.oracles.control
+        for node in (self.world.controller, *self.world.brokers):
+            if not node.running:
+                return f"{node.name} is down"
+        if len(control.partitions) < topology.partitions:
+            return f"{len(control.partitions)} partitions exist"
+        for number, broker in sorted(control.brokers.items()):
+            if broker.fenced:
+                return f"broker {number} is fenced"
+        for (_, index), partition in control.partitions.items():
+            if partition.leader < 0:
+                return f"partition {index} has no leader"
+            if len(partition.isr) < len(partition.replicas):
+                return f"partition {index} has ISR {partition.isr} of {partition.replicas}"
+        return ""
+
+    def _unlevel(self) -> str:
+        for (_, index), key_ends in self._ends().items():
+            marks = self._watermarks(index)
+            if len(set(key_ends.values()) | set(marks)) > 1:
+                return f"partition {index}: log ends {key_ends}, high watermarks {marks}"
+        return ""
+
+    def _ends(self) -> dict[tuple[bytes, int], dict[str, int]]:
+        return {key: self.oracles.replicas.ends(key) for key in self.oracles.control.partitions}
+
+    def _watermarks(self, index: int) -> list[int]:
+        return [
+            partition.high_watermark
+            for node in self.world.brokers
+            for (_, number), partition in node.process.replicas.partitions.items()
+            if number == index
+        ]
+
+    def _check_equal_logs(self) -> None:
+        for key, ends in self._ends().items():
+            logs = {
+                name: [(e.identity, e.crc) for e in self.oracles.replicas.view(name, key).entries]
+                for name in ends
+            }
+            first, *others = logs
+            for other in others:
+                if logs[other] != logs[first]:
+                    raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
+
+    async def _read_back(self) -> None:
+        """By a client on a machine of its own, which nothing has happened to."""
+        failures: list[str] = []
+
+        async def audit(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            work = workload(self.world, runtime, writers=0, readers=0)
+            try:
+                await work.read_back(READ_BACK_S)
+            except FinalReadIncomplete as why:
+                failures.append(str(why))
+
+        node = self.world.add_node(AUDITOR, audit)
+        node.start()
+        await self._until(lambda: AUDITOR if node.running else "", "a client does not stop")
+        if failures or node.exits:
+            raise Violation("I-88", "; ".join([*failures, *node.exits]))
+
+    def _check_history(self) -> None:
+        excused = self.oracles.excused()
+        events = [e for e in (_without(e, excused) for e in self.world.history.events) if e]
+        self.verdict = verdict = check(events)
+        if verdict.sound or (excused and len(excused) == self.plan.topology.partitions):
+            return
+        for name, anomaly in verdict.anomalies.items():
+            if anomaly.count:
+                raise Violation("history", f"{anomaly.count} {name}: {anomaly.examples[0]}")
+        raise Violation("history", "nothing was acknowledged or read back")
+
+
+def _without(event: Event, keys: dict[int, str]) -> Event | None:
+    """The event as far as it is about other keys; None if nothing is left."""
+    if not keys:
+        return event
+    if event.f == "send" and event.value[0][1] in keys:
+        return None
+    if event.f == "poll" and event.type == "ok":
+        from dataclasses import replace
+
+        runs = [run for run in event.value[0][1] if run[0] not in keys]
+        return replace(event, value=[["poll", runs]])
+    return event
+
+
+def run_plan(plan: Plan) -> Outcome:
+    return Run(plan).execute()

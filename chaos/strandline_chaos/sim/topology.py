@@ -1,0 +1,106 @@
+"""What a simulated cluster consists of, and how its servers are configured: small and impatient.
+
+Names of nodes are host names: `controller`, `broker-1` ..., `writer`, `reader`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from strandline_broker.config_loading import load_broker_config, load_controller_config
+
+CONTROLLER: Final = "controller"
+WRITER: Final = "writer"
+READER: Final = "reader"
+CONTROLLER_PORT: Final = 9090
+BROKER_PORT: Final = 9092
+DATA: Final = "/data"
+TOPIC: Final = "t"
+
+
+class ImpossibleTopology(ValueError):
+    """No such cluster can be; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    brokers: int = 3
+    partitions: int = 2
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    flush_policy: str = "replicated"
+    segment_bytes: int = 4000
+
+    def __post_init__(self) -> None:
+        for name in ("brokers", "partitions", "replication_factor", "min_insync_replicas"):
+            if getattr(self, name) < 1:
+                raise ImpossibleTopology(f"{name}={getattr(self, name)} is below 1")
+        if self.replication_factor > self.brokers:
+            raise ImpossibleTopology(
+                f"replication_factor={self.replication_factor} needs as many brokers, there are"
+                f" {self.brokers}"
+            )
+        if self.min_insync_replicas > self.replication_factor:
+            raise ImpossibleTopology(
+                f"min_insync_replicas={self.min_insync_replicas} is above"
+                f" replication_factor={self.replication_factor}: nothing could be acknowledged"
+            )
+        if self.flush_policy not in ("replicated", "always"):
+            raise ImpossibleTopology(
+                f"flush_policy={self.flush_policy!r} is not one of replicated, always"
+            )
+
+    @property
+    def broker_names(self) -> tuple[str, ...]:
+        return tuple(f"broker-{n}" for n in range(1, self.brokers + 1))
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return (CONTROLLER, *self.broker_names)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (*self.servers, WRITER, READER)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{name}:{BROKER_PORT}" for name in self.broker_names)
+
+
+def broker_id(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+CONTROLLER_CONFIG: Final = load_controller_config(
+    None,
+    {
+        "node.id": "1000",
+        "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
+        "log.dirs": DATA,
+        "broker.session.timeout.ms": "1000",
+    },
+    {},
+)
+
+
+def broker_config(topology: Topology, name: str) -> object:
+    """The configuration of the broker on node `name`."""
+    settings = {
+        "node.id": str(broker_id(name)),
+        "listeners": f"PLAINTEXT://{name}:{BROKER_PORT}",
+        "log.dirs": DATA,
+        "controller.quorum.bootstrap.servers": f"{CONTROLLER}:{CONTROLLER_PORT}",
+        "broker.heartbeat.interval.ms": "300",
+        "controlled.shutdown.max.wait.ms": "1000",
+        "replica.lag.time.max.ms": "1500",
+        "replica.fetch.wait.max.ms": "300",
+        "replica.fetch.backoff.ms": "50",
+        "log.segment.bytes": str(topology.segment_bytes),
+        "log.index.interval.bytes": "300",
+        "log.flush.interval.ms": "700",
+        "log.flush.offset.checkpoint.interval.ms": "1100",
+        "replica.high.watermark.checkpoint.interval.ms": "900",
+        "flush.policy": topology.flush_policy,
+    }
+    return load_broker_config(None, settings, {})

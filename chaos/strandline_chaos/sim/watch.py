@@ -1,0 +1,101 @@
+"""All oracles of a run, and the events that they are told of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.history import History
+from strandline_chaos.sim.oracles.control import ControlOracle
+from strandline_chaos.sim.oracles.replicas import ReplicaOracle
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.topology import CONTROLLER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from strandline_chaos.history import Positioned
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.committed import Committed
+    from strandline_chaos.sim.owner import Owner
+    from strandline_chaos.sim.world import World
+
+DISK_REASONS: Final = ("Errno", "Input/output error", "No space left")
+"""How a process says that its disk has failed it."""
+
+
+class Oracles:
+    """Hooks itself into `world`: after every step, at every exit, at every loss of power."""
+
+    def __init__(self, world: World) -> None:
+        self.sometimes: Counter[str] = Counter()
+        self.control = ControlOracle(self.sometimes)
+        self.replicas = ReplicaOracle(world.nodes, world.topology, self.control, self.sometimes)
+        self.disks_may_fail = False
+        self._world = world
+        self._servers = {name: world.nodes[name] for name in world.topology.servers}
+        self._controller = world.nodes[CONTROLLER]
+        world.loop.after_step = self._after_step
+        world.on_exit = self._on_exit
+        world.history = CheckedHistory(world, self)
+
+    def _after_step(self, owner: Owner) -> None:
+        node = self._servers.get(owner.name)
+        if node is None or node.process is None or node.owner is not owner or not owner.alive:
+            return
+        if node is not self._controller:
+            self.replicas.on_step(node)
+        elif self.control.on_step(node.process.state):
+            self.replicas.on_decided()
+
+    def _on_exit(self, node: Node, why: str) -> None:
+        """A process ends by itself only where its disk has failed it."""
+        if not why:
+            return
+        self.sometimes["process ended by itself"] += 1
+        if not (self.disks_may_fail and any(reason in why for reason in DISK_REASONS)):
+            self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
+
+    def on_power_lost(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            self.replicas.on_power_lost(node)
+        self.replicas.check_some_copy()
+
+    def ghost_of(self, index: int) -> Committed | None:
+        return next((g for (_, i), g in self.replicas.committed.items() if i == index), None)
+
+    def excused(self) -> dict[int, str]:
+        """Partitions in which records may be missing, with the reason."""
+        return {
+            index: ghost.excused
+            for (_, index), ghost in self.replicas.committed.items()
+            if ghost.excused is not None
+        }
+
+
+class CheckedHistory(History):
+    """Compares what clients are told with what is committed at that moment: I-12, I-19."""
+
+    def __init__(self, world: World, oracles: Oracles) -> None:
+        super().__init__(len, lambda: int(world.loop.now * 1e9))
+        self._world = world
+        self._oracles = oracles
+
+    def _check(self, invariant: str, key: int, offset: int, what: str) -> None:
+        ghost = self._oracles.ghost_of(key)
+        end = 0 if ghost is None else ghost.end
+        if offset >= end and (ghost is None or ghost.excused is None):
+            self._world.loop.fail(
+                Violation(invariant, f"key {key}: offset {offset} was {what}, committed is {end}")
+            )
+
+    def sent(self, process: int, op: int, key: int, value: int, offset: int | None) -> None:
+        super().sent(process, op, key, value, offset)
+        if offset is not None:
+            self._check("I-19", key, offset, "acknowledged")
+
+    def polled(self, process: int, op: int, read: Mapping[int, Sequence[Positioned]]) -> Any:
+        super().polled(process, op, read)
+        for key, pairs in read.items():
+            if pairs:
+                self._check("I-12", key, pairs[-1][0], "read")

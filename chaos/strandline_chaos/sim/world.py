@@ -1,0 +1,102 @@
+"""A whole cluster in one process: real servers and real clients on simulated machines.
+
+`World` holds the nodes and what they share; what happens to them and what must hold meanwhile is
+`run.py`'s business.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.app import Broker
+from strandline_broker.controller_app import ControllerProcess
+from strandline_chaos.history import History
+from strandline_chaos.sim.clients import run_reader, run_writer
+from strandline_chaos.sim.loop import SimLoop
+from strandline_chaos.sim.network import SimNetwork
+from strandline_chaos.sim.node import Node
+from strandline_chaos.sim.timeline import Timeline
+from strandline_chaos.sim.topology import (
+    CONTROLLER,
+    CONTROLLER_CONFIG,
+    READER,
+    WRITER,
+    Topology,
+    broker_config,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from strandline_runtime.runtime import Runtime
+
+VERSION = "simulated"
+RESTART_S = (0.05, 1.0)
+"""How soon a process that ended by itself is started again, as a supervisor does."""
+
+
+class World:
+    def __init__(self, seed: int, topology: Topology) -> None:
+        self.topology = topology
+        self.rng = random.Random(seed)
+        self.loop = SimLoop()
+        self.timeline = Timeline(self.loop)
+        self.network = SimNetwork(
+            random.Random(self.rng.getrandbits(64)),
+            now=lambda: self.loop.now,
+            post=self.loop.post,
+        )
+        self.history = History(len, lambda: int(self.loop.now * 1e9))
+        self.on_exit: Callable[[Node, str], None] = lambda node, why: None
+        """Told when a process ends by itself, with its reason; empty for an orderly stop."""
+        self.nodes: dict[str, Node] = {}
+        for name in topology.nodes:
+            self.add_node(name, self._main_of(name))
+
+    @property
+    def brokers(self) -> list[Node]:
+        return [self.nodes[name] for name in self.topology.broker_names]
+
+    @property
+    def controller(self) -> Node:
+        return self.nodes[CONTROLLER]
+
+    def add_node(self, name: str, main: Any) -> Node:
+        """A machine that is not running yet."""
+        rng = random.Random(self.rng.getrandbits(64))
+        node = Node(name, self.loop, rng, self.timeline, self.network, main)
+        node.on_exit = self._on_exit
+        self.nodes[name] = node
+        return node
+
+    def _main_of(self, name: str) -> Any:
+        if name == CONTROLLER:
+            return self._run_controller
+        if name == WRITER:
+            return lambda node, runtime, stop: run_writer(self, runtime, stop)
+        if name == READER:
+            return lambda node, runtime, stop: run_reader(self, runtime, stop)
+        return self._run_broker
+
+    async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+        node.process = ControllerProcess(runtime, CONTROLLER_CONFIG, VERSION)
+        await node.process.run(stop)
+
+    async def _run_broker(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+        config: Any = broker_config(self.topology, node.name)
+        node.process = Broker(runtime, config, VERSION)
+        await node.process.run(stop)
+
+    def _on_exit(self, node: Node, why: str) -> None:
+        if node.name in self.topology.servers:
+            self.loop.post(self.rng.uniform(*RESTART_S), None, node.start)
+        self.on_exit(node, why)
+
+    def close(self) -> None:
+        """The run is over: what is cut off may have no effect."""
+        self.timeline.closed = True
+        for node in self.nodes.values():
+            node.halt()
+        self.loop.close()

@@ -1,0 +1,132 @@
+"""Whole clusters in virtual time: sound under faults, the same in every process, and honest about
+what is broken.
+"""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline_broker.core.leader import Leader
+from strandline_chaos.sim.plan import Fault, Plan, draw_plan
+from strandline_chaos.sim.run import run_plan
+from strandline_chaos.sim.sweep import shrink
+from strandline_chaos.sim.topology import Topology
+
+QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
+DIGEST = """
+from strandline_chaos.sim.plan import draw_plan
+from strandline_chaos.sim.run import run_plan
+print(run_plan(draw_plan({seed})).digest)
+"""
+
+
+def with_faults(*faults: Fault, **topology: Any) -> Plan:
+    return Plan(seed=1, topology=Topology(**topology), faults=faults, chaos_s=5.0)
+
+
+def test_a_cluster_without_faults_works() -> None:
+    outcome = run_plan(QUIET)
+    assert outcome.failure is None
+    assert outcome.acknowledged > 50
+    assert outcome.sometimes["leader changed"] == 0
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_seed_is_sound(seed: int) -> None:
+    outcome = run_plan(draw_plan(seed))
+    assert outcome.failure is None, outcome.timeline.text()
+
+
+def digest_in_a_process(seed: int, hash_seed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", DIGEST.format(seed=seed)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.strip()
+
+
+def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
+    here = [run_plan(draw_plan(5)).digest for _ in range(2)]
+    there = [digest_in_a_process(5, hash_seed) for hash_seed in ("0", "4711", "random")]
+    assert len({*here, *there}) == 1
+    assert run_plan(draw_plan(6)).digest not in here
+
+
+def test_a_killed_leader_is_replaced_at_once() -> None:
+    kill = Fault(2.0, "kill", {"node": "leader-0", "restart_s": 1.0})
+    outcome = run_plan(with_faults(kill))
+    assert outcome.failure is None
+    assert outcome.sometimes["leader changed"] >= 1
+    assert outcome.struck == {"kill": 1}
+
+
+def test_all_machines_without_power_lose_nothing_that_was_flushed() -> None:
+    dark = {"nodes": ["controller", "broker-1", "broker-2", "broker-3"], "restart_s": 0.5}
+    power = Fault(2.5, "power", {**dark, "survival": 0.0})
+    outcome = run_plan(with_faults(power, flush_policy="always"))
+    assert outcome.failure is None
+    assert outcome.sometimes["loss permitted"] == 0
+
+
+def test_a_fault_may_wait_for_a_change_of_the_isr() -> None:
+    pause = Fault(2.0, "pause", {"node": "broker-1", "for_s": 2.5})
+    kill = Fault(1.0, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
+    assert run_plan(with_faults(kill)).struck == {}
+    assert run_plan(with_faults(pause, kill)).struck == {"pause": 1, "kill": 1}
+
+
+# What the oracles are for: each of these takes one rule out of the broker.
+
+
+def ignores_the_minimum(leader: Leader) -> bool:
+    return False
+
+
+def commits_alone(real: Callable[..., Any]) -> Callable[..., Any]:
+    def advance(self: Any) -> Any:
+        followers, self.followers = self.followers, {}
+        try:
+            return real(self)
+        finally:
+            self.followers = followers
+
+    return advance
+
+
+def test_a_leader_that_commits_without_its_followers_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Leader, "_advance", commits_alone(Leader._advance))
+    outcome = run_plan(QUIET)
+    assert outcome.invariant == "I-9"
+
+
+def test_a_leader_that_commits_below_its_minimum_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Leader, "below_min_isr", ignores_the_minimum)
+    pauses = [Fault(1.0, "pause", {"node": f"broker-{n}", "for_s": 3.5}) for n in (2, 3)]
+    outcome = run_plan(with_faults(*pauses, partitions=1))
+    assert outcome.invariant == "I-9"
+
+
+def test_a_failing_plan_is_shrunk_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "below_min_isr", ignores_the_minimum)
+    pauses = [Fault(1.0, "pause", {"node": f"broker-{n}", "for_s": 3.5}) for n in (2, 3)]
+    others = [
+        Fault(0.5, "clock-jump", {"node": "broker-1", "offset_s": 1.0}),
+        Fault(1.5, "slow-link", {"a": "broker-1", "b": "writer", "for_s": 0.5, "ms": 20}),
+        Fault(2.0, "pause", {"node": "reader", "for_s": 0.5}),
+    ]
+    plan = with_faults(*pauses, *others, partitions=1)
+    small = shrink(plan, lambda candidate, fails: None)
+    assert small == dataclasses.replace(plan, faults=tuple(pauses))
