@@ -45,14 +45,12 @@ class Counts:
     """Records without a key: written before the topic was compacted, they cannot be kept."""
 
 
-def keys_of(header: BatchHeader, data: bytes, first: int) -> Iterator[tuple[bytes, int]]:
+def keys_of(header: BatchHeader, data: bytes, first: int) -> list[tuple[bytes, int]]:
     """(key, offset) of the records from offset `first` on that others give way to."""
     if header.is_control or header.is_transactional or header.record_count == 0:
-        return
-    for record in raw_records(data, header):
-        key, offset = record.key, record.offset
-        if key is not None and offset >= first:
-            yield key, offset
+        return []
+    records = [(record.key, record.offset) for record in raw_records(data, header)]
+    return [(key, offset) for key, offset in records if key is not None and offset >= first]
 
 
 class BatchFilter:
@@ -68,7 +66,7 @@ class BatchFilter:
         live_producers: Mapping[int, int],
         counts: Counts,
     ) -> None:
-        self._last_offset_of = last_offsets.get
+        self._last_offsets_of = last_offsets.get_all
         self._bound = bound
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
@@ -103,22 +101,25 @@ class BatchFilter:
 
     def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[RawRecord], bool]:
         """The records that stay, and whether tombstones are among them."""
-        last_offset_of, bound = self._last_offset_of, self._bound
+        bound = self._bound
         over = (
             header.has_delete_horizon
             and header.base_timestamp <= self._now_ms
             and not header.is_transactional
         )
+        records = list(cast("Iterator[RawRecord]", raw_records(data, header)))
+        keys = [record.key for record in records]
         kept: list[RawRecord] = []
         tombstones = False
-        for record in cast("Iterator[RawRecord]", raw_records(data, header)):
+        for record, key, last_offset in zip(
+            records, keys, self._last_offsets_of(keys), strict=True
+        ):
             offset = record.offset
             if offset < bound:
-                key = record.key
+                if last_offset > offset:
+                    continue
                 if key is None:
                     self._counts.keyless_dropped += 1
-                    continue
-                if last_offset_of(key) > offset:
                     continue
                 if record.value is None:
                     if over:

@@ -148,7 +148,7 @@ class Cleaner:
         for segment in dirty:
             for header, data in self._batches(segment):
                 if header.next_offset > first_dirty:
-                    refused = last_offsets.put_all(_readable(keys_of(header, data, first_dirty)))
+                    refused = last_offsets.put_all(_keys(header, data, first_dirty))
                     if refused is not None:
                         return refused
                 read += len(data)
@@ -221,8 +221,8 @@ def _checked(
         raise CannotClean(str(error)) from error
 
 
-def _readable(keys: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+def _keys(header: BatchHeader, data: bytes, first_dirty: int) -> list[tuple[bytes, int]]:
     try:
-        yield from keys
+        return keys_of(header, data, first_dirty)
     except CorruptMessage as error:
         raise CannotClean(str(error)) from error

@@ -1,16 +1,15 @@
 """The last offset of each key, in memory of a fixed size.
 
-An open-addressed table of 128-bit digests and offsets: 24 bytes a slot, whatever the keys are. Two
-keys with one digest would be taken for one; with 128 bits of a cryptographic hash that does not
-happen by chance. When the table holds as many keys as its load factor allows, the cleaner stops
-there and goes on in another pass.
+An open-addressed table of 128-bit hashes and offsets: 24 bytes a slot, whatever the keys are. Two
+keys with one hash would be taken for one; with 128 bits of SipHash under a secret of this process,
+which is what Python's hash of bytes is, nobody can bring that about and chance does not. The hashes
+mean nothing outside this process, and a map lives for one cleaning. When the table holds as many
+keys as its load factor allows, the cleaner stops there and goes on in another pass.
 """
 
 from __future__ import annotations
 
 from array import array
-from hashlib import blake2b
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
 
 SLOT_BYTES: Final = 24
 KEYS_MIN: Final = 1
-_unpack: Final = Struct("<QQ").unpack
 _EMPTY: Final = -1
+_OTHER: Final = b"\0"
+"""Behind the key it makes the second 64 bits of its hash."""
 
 
 class OffsetMap:
@@ -30,8 +30,8 @@ class OffsetMap:
         self._slots = slots
         # One slot stays empty at least, or a search for an unknown key would not end.
         self._keys_max = min(max(int(slots * load_factor), KEYS_MIN), slots - 1)
-        self._high = array("Q", bytes(8)) * slots
-        self._low = array("Q", bytes(8)) * slots
+        self._high = array("q", (0,)) * slots
+        self._low = array("q", (0,)) * slots
         self._offsets = array("q", (_EMPTY,)) * slots
         self.keys = 0
 
@@ -43,7 +43,7 @@ class OffsetMap:
         """Note (key, offset) pairs, offsets rising; the offset of the first that finds no room."""
         high, low, offsets, slots = self._high, self._low, self._offsets, self._slots
         for key, offset in records:
-            a, b = _unpack(blake2b(key, digest_size=16).digest())
+            a, b = hash(key), hash(key + _OTHER)
             i = a % slots
             while offsets[i] != _EMPTY and (high[i] != a or low[i] != b):
                 i = i + 1 if i + 1 < slots else 0
@@ -55,11 +55,20 @@ class OffsetMap:
             offsets[i] = offset
         return None
 
-    def get(self, key: bytes) -> int:
-        """The last offset of `key`; -1 if it is not among those noted."""
+    def get_all(self, keys: Iterable[bytes | None]) -> list[int]:
+        """The last offset of each key; -1 if it is not among those noted, or there is no key."""
         high, low, offsets, slots = self._high, self._low, self._offsets, self._slots
-        a, b = _unpack(blake2b(key, digest_size=16).digest())
-        i: int = a % slots
-        while offsets[i] != _EMPTY and (high[i] != a or low[i] != b):
-            i = i + 1 if i + 1 < slots else 0
-        return offsets[i]
+        found: list[int] = []
+        for key in keys:
+            if key is None:
+                found.append(_EMPTY)
+                continue
+            a = hash(key)
+            i = a % slots
+            while offsets[i] != _EMPTY and (high[i] != a or low[i] != hash(key + _OTHER)):
+                i = i + 1 if i + 1 < slots else 0
+            found.append(offsets[i])
+        return found
+
+    def get(self, key: bytes) -> int:
+        return self.get_all((key,))[0]
