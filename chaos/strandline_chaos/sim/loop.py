@@ -11,6 +11,7 @@ what waits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import hashlib
@@ -369,8 +370,6 @@ def _may_run(owner: Owner, handle: SimHandle) -> bool:
 
 def _discard(coro: Any) -> None:
     for _ in range(3):
-        try:
+        with contextlib.suppress(BaseException):
             coro.close()
-        except BaseException:  # noqa: BLE001
-            continue
-        return
+            return
