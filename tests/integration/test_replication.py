@@ -458,3 +458,15 @@ async def test_a_cut_follower_has_the_producers_of_what_is_left(tmp_path: Path) 
         await eventually(
             lambda: a.partition.producers.snapshot() == b.partition.producers.snapshot(), "I-58"
         )
+
+
+async def test_who_asks_again_is_told_the_watermark_again(tmp_path: Path) -> None:
+    """A reader drops the answer to an older request of its own: it must not stay without it."""
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await client.produce(batch(b"m"))
+        for _ in range(2):
+            await client.ask(1, wait_ms=50)
+            told = await client.fetched()
+            assert told is not None
+            assert told.high_watermark == 1

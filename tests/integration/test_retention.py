@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from strandline_broker.storage.damaged_ranges import DamagedRange
 from strandline_proto.batch import build_batch, iter_headers
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -385,3 +386,19 @@ async def test_a_follower_reports_a_log_start_once_it_is_durable_there(
             assert refused.error_code == RequestTimedOut.code
             assert b.partition.log.log_start_offset == 2
         assert (await delete_records(a, 2)).low_watermark == 2, "it tries again by itself"
+
+
+async def test_damage_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
+    """Nothing has to be healed, and nothing keeps the log from being cleaned, for its sake."""
+    async with three(tmp_path) as (a, _b, _c):
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await fill(a, 7)
+        ranges = a.partition.log.damaged_ranges
+        for start in (1, 3, 5):
+            ranges.add(DamagedRange(start, start + 1, start // 2 * 2, 69, -1, "flipped"))
+        ranges.save()
+        assert (await delete_records(a, 4)).low_watermark == 4
+        await eventually(lambda: [r.start for r in ranges.entries] == [5], "above the start")
+        await eventually(lambda: segments(a)[0] == 4, "deleted")
+        text = (tmp_path / "1" / "orders-0" / "damaged-ranges").read_text()
+        assert len([line for line in text.splitlines() if "flipped" in line]) == 1

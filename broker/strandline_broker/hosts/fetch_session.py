@@ -152,6 +152,8 @@ class FetchSession(Listener):
                     p.partition_max_bytes,
                 )
                 self._news[key] = None
+                # It may have dropped our last answer, which was to an older request.
+                self._told.pop(key, None)
         now_ms = self._replicas.context.now_ms()
         if self._replica_id >= 0 and now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms

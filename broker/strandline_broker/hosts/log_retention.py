@@ -120,6 +120,10 @@ class LogRetention:
         start = log.log_start_offset
         if any(begin < start for _, begin in log.leader_epochs.entries[:1]):
             await context.in_disk_pool(lambda: log.leader_epochs.truncate_from_start(start), log)
+        ranges = log.damaged_ranges
+        if len(ranges.above(start)) < len(ranges.entries):
+            ranges.set(ranges.above(start))
+            await context.in_disk_pool(ranges.save, log)
         if not gone:
             return
         if not gone[-1].flushed:
