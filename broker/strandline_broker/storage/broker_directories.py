@@ -73,7 +73,8 @@ class BrokerDirectories:
             if not online:
                 raise DirectoryError("; ".join(failed.values()))
             _check_clusters(online)
-            _check_replicas(online)
+            if len(online) > 1:
+                _check_replicas(online)
             directories = cls(online, failed)
             directories._share()
         except BaseException:
