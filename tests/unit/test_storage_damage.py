@@ -180,3 +180,18 @@ def test_what_readers_meet_does_not_overlap_what_is_known(tmp_path: Path) -> Non
                 ranges.check(offset, partition="t-0")
         else:
             ranges.check(offset, partition="t-0")
+
+
+def test_a_segment_that_is_missing_in_what_always_had_made_durable_is_damage(
+    tmp_path: Path,
+) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    store.directory.update_state(flush_policy="always")
+    store.directory.write_recovery_points({("t", 0): 0})
+    store.directory.write_high_watermarks({("t", 0): 120})
+    values = values_of(store.log)
+    store.kill()
+    log_file(store, bases[2]).unlink()
+    store.start()
+    assert damaged(store.log) == [(bases[2], bases[3])]
+    assert values_around_damage(store.log) == values[: bases[2]] + values[bases[3] :]
