@@ -77,7 +77,7 @@ docs: setup ## write docs/reference.md (keys, errors) from the code
 	@$(BIN)/python tools/gen_docs.py
 
 bench: setup ## the benchmarks, one after the other (a few minutes)
-	@for measure in startup failover produce consume latency; do \
+	@for measure in startup failover produce consume latency log; do \
 		$(BIN)/strandline bench $$measure || exit 1; done
 
 # No index address, no local folder of wheels and no option of this machine's pip may reach the files.

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from strandline_broker.offline.checkpoints import damage_of
 from strandline_broker.offline.findings import Expected, Finding, PartitionReport, Severity
 from strandline_broker.offline.roots import verify
 from strandline_broker.offline.verify import verify_partition
 from strandline_broker.storage.log import LogConfig
 from strandline_proto.batch import read_header
+from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
 from support.storage import Store
@@ -248,3 +250,33 @@ def test_nothing_on_disk_changes_by_a_verification(store: Store) -> None:
     before = {path: path.read_bytes() for path in store.path.rglob("*") if path.is_file()}
     report(store)
     assert {p: p.read_bytes() for p in store.path.rglob("*") if p.is_file()} == before
+
+
+def test_a_cleaning_that_was_cut_off_is_read_as_the_next_start_leaves_it(store: Store) -> None:
+    first, second, third = segments(store)[:3]
+    first.with_suffix(".log.swap").write_bytes(first.read_bytes() + second.read_bytes())
+    for path in (
+        *store.log_dir.glob(f"{first.stem}.*index"),
+        *store.log_dir.glob(f"{second.stem}.*"),
+    ):
+        path.unlink()
+    found = report(store)
+    assert [f.severity for f in found.findings] == [Severity.NOTE, *[Severity.REPAIR] * 2]
+    assert (found.log_end, found.batches) == (24, 12)
+    # One that is not whole goes, and the old segments are all there.
+    third.with_suffix(".log.swap").write_bytes(b"half a batch")
+    assert report(store).batches == 12
+
+
+def test_damage_that_the_broker_knows_of_is_noted(store: Store) -> None:
+    change(segments(store)[0], 70, b"?")
+    store.start()
+    with pytest.raises(KafkaStorageError):
+        store.log.read(0, max_bytes=100, limit=24, checked=True)
+    store.log.damaged_ranges.save()
+    store.kill()
+    noted = [f for f in report(store).findings if f.severity is Severity.NOTE]
+    assert [f.path for f in noted] == [str(store.log_dir / "damaged-ranges")]
+    (known, *_) = damage_of(FS, noted[0].path)
+    assert (known.start_offset, known.segment, known.position) == (0, 0, 0)
+    assert "CRC" in known.why

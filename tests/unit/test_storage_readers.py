@@ -3,6 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from strandline_broker.storage.log import Log
 from strandline_proto.batch import crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
@@ -55,6 +57,19 @@ def test_reads_are_whole_whatever_appends_rolls_and_cuts_do_meanwhile(tmp_path: 
         finally:
             done.append(True)
         assert sum(reader.result(timeout=30) for reader in readers) > 0
+
+
+def test_a_reader_that_meets_a_log_start_without_its_segments_is_out_of_range(
+    tmp_path: Path,
+) -> None:
+    """A log that is begun anew further down lowers its start just before its segments go."""
+    store = Store(tmp_path / "data", SMALL)
+    store.log.truncate_fully_and_start_at(50)
+    store.append(b"a", b"b")
+    store.log.log_start_offset = 9
+    with pytest.raises(OffsetOutOfRange):
+        store.log.read(9, max_bytes=100, limit=52)
+    assert store.log.damaged_ranges.entries == ()
 
 
 def test_a_reader_of_a_log_that_is_deleted_is_told_so(tmp_path: Path) -> None:

@@ -86,6 +86,28 @@ def epochs_of(disk: Disk, path: str) -> list[EpochStart]:
     return entries
 
 
+@dataclass(frozen=True, slots=True)
+class KnownDamage:
+    """A line of `damaged-ranges`: offsets that a broker does not serve."""
+
+    start_offset: int
+    end_offset: int
+    segment: int
+    position: int
+    why: str
+
+
+def damage_of(disk: Disk, path: str) -> list[KnownDamage]:
+    """ValueError if the file does not read."""
+    found = []
+    for words in lines_of(disk, path):
+        if len(words) < 5:
+            raise ValueError(f"{' '.join(words)!r} is no damaged range")
+        start, end, segment, position = map(number, words[:4])
+        found.append(KnownDamage(start, end, segment, position, " ".join(words[5:])))
+    return found
+
+
 def limit_of(disk: Disk, path: str) -> int:
     """The offset of a checkpoint-limit file; 0 if it does not read, as the broker takes it."""
     try:

@@ -8,13 +8,17 @@ a cleaning leaves. The user may say it, too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.offline.batches import headers
+from strandline_broker.offline.batches import Batch, headers, scan
 from strandline_broker.offline.checkpoints import INT64_MAX
 from strandline_broker.offline.disk import OpenFile
+from strandline_broker.offline.layout import SegmentFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline_broker.offline.disk import Disk
     from strandline_broker.offline.findings import Expected
     from strandline_broker.offline.layout import PartitionFiles
@@ -45,3 +49,39 @@ def cleaned_batch(disk: Disk, files: PartitionFiles) -> str | None:
                 if batch.was_compacted:
                     return f"the batch at offset {batch.base_offset} was cleaned"
     return None
+
+
+def after_swaps(disk: Disk, files: PartitionFiles) -> PartitionFiles:
+    """The partition as the next start makes it of a cleaning that was cut off (I-73): a whole
+    `.swap` takes the place of the segments whose base offsets it covers.
+    """
+    segments = {segment.base_offset: segment for segment in files.segments}
+    for path in files.swaps:
+        base = int(path.rpartition("/")[2][:20])
+        end = base + 1
+        with OpenFile(disk, path) as file:
+            found = list(_ends(file))
+        if None in found and base in segments:
+            continue  # it was not whole: the old segments are all there
+        end = max([end, *(offset for offset in found if offset is not None)])
+        for old in [offset for offset in segments if base <= offset < end]:
+            del segments[old]
+        stem = path.removesuffix("log.swap")
+        index, times = (
+            next((p for p in (f"{stem}{kind}.swap", f"{stem}{kind}") if disk.exists(p)), None)
+            for kind in ("index", "timeindex")
+        )
+        segments[base] = SegmentFiles(base, path, index, times)
+    return replace(files, segments=tuple(segments[base] for base in sorted(segments)))
+
+
+def _ends(file: OpenFile) -> Iterator[int | None]:
+    """The last offset + 1 of the last sound batch; None before it if anything is not sound."""
+    end = None
+    for found in scan(file):
+        if isinstance(found, Batch) and found.valid:
+            end = found.last_offset + 1
+        else:
+            yield None
+    if end is not None:
+        yield end

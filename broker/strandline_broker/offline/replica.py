@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline_broker.offline.batches import Batch, headers, scan
-from strandline_broker.offline.compacted import HEADERS_WINDOW, cleaned_batch, lawful_gaps
+from strandline_broker.offline.compacted import (
+    HEADERS_WINDOW,
+    after_swaps,
+    cleaned_batch,
+    lawful_gaps,
+)
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.layout import partition_files
 from strandline_broker.offline.records import records_of
@@ -64,7 +69,7 @@ class Replica:
     def __init__(self, disk: Disk, path: str, *, compacted: bool) -> None:
         self.path = path
         self._disk = disk
-        self._files = partition_files(disk, path)
+        self._files = after_swaps(disk, partition_files(disk, path))
         self._expected = expected_of(disk, path)
         segments = self._files.segments
         first = segments[0].base_offset if segments else 0

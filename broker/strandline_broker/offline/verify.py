@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.offline.batches import Batch, Stretch, scan
 from strandline_broker.offline.checkpoints import INT64_MAX, epochs_of, topic_id_of
-from strandline_broker.offline.compacted import cleaned_batch, lawful_gaps
+from strandline_broker.offline.compacted import after_swaps, cleaned_batch, lawful_gaps
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.findings import Expected, PartitionReport, Severity
 from strandline_broker.offline.index_check import IndexCheck
@@ -32,7 +32,7 @@ def verify_partition(
     disk: Disk, path: str, expected: Expected, *, compacted: bool = False
 ) -> PartitionReport:
     """Everything that is wrong in a partition's directory. OSError if it cannot be read."""
-    files = partition_files(disk, path)
+    files = after_swaps(disk, partition_files(disk, path))
     report = PartitionReport(path, expected)
     gaps_below, report.compacted = lawful_gaps(files, expected, told=compacted)
     _Verification(disk, files, report, gaps_below).run()
@@ -105,6 +105,9 @@ class _Verification:
         for path in files.swaps:
             what = "a cleaned segment that waits to be swapped in: done at the next start"
             report.add(Severity.NOTE, "I-73", path, what)
+        if files.damaged is not None:
+            what = "the broker has met damage here before, and does not serve it"
+            report.add(Severity.NOTE, "I-7", files.damaged, what)
         if files.metadata is None:
             what = "there is no partition.metadata: a broker takes this for no partition of its own"
             report.add(Severity.DAMAGE, "I-36", files.path, what)

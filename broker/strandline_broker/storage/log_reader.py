@@ -102,10 +102,7 @@ class LogReader:
         log = self._log
         end_offset = log.log_end_offset
         if not log.log_start_offset <= start <= end_offset:
-            raise OffsetOutOfRange(
-                f"{log.topic}-{log.partition}: offset {start} is outside the log, which holds "
-                f"{log.log_start_offset} to {end_offset}; reset the position"
-            )
+            raise self._out_of_range(start)
         limit = min(limit, end_offset)
         if start >= limit:
             return LogRead(b"", start, start)
@@ -120,7 +117,11 @@ class LogReader:
         run = recent.run(start, limit=limit, max_bytes=max_bytes)
         if run is not None:
             return _read_run(segments[-1], start, run, checked)
-        for i in range(bisect_right(segments, start, key=_base_of) - 1, len(segments)):
+        first = bisect_right(segments, start, key=_base_of) - 1
+        if first < 0:
+            # The log is just being begun anew below: its start is lowered before its segments go.
+            raise self._out_of_range(start)
+        for i in range(first, len(segments)):
             segment, is_last = segments[i], i == len(segments) - 1
             if not is_last:
                 log.open_segments.touch(segment)
@@ -141,6 +142,13 @@ class LogReader:
                 self._behind = segment, read.next_offset, run[0] + len(read.records)
                 return read
         return LogRead(b"", start, start)
+
+    def _out_of_range(self, start: int) -> OffsetOutOfRange:
+        log = self._log
+        return OffsetOutOfRange(
+            f"{log.topic}-{log.partition}: offset {start} is outside the log, which holds "
+            f"{log.log_start_offset} to {log.log_end_offset}; reset the position"
+        )
 
     def _placed(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
         """The bytes of a run of whole batches, each of which stands where its offset must be.

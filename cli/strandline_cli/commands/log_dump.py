@@ -160,7 +160,7 @@ class _Dump:
                     continue
                 if table is None:
                     columns = tuple(entry)
-                    table = LiveTable([*columns, *_added(entry)], words=("topic", "time"))
+                    table = LiveTable([*columns, *_added(entry)], words=("topic", "time", "why"))
                 table.row([*entry.values(), *_added(entry).values()])
         except ValueError as error:
             self._complain(f"{path} does not read: {error}")
@@ -230,6 +230,7 @@ def _read_entries(
     disk: "Disk", path: str, name: str, match: re.Match[str] | None
 ) -> Iterable[dict[str, Any]]:
     from strandline_broker.offline import checkpoints, indexes
+    from strandline_broker.offline.layout import DAMAGED_RANGES
 
     kind = match[2] if match is not None else name
     base = int(match[1]) if match is not None else 0
@@ -249,6 +250,8 @@ def _read_entries(
         return map(dataclasses.asdict, indexes.aborted_transactions(disk, path))
     if kind == checkpoints.LEADER_EPOCHS:
         return map(dataclasses.asdict, checkpoints.epochs_of(disk, path))
+    if kind == DAMAGED_RANGES:
+        return map(dataclasses.asdict, checkpoints.damage_of(disk, path))
     if _OFFSETS.fullmatch(kind):
         found = checkpoints.offsets_of(disk, path).items()
         return ({"topic": t, "partition": p, "offset": offset} for (t, p), offset in found)
