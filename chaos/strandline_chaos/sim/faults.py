@@ -32,6 +32,7 @@ class Nemesis:
             "stop": self._stop,
             "pause": self._pause,
             "power": self._power,
+            "crash-point": self._crash_point,
             "partition": self._partition,
             "isolate": self._isolate,
             "slow-link": self._slow_link,
@@ -47,8 +48,11 @@ class Nemesis:
         }
 
     def start(self, plan: Plan) -> None:
+        """Before any node runs: a crash point may be the very first operation."""
         for fault in plan.faults:
-            if fault.after is None:
+            if fault.kind == "crash-point" and fault.at_s == 0 and fault.after is None:
+                self._carry_out(fault)
+            elif fault.after is None:
                 self._later(fault.at_s, self._carry_out, fault)
             else:
                 self._later(fault.at_s, self._armed.append, fault)
@@ -101,6 +105,7 @@ class Nemesis:
             node.resume()
             node.disk.faults = DiskFaults()
             node.disk.capacity = CAPACITY
+            node.disk.crash = None
             if node.rate != 1.0:
                 node.set_clock(rate=1.0)
             if node.name in self._world.topology.servers:
@@ -129,6 +134,26 @@ class Nemesis:
             node.power_off(survival)
             self._later(restart_s, node.start)
         self._oracles.on_power_lost(struck)
+
+    def _crash_point(
+        self, node: str, operation: int, nodes: list[str], restart_s: float, survival: float
+    ) -> None:
+        """Power goes right before the disk of `node` does its next operation of that number; the
+        other `nodes` go with it.
+        """
+        disk = self._node(node).disk
+        last = disk.operations + operation
+
+        def crash(number: int, name: str) -> None:
+            if number < last:
+                return
+            disk.crash = None
+            if not self._over:
+                self._world.timeline.add("*", "fault", f"power goes before {name}", {"node": node})
+                self._oracles.sometimes["power lost at a disk operation"] += 1
+                self._power([node, *nodes], restart_s, survival)
+
+        disk.crash = crash
 
     # Network
 

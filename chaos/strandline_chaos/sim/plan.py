@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.sim.topology import CONTROLLER, READER, WRITER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CHAOS_S: Final = 9.0
 LAST_FAULT_S: Final = 8.0
@@ -137,6 +137,16 @@ def _power(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"nodes": nodes, "restart_s": _seconds(rng, 0.2, 3.0), "survival": survival}
 
 
+def _crash_point(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": _server(rng, topology),
+        "operation": rng.randint(1, 300),
+        "nodes": list(topology.broker_names if rng.random() < 0.5 else ()),
+        "restart_s": _seconds(rng, 0.2, 2.0),
+        "survival": rng.choice((0.0, 0.5, 0.9)),
+    }
+
+
 def _link(rng: random.Random, topology: Topology) -> dict[str, Any]:
     a = _broker(rng, topology)
     others = [n for n in topology.nodes if n != a]
@@ -217,6 +227,7 @@ KINDS: Final[dict[str, Callable[[random.Random, Topology], dict[str, Any]]]] = {
     "stop": _kill,
     "pause": _pause,
     "power": _power,
+    "crash-point": _crash_point,
     "partition": _partition,
     "isolate": _isolate,
     "slow-link": _slow_link,
@@ -232,6 +243,22 @@ KINDS: Final[dict[str, Callable[[random.Random, Topology], dict[str, Any]]]] = {
 }
 DISK_KINDS: Final = frozenset({"fsync-error", "write-error", "disk-full"})
 """After one of these a process may end by itself."""
+
+
+def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
+    """Every machine loses power at the 1st, 2nd, ... disk operation of one of them: of the
+    controller and of a broker, from its start on, and of a broker that is being written to.
+
+    All is flushed before it is acknowledged, so that nothing may be lost.
+    """
+    topology = Topology(partitions=1, flush_policy="always", segment_bytes=1500)
+    everything = {"nodes": list(topology.servers), "restart_s": 0.3}
+    for operation in range(1, operations + 1):
+        for node, at_s in ((CONTROLLER, 0.0), ("broker-1", 0.0), ("leader-0", 1.5)):
+            struck = {"node": node, "operation": operation, **everything}
+            survival = (0.0, 0.5)[operation % 2]
+            fault = Fault(at_s, "crash-point", {**struck, "survival": survival})
+            yield Plan(operation, topology, (fault,), chaos_s=4.0, commit=commit)
 
 
 def draw_plan(seed: int, *, commit: str = "") -> Plan:

@@ -107,9 +107,9 @@ class Run:
 
     async def _main(self) -> None:
         world = self.world
+        self.nemesis.start(self.plan)
         for node in list(world.nodes.values()):
             node.start()
-        self.nemesis.start(self.plan)
         await asyncio.sleep(self.plan.chaos_s)
         self.nemesis.heal()
         before = self._acknowledged()

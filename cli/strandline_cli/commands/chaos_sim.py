@@ -29,6 +29,10 @@ def sim(
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="Run seeds for so long, from a fresh one on.")
     ] = None,
+    crash_points: Annotated[
+        int | None,
+        typer.Option(min=1, help="Lose power everywhere at each of the first N disk operations."),
+    ] = None,
     first: Annotated[int | None, typer.Option(help="The first seed (1; fresh with --minutes).")] = (
         None
     ),
@@ -41,9 +45,9 @@ def sim(
 
     Everything follows from the seed: the cluster, the faults, every latency.
     """
-    if (seed is not None) + (seeds is not None) + (minutes is not None) != 1:
-        raise UsageMistake("give one of --seed N, --seeds K, --minutes M")
-    from strandline_chaos.sim.plan import draw_plan
+    if sum(what is not None for what in (seed, seeds, minutes, crash_points)) != 1:
+        raise UsageMistake("give one of --seed N, --seeds K, --minutes M, --crash-points N")
+    from strandline_chaos.sim.plan import crash_point_plans, draw_plan
     from strandline_chaos.sim.sweep import sweep
     from strandline_cli.simulation import commit, note_progress, report, save_plan, show_tally
 
@@ -57,6 +61,9 @@ def sim(
     told = [start]
 
     def plans() -> Iterator[Plan]:
+        if crash_points is not None:
+            yield from crash_point_plans(crash_points, commit=here)
+            return
         number = first if first is not None else 1 if minutes is None else secrets.randbits(32)
         end = None if minutes is None else start + 60 * minutes
         stop = None if seeds is None else number + seeds
@@ -72,4 +79,4 @@ def sim(
             note_progress(tally, told[0] - start)
 
     tally = sweep(plans(), on_outcome)
-    return show_tally(tally, time.monotonic() - start)
+    return show_tally(tally, time.monotonic() - start, varied=crash_points is None)
