@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.leader import Leader
-from strandline_chaos.sim.plan import Fault, Plan, draw_plan
+from strandline_chaos.sim.plan import Fault, Plan, crash_point_plans, draw_plan
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.sweep import shrink
 from strandline_chaos.sim.topology import Topology
@@ -75,6 +75,14 @@ def test_all_machines_without_power_lose_nothing_that_was_flushed() -> None:
     outcome = run_plan(with_faults(power, flush_policy="always"))
     assert outcome.failure is None
     assert outcome.sometimes["loss permitted"] == 0
+
+
+@pytest.mark.parametrize("operation", [1, 9, 40, 130])
+def test_no_disk_operation_is_a_bad_moment_to_lose_all_power(operation: int) -> None:
+    for plan in list(crash_point_plans(operation))[-3:]:
+        outcome = run_plan(plan)
+        assert outcome.failure is None, f"{plan.text()}\n{outcome.timeline.text()}"
+        assert outcome.sometimes["power lost at a disk operation"] == 1
 
 
 def test_a_fault_may_wait_for_a_change_of_the_isr() -> None:
