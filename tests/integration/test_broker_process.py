@@ -95,7 +95,7 @@ def test_a_wrong_configuration_is_one_line_with_the_remedy(tmp_path: Path) -> No
         "(in --set)"
     )
     assert "10MB" in refused("broker", **settings, log_segment_bytes="10MB")
-    assert "is not supported yet" in refused("broker", **settings, log_retention_ms="1")
+    assert "is not supported yet" in refused("broker", **settings, num_network_threads="1")
     assert "node.id is not set" in refused("controller", listeners="C://127.0.0.1:1", log_dirs="x")
 
 
