@@ -77,7 +77,7 @@ def test_all_machines_without_power_lose_nothing_that_was_flushed() -> None:
     assert outcome.sometimes["loss permitted"] == 0
 
 
-@pytest.mark.parametrize("operation", [1, 9, 40, 130])
+@pytest.mark.parametrize("operation", [1, 9, 35])
 def test_no_disk_operation_is_a_bad_moment_to_lose_all_power(operation: int) -> None:
     for plan in list(crash_point_plans(operation))[-3:]:
         outcome = run_plan(plan)
