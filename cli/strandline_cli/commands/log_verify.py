@@ -4,14 +4,20 @@ with the broker.
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from strandline_cli.errors import EXIT_FAILED, EXIT_OK
+from strandline_cli.live_table import LiveTable
 from strandline_cli.offline_input import CannotRead, CompactedOption, not_in_use, readable
 from strandline_cli.options import Format, FormatOption
-from strandline_cli.output import emit_json, emit_table, write_line
+from strandline_cli.output import emit_json, write_line
+
+COLUMNS: Final = (
+    *("partition", "log_start", "log_end", "recovery", "hw"),
+    *("segments", "batches", "bytes", "verdict"),
+)
 
 if TYPE_CHECKING:
     from strandline_broker.offline.findings import Finding, PartitionReport, RootReport
@@ -103,23 +109,23 @@ def _show(
     reports: "list[RootReport | PartitionReport]",
     partitions: "list[PartitionReport]",
 ) -> None:
-    columns = ("partition", "log_start", "log_end", "recovery", "hw", "segments", "batches")
-    rows = [
-        (
-            each.path.rpartition("/")[2],
-            each.log_start,
-            each.log_end,
-            _known(each.expected.recovery_point),
-            _known(each.expected.high_watermark),
-            each.segments,
-            each.batches,
-            each.records,
-            each.size_bytes,
-            "sound" if each.sound else f"{_wrong(each)} findings",
+    table = LiveTable(COLUMNS, words=("partition", "verdict"))
+    for part in partitions:
+        known = (part.expected.recovery_point, part.expected.high_watermark)
+        table.row(
+            (
+                part.path.rpartition("/")[2],
+                part.log_start,
+                part.log_end,
+                *("?" if offset is None else offset for offset in known),
+                part.segments,
+                part.batches,
+                part.size_bytes,
+                "sound" if part.sound else _counted(_wrong(part)),
+            ),
+            alarm=not part.sound,
         )
-        for each in partitions
-    ]
-    emit_table((*columns, "records", "bytes", "verdict"), rows)
+    table.flush()
     for each in reports:
         for finding in each.findings:
             write_line(f"{finding.severity.value}: {_line(finding)}")
@@ -127,7 +133,7 @@ def _show(
             write_line(f"{each.path}: {each.unlisted} more findings are not listed")
     wrong = sum(_wrong(each) for each in reports)
     held = f"{sum(p.batches for p in partitions)} batches in {len(partitions)} partitions"
-    write_line(f"sound: {held}" if sound else f"NOT sound: {wrong} findings; {held} read")
+    write_line(f"sound: {held}" if sound else f"NOT sound: {_counted(wrong)}; {held} read")
 
 
 def _wrong(report: "RootReport | PartitionReport") -> int:
@@ -136,8 +142,8 @@ def _wrong(report: "RootReport | PartitionReport") -> int:
     return sum(f.severity is not Severity.NOTE for f in report.findings) + report.unlisted
 
 
-def _known(offset: int | None) -> object:
-    return "?" if offset is None else offset
+def _counted(findings: int) -> str:
+    return "1 finding" if findings == 1 else f"{findings} findings"
 
 
 def _line(finding: "Finding") -> str:
