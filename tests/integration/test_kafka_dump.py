@@ -10,10 +10,11 @@ import pytest
 from strandline_broker.storage.log import LogConfig
 from strandline_broker.storage.producer_snapshot import parse
 from strandline_proto.batch import Compression, build_batch, read_header
+from support.compaction import COMPACTED, clean, records_of
 from support.kafka_golden import close as close_all
 from support.kafka_golden import copy_to, opened
 from support.kafka_tools import Dump, Fields, KafkaTools
-from support.producer_log import ProducerLog, idempotent_batch, loaded
+from support.producer_log import ProducerLog, idempotent_batch, loaded, replayed
 from support.storage import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.maven]
@@ -167,6 +168,46 @@ def test_kafka_reads_a_log_of_its_own_that_was_written_on(
         assert dump.complaints == [], name
         assert sum(b["partitionLeaderEpoch"] == "9" for b in dump.batches) == 150
     assert "txnindex" in " ".join(p.name for p in (root / "txn-0").iterdir())
+
+
+def test_kafka_reads_what_the_cleaner_left(kafka: KafkaTools, tmp_path: Path) -> None:
+    """Gaps, a tombstone with its horizon, and the empty last batch of a producer."""
+    p = ProducerLog(Store(tmp_path, COMPACTED))
+    p.append(idempotent_batch(7, 0, b"of no key"))
+    for turn in range(30):
+        codec = Compression(turn % len(Compression))
+        pairs = [(b"k%d" % (turn % 4 + i), b"value-%d-%d" % (turn, i) * 4) for i in range(3)]
+        p.append(build_batch(pairs, timestamp_ms=START_MS + turn, compression=codec))
+    p.append(build_batch([(b"k1", None)], timestamp_ms=START_MS + 31))
+    for producer_id, sequence in ((8, 0), (9, 0), (8, 1)):
+        superseded = build_batch(
+            [(b"p", b"%d" % producer_id * 200)],
+            timestamp_ms=START_MS + 32,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        p.append(superseded)
+    p.append(build_batch([(b"p", b"x" * 300)], timestamp_ms=START_MS + 33))
+    p.append(build_batch([(b"other", b"x" * 300)], timestamp_ms=START_MS + 34))
+    before = p.entries
+    live = {entry[0]: entry[3] for entry in before}
+    for _ in range(2):
+        clean(p.store, now_ms=START_MS + 100, live_producers=live)
+    assert replayed(p.log).entries() == before, "I-79"
+    p.stop()
+    assert p.entries == before
+    files = sorted(f for f in p.store.log_dir.iterdir() if f.name[:20].isdigit())
+    dump = kafka.dump(files, "--deep-iteration", "--print-data-log")
+    assert dump.complaints == []
+    assert [(int(r["offset"]), r.get("payload", "")) for r in dump.records] == [
+        (r.offset, (r.value or b"").decode()) for r in records_of(p.log)
+    ]
+    assert {"0"} < {b["count"] for b in dump.batches}, "an empty batch"
+    horizons = {b["deleteHorizonMs"] for b in dump.batches}
+    assert horizons == {"OptionalLong.empty", f"OptionalLong[{START_MS + 100 + 1000}]"}
+    for options in ("--index-sanity-check", "--verify-index-only"):
+        assert kafka.dump(files, options).complaints == [], options
 
 
 def test_the_dump_tool_complains_where_there_is_cause(kafka: KafkaTools, tmp_path: Path) -> None:

@@ -448,3 +448,26 @@ def test_a_log_that_was_never_cleaned_has_no_checkpoint_entry(tmp_path: Path) ->
     fill(store, 3)
     store.checkpoint()
     assert (store.path / "cleaner-offset-checkpoint").read_text("utf-8") == "0\n0\n"
+
+
+def test_bare_headers_are_in_no_time_index_and_need_none(tmp_path: Path) -> None:
+    store = Store(tmp_path, COMPACTED)
+    for producer_id in range(8):
+        put(store, (b"k", b"%d" % producer_id * 60), producer=(producer_id, 0), timestamp_ms=9000)
+    put(store, (b"k", b"last" * 50), timestamp_ms=5000)
+    put(store, (b"other", b"x" * 300), timestamp_ms=5001)
+    clean(store, live_producers={p: p for p in range(8)})
+    bare = store.log.tail[0][0]
+    assert {h.record_count for h, _ in batches_of(store.log)[:8]} == {0}
+    assert bare.latest() == (-1, 0)
+    assert Path(bare.path("timeindex")).read_bytes() == b""
+    assert store.log.max_timestamp() == (5001, 9, 0)
+    for how in (Store.stop, Store.kill):
+        store.restart(how)
+        assert store.reports == []
+        assert len(batches_of(store.log)) == 10
+    for segment in store.log.tail[0][:-1]:
+        Path(segment.path("timeindex")).write_bytes(b"")
+    store.restart()
+    (report,) = store.reports
+    assert f"{8:020d}.log: its indexes are missing" in report, "there a record has a time"

@@ -128,7 +128,7 @@ class _TimeCheck:
         self._entries = entries
         self._entry = next(entries, None)
         self._last: TimeEntry | None = None
-        self._latest = -1
+        self._latest = self._latest_header = -1
 
     def batch(self, batch: Batch) -> tuple[int, str] | None:
         while (entry := self._entry) is not None and entry.offset <= batch.last_offset:
@@ -137,7 +137,10 @@ class _TimeCheck:
                 return entry.at, why
             self.seen += 1
             self._last, self._entry = entry, next(self._entries, None)
-        self._latest = max(self._latest, batch.max_timestamp)
+        # Compaction leaves headers alone; Kafka lets them into an index that it rebuilds.
+        self._latest_header = max(self._latest_header, batch.max_timestamp)
+        if batch.count > 0:
+            self._latest = max(self._latest, batch.max_timestamp)
         return None
 
     def _wrong(self, entry: TimeEntry, batch: Batch) -> str | None:
@@ -164,7 +167,7 @@ class _TimeCheck:
             return None
         if self._last is None:
             return 0, "it has no entry, and the segment is closed"
-        if self._last.timestamp != self._latest:
+        if self._last.timestamp not in (self._latest, self._latest_header):
             said = f"the last timestamp is {self._last.timestamp}"
             return self._last.at, f"{said}, the segment's largest {self._latest}"
         return None

@@ -32,14 +32,21 @@ def end_by_index(fs: FileSystem, segment: Segment) -> int | None:
         return None
     if segment.size == 0:
         return segment.base_offset
-    if entry is None or not timed:
+    if entry is None:
         return None
     last_offset, position = entry
+    if not timed:
+        # Only a segment without any record, of headers that compaction left, may have no time.
+        if File(fs, segment.path("timeindex")).size() > 0:
+            return None
+        last_offset, position = _FIRST_BATCH
     end = None
     try:
         file = File(fs, segment.path())
         for at, header in walk(file, position, segment.size, offset=segment.base_offset):
             if at == position and last_offset not in (-1, header.last_offset):
+                return None
+            if not timed and header.record_count > 0:
                 return None
             end = header.next_offset
     except BadBatch:

@@ -165,7 +165,7 @@ class Segment:
         """As `latest`, from the batches: the index is lost, or has nothing to say."""
         latest, batch = -1, self.base_offset
         for _, header in walk(self.view().file, 0, self.size, offset=self.base_offset):
-            if header.max_timestamp > latest:
+            if header.max_timestamp > latest and header.record_count > 0:
                 latest, batch = header.max_timestamp, header.last_offset
         return latest, batch
 
@@ -261,7 +261,8 @@ class Segment:
 
     def note_batch(self, position: int, header: BatchHeader, last_offset: int) -> None:
         """Take a batch that stands at `position` into size, end and indexes."""
-        if header.max_timestamp > self.latest_timestamp:
+        # A batch of which compaction has left the header alone has no record of its timestamp.
+        if header.max_timestamp > self.latest_timestamp and header.record_count > 0:
             self.latest_timestamp = header.max_timestamp
             self.latest_batch = last_offset
         if self._unindexed > self._index_interval:
