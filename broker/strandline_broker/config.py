@@ -162,7 +162,7 @@ class BrokerConfig(ServerConfig):
         cleanup_policy, "delete", "delete, compact, or compact,delete."
     )
     log_cleaner_backoff_ms: int = _key(
-        _long_ms(0), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
+        _long_ms(10), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
     )
     log_cleaner_dedupe_buffer_size: int = _key(
         integer(1 << 10, INT64_MAX, "bytes"),

@@ -123,6 +123,7 @@ def test_what_a_topic_cannot_have_is_refused_with_a_hint(
         ("1", "segment.ms", "1", "segment.ms is a key of topics; of brokers it is log.roll.ms"),
         ("1", MIN_ISR, "1", "cannot be altered for one broker"),
         ("", MIN_ISR, "0", "invalid value '0' for min.insync.replicas"),
+        ("", "log.cleaner.backoff.ms", "0", "from 10 to"),  # 0 would keep the loop busy
     ],
 )
 def test_what_no_broker_can_be_given_at_run_time_is_refused_with_the_remedy(
