@@ -14,6 +14,7 @@ from strandline_proto.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
     InvalidRecord,
+    KafkaStorageError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -470,3 +471,26 @@ async def test_who_asks_again_is_told_the_watermark_again(tmp_path: Path) -> Non
             told = await client.fetched()
             assert told is not None
             assert told.high_watermark == 1
+
+
+async def test_a_state_that_is_not_rebuilt_after_a_cut_is_kept_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise KafkaStorageError("the disk is full")
+
+    async with three(tmp_path) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        for sequence in range(3):
+            await client.produce(batch(b"x", producer_id=7, sequence=sequence))
+        partition = a.partition
+        with monkeypatch.context() as patch:
+            patch.setattr(partition, "rebuild_producers", fail)
+            async with partition.gate:
+                with pytest.raises(KafkaStorageError):
+                    await partition.truncate(2)
+        assert partition.log.log_end_offset == 2
+    assert snapshots_at(tmp_path, 2) == []
+    async with run_node(tmp_path / "1", 1) as again:
+        (producer,) = again.partition.producers.snapshot()
+        assert producer.batches[-1].last_offset == 1, "I-58"
