@@ -67,6 +67,8 @@ class Node:
         self.exits: list[str] = []
         """Why processes of this node ended by themselves, oldest first."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
+        self.on_crash: Callable[[Node], None] = lambda node: None
+        """A process has ended in any other way than in order; its disk is as it left it."""
         self.wall_offset_s = 0.0
         self.rate = 1.0
         self._rng = rng
@@ -147,6 +149,8 @@ class Node:
         if why:
             self.exits.append(why)
         self._die()
+        if why:
+            self.on_crash(self)
         self.on_exit(self, why)
 
     def _die(self) -> None:
@@ -166,6 +170,7 @@ class Node:
         if self.running:
             self._note("killed")
             self._die()
+            self.on_crash(self)
 
     def power_off(self, survival: float) -> None:
         """The machine is dark: nothing answers, and what was not durable may be gone."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.history import History
 from strandline_chaos.sim.oracles.control import ControlOracle
+from strandline_chaos.sim.oracles.disks import check_disk
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER
@@ -37,6 +38,8 @@ class Oracles:
         self._controller = world.nodes[CONTROLLER]
         world.loop.after_step = self._after_step
         world.on_exit = self._on_exit
+        for name in world.topology.broker_names:
+            world.nodes[name].on_crash = self._on_crash
         world.history = CheckedHistory(world, self)
 
     def _after_step(self, owner: Owner) -> None:
@@ -56,9 +59,17 @@ class Oracles:
         if not (self.disks_may_fail and any(reason in why for reason in DISK_REASONS)):
             self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
 
+    def _on_crash(self, node: Node) -> None:
+        try:
+            check_disk(node, self.sometimes)
+        except Violation as violation:
+            self._world.loop.fail(violation)
+
     def on_power_lost(self, nodes: list[Node]) -> None:
         for node in nodes:
             self.replicas.on_power_lost(node)
+            if node is not self._controller:
+                self._on_crash(node)
         self.replicas.check_some_copy()
 
     def ghost_of(self, index: int) -> Committed | None:

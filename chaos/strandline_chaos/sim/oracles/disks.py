@@ -1,0 +1,47 @@
+"""What a crash leaves on a broker's disk, read by the offline verifier: nothing that was durable is
+wrong or gone (I-5, I-7, I-8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.offline.findings import Severity
+from strandline_broker.offline.roots import verify
+from strandline_chaos.sim.disk import SimFs
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.topology import DATA
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from strandline_chaos.sim.node import Node
+
+
+class _Reader(SimFs):
+    """Reads without being noticed: no operation is counted, no fault strikes."""
+
+    def _begin(self, operation: str) -> None:
+        pass
+
+
+def check_disk(node: Node, sometimes: Counter[str]) -> None:
+    """Right after a crash of `node`, whatever kind it was."""
+    if node.disk.counts.get("fsync error"):
+        return  # what it called durable may be gone (P-24)
+    fs = _Reader(node.disk)
+    if not fs.isdir(DATA):
+        return
+    sometimes["disk verified after a crash"] += 1
+    for report in verify(fs, DATA):
+        for finding in report.findings:
+            if finding.severity is Severity.CUT:
+                sometimes["torn tail on a disk"] += 1
+            if finding.severity is Severity.DAMAGE:
+                raise Violation(
+                    finding.invariant,
+                    f"{node.name} after a crash: {finding.path}: {finding.what} (offset"
+                    f" {finding.offset}, byte {finding.position}, {report.expected})"
+                    if hasattr(report, "expected")
+                    else f"{node.name} after a crash: {finding.path}: {finding.what}",
+                )
