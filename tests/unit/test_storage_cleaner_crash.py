@@ -148,3 +148,21 @@ def test_a_crash_at_any_operation_leaves_old_or_new(
 
 
 KNOWN_ENDINGS = {".log", ".index", ".timeindex", ".snapshot", ".metadata", ""}
+
+
+def test_old_names_are_gone_for_good_before_the_new_one_is_given(tmp_path: Path) -> None:
+    """A file system may keep one of two renames that were never synced, and not the other."""
+    write(tmp_path / "written", checkpointed=True)
+    disk, store = opened(tmp_path / "written", tmp_path / "data")
+    store.log.gaps.expect()
+    for step in Cleaner(store.fs).steps(task_of(store.log, now_ms=6500)):
+        if isinstance(step, Replace):
+            swap = Swap(store.fs, store.log, step.old, step.new)
+            step.done = swap.show()
+            disk.calls.clear()
+            swap.set_old_aside()
+            assert disk.calls[-1] == "fsync_dir"
+            swap.name()
+            disk.calls.clear()
+            swap.settle(now_ms=0)
+            assert disk.calls == ["fsync_dir"]
