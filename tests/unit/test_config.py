@@ -178,6 +178,12 @@ def test_an_empty_value_of_a_required_key_is_a_missing_one() -> None:
             "9",
             "log.cleaner.min.compaction.lag.ms=10 is above log.cleaner.max.compaction.lag.ms=9",
         ),
+        ("log.cleaner.dedupe.buffer.size", "10", "expected a whole number of bytes from 1024"),
+        ("log.cleaner.io.buffer.load.factor", "1", "expected a number above 0, at most 0.95"),
+        ("log.cleaner.io.max.bytes.per.second", "0", "expected a number above 0"),
+        ("log.cleaner.io.max.bytes.per.second", "fast", "expected a number above 0"),
+        ("log.cleaner.enable", "yes", "expected true or false"),
+        ("log.cleaner.threads", "2", "the only accepted value is 1"),
         ("log.format", "xml", "expected one of: console, json"),
         ("replica.truncation", "high-watermark", "it needs development.unsafe=true"),
     ],
@@ -193,6 +199,7 @@ def test_a_wrong_value_is_refused_naming_key_and_accepted_form(
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
+        ("log.cleaner.backof.ms", "1", "did you mean log.cleaner.backoff.ms?"),
         ("log.segment.byte", "1", "unknown configuration key 'log.segment.byte'; did you mean"),
         ("replica.fetch.max.wait.ms", "1", "did you mean replica.fetch.wait.max.ms?"),
         ("zzz", "1", "unknown configuration key 'zzz' (in --set)"),
