@@ -109,7 +109,7 @@ def check_lookups(store: Store) -> None:
         assert first == next(h for h in headers if h.last_offset >= start)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(rounds, st.sampled_from([150, 400, 1000]))
 def test_a_cleaned_log_says_what_the_whole_one_would(history: list, size: int) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as directory:

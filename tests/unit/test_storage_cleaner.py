@@ -54,6 +54,7 @@ def at(
 
 def filtered(
     *batches: tuple[BatchHeader, bytes],
+    first_dirty: int = 0,
     bound: int = 100,
     now_ms: int = NOW_MS,
     live: dict[int, int] | None = None,
@@ -67,6 +68,7 @@ def filtered(
             )
     kept = BatchFilter(
         last_offsets,
+        first_dirty=first_dirty,
         bound=bound,
         now_ms=now_ms,
         delete_retention_ms=RETENTION_MS,
@@ -126,14 +128,14 @@ def test_a_tombstone_gets_its_horizon_at_the_first_cleaning_that_covers_its_batc
         (50, None),
         (50, b"1"),
     ]
-    (again,) = filtered(kept, now_ms=NOW_MS + RETENTION_MS - 1)
+    (again,) = filtered(kept, first_dirty=2, now_ms=NOW_MS + RETENTION_MS - 1)
     assert again == kept, "the horizon does not move"
 
 
 def test_a_tombstone_goes_when_its_horizon_has_come_and_what_stays_keeps_its_timestamp() -> None:
     (marked,) = filtered(at(0, [(b"a", None), (b"b", b"1")]))
     assert marked is not None
-    (kept,) = filtered(marked, now_ms=NOW_MS + RETENTION_MS)
+    (kept,) = filtered(marked, first_dirty=2, now_ms=NOW_MS + RETENTION_MS)
     assert content_of(kept) == [(1, b"1")]
     assert kept is not None
     assert [r.timestamp for r in read_records(kept[1], 0, kept[0])] == [50]
@@ -147,8 +149,19 @@ def test_a_batch_that_is_covered_in_part_gets_no_horizon() -> None:
 def test_a_tombstone_above_the_bound_stays_whatever_its_horizon_says() -> None:
     (marked,) = filtered(at(0, [(b"a", None), (b"b", None)]))
     assert marked is not None
-    (kept,) = filtered(marked, bound=1, now_ms=NOW_MS + RETENTION_MS)
-    assert content_of(kept) == [(1, None)]
+    assert filtered(marked, bound=1, now_ms=NOW_MS + RETENTION_MS) == [marked]
+
+
+def test_a_horizon_that_a_leader_has_set_does_not_count_for_a_followers_first_cleaning() -> None:
+    """It may hold what the tombstone deletes, and a reader that has seen it here needs its time."""
+    (marked,) = filtered(at(0, [(b"a", None), (b"b", b"1")]))
+    assert marked is not None
+    later_ms = NOW_MS + 2 * RETENTION_MS
+    for first_dirty in (0, 1):
+        (kept,) = filtered(marked, first_dirty=first_dirty, now_ms=later_ms)
+        assert content_of(kept) == [(0, None), (1, b"1")]
+        assert kept is not None
+        assert kept[0].base_timestamp == later_ms + RETENTION_MS
 
 
 def test_a_superseded_tombstone_goes_at_once() -> None:

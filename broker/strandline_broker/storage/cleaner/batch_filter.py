@@ -2,8 +2,9 @@
 
 Of the batches below the offset up to which the map knows every key, a record goes if a later one
 has its key, or if it is a tombstone whose batch's delete horizon has passed. A batch that holds
-tombstones and has no horizon gets one. It never gets one while only a part of it lies below that
-offset, so a tombstone's time begins with the cleaning that has removed what it deletes.
+tombstones and was not covered by a cleaning before gets its horizon, also instead of one that it
+brought along from its leader. It gets none while only a part of it lies below that offset, so a
+tombstone's time begins with the cleaning that has removed, on this replica, what it deletes.
 
 Control batches stay as they are. Records of a transaction may give way to later records, but no
 other record gives way to them: they are not in the map, whether the transaction was committed or
@@ -60,6 +61,7 @@ class BatchFilter:
         self,
         last_offsets: OffsetMap,
         *,
+        first_dirty: int,
         bound: int,
         now_ms: int,
         delete_retention_ms: int,
@@ -67,6 +69,7 @@ class BatchFilter:
         counts: Counts,
     ) -> None:
         self._last_offsets_of = last_offsets.get_all
+        self._first_dirty = first_dirty
         self._bound = bound
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
@@ -93,17 +96,16 @@ class BatchFilter:
         return with_records(header, kept, delete_horizon_ms=horizon)
 
     def _takes_horizon(self, header: BatchHeader) -> bool:
-        return (
-            not header.has_delete_horizon
-            and not header.is_transactional
-            and header.next_offset <= self._bound
-        )
+        """A horizon that came with the batch from its leader says nothing of what is here."""
+        was_covered = header.has_delete_horizon and header.next_offset <= self._first_dirty
+        return not was_covered and not header.is_transactional and header.next_offset <= self._bound
 
     def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[RawRecord], bool]:
         """The records that stay, and whether tombstones are among them."""
         bound = self._bound
         over = (
             header.has_delete_horizon
+            and header.next_offset <= self._first_dirty
             and header.base_timestamp <= self._now_ms
             and not header.is_transactional
         )

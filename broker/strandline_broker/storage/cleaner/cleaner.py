@@ -125,6 +125,7 @@ class Cleaner:
         bound = yield from self._fill(last_offsets, dirty, task.first_dirty, end)
         batches = BatchFilter(
             last_offsets,
+            first_dirty=task.first_dirty,
             bound=bound,
             now_ms=task.now_ms,
             delete_retention_ms=task.config.delete_retention_ms,
