@@ -18,7 +18,7 @@ from strandline_chaos.checkers import FINAL_READ
 from strandline_chaos.payload import CorruptPayload, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from strandline_chaos.history import History, Positioned
@@ -79,12 +79,16 @@ class Workload:
         *,
         open_sender: Callable[[], AbstractAsyncContextManager[Sender]],
         open_reader: Callable[[], AbstractAsyncContextManager[Reader]],
+        values: Sequence[Iterator[int]] | None = None,
     ) -> None:
+        """`values` gives the next value of each key; a workload that goes on where a killed one
+        ended gets the same again, as no value is ever sent twice.
+        """
         self._plan = plan
         self._history = history
         self._open_sender = open_sender
         self._open_reader = open_reader
-        self._values = [itertools.count() for _ in range(plan.keys)]
+        self._values = values or [itertools.count() for _ in range(plan.keys)]
         self._stop = asyncio.Event()
         self.acknowledged = 0
         self.unacknowledged = 0

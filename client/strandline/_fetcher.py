@@ -197,7 +197,9 @@ class Fetcher:
                 key = (topic.topic_id, result.partition_index)
                 asked = wanted.get(key)
                 position = self.positions.get(key)
-                if asked is None or position is None or position.generation != asked.generation:
+                if asked is None or position is None:
+                    continue
+                if not position.awaits(asked.generation, asked.target.offset):
                     continue
                 if result.HasField("current_leader") and result.error_code != NONE:
                     hint = result.current_leader

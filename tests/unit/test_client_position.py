@@ -50,6 +50,19 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
     assert at(position, Phase.VALIDATING)
 
 
+def test_a_late_answer_of_an_old_leader_is_no_news() -> None:
+    position = reading(offset=50, epoch=3)
+    generation = position.generation
+    position.on_leader(4)
+    position.on_epoch_end(generation, leader_epoch=4, found_epoch=3, end_offset=50)
+    assert position.awaits(generation, 50)
+    assert position.on_fetched(generation, 53, 4)
+    assert not position.awaits(generation, 50)
+    assert position.awaits(generation, 53)
+    position.seek(53, 4)
+    assert not position.awaits(generation, 53)
+
+
 def test_a_truncated_log_is_an_error_that_names_where_histories_part() -> None:
     position = reading()
     position.on_leader(4)

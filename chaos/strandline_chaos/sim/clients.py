@@ -64,7 +64,13 @@ def workload(world: World, runtime: Runtime, *, writers: int, readers: int) -> W
         in_flight_max=32,
         payload_size=60,
     )
-    return Workload(plan, world.history, open_sender=open_sender, open_reader=open_reader)
+    return Workload(
+        plan,
+        world.history,
+        open_sender=open_sender,
+        open_reader=open_reader,
+        values=world.values,
+    )
 
 
 async def run_writer(world: World, runtime: Runtime, stop: asyncio.Event) -> None:

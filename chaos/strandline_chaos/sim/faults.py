@@ -108,11 +108,10 @@ class Nemesis:
             node.disk.crash = None
             if node.rate != 1.0:
                 node.set_clock(rate=1.0)
-            if node.name in self._world.topology.servers:
-                if node.disk.has_failed:
-                    # What a failed disk has put out of service stays so until a restart.
-                    node.kill()
-                node.start()
+            if node.disk.has_failed:
+                # What a failed disk has put out of service stays so until a restart.
+                node.kill()
+            node.start()
 
     # Processes and machines
 

@@ -124,6 +124,11 @@ def _kill(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"node": _server(rng, topology), "restart_s": _seconds(rng, 0.05, 3.0)}
 
 
+def _kill_any(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    node = rng.choice((WRITER, READER)) if rng.random() < 0.15 else _server(rng, topology)
+    return {"node": node, "restart_s": _seconds(rng, 0.05, 3.0)}
+
+
 def _pause(rng: random.Random, topology: Topology) -> dict[str, Any]:
     anybody = [_server(rng, topology), _server(rng, topology), WRITER, READER]
     return {"node": rng.choice(anybody), "for_s": _seconds(rng, 0.1, 3.0)}
@@ -223,7 +228,7 @@ def _seconds(rng: random.Random, low: float, high: float) -> float:
 
 
 KINDS: Final[dict[str, Callable[[random.Random, Topology], dict[str, Any]]]] = {
-    "kill": _kill,
+    "kill": _kill_any,
     "stop": _kill,
     "pause": _pause,
     "power": _power,

@@ -112,7 +112,7 @@ class Run:
             node.start()
         await asyncio.sleep(self.plan.chaos_s)
         self.nemesis.heal()
-        before = self._acknowledged()
+        before = self.oracles.history.acknowledged
         await self._until(
             lambda: self._unwell() or self._too_few(before), "the cluster is not well again"
         )
@@ -136,12 +136,8 @@ class Run:
                 raise Violation("I-88", f"{what} {LIVENESS_S:.0f} s after healing: {why}")
             await asyncio.sleep(LOOK_S)
 
-    def _acknowledged(self) -> int:
-        process = self.world.nodes[WRITER].process
-        return 0 if process is None else int(process.acknowledged)
-
     def _too_few(self, before: int) -> str:
-        new = self._acknowledged() - before
+        new = self.oracles.history.acknowledged - before
         return "" if new >= NEW_RECORDS else f"only {new} new records were acknowledged"
 
     def _unwell(self) -> str:

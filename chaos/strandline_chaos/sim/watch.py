@@ -40,7 +40,7 @@ class Oracles:
         world.on_exit = self._on_exit
         for name in world.topology.broker_names:
             world.nodes[name].on_crash = self._on_crash
-        world.history = CheckedHistory(world, self)
+        self.history = world.history = CheckedHistory(world, self)
 
     def _after_step(self, owner: Owner) -> None:
         node = self._servers.get(owner.name)
@@ -89,6 +89,7 @@ class CheckedHistory(History):
 
     def __init__(self, world: World, oracles: Oracles) -> None:
         super().__init__(len, lambda: int(world.loop.now * 1e9))
+        self.acknowledged = 0
         self._world = world
         self._oracles = oracles
 
@@ -102,6 +103,7 @@ class CheckedHistory(History):
 
     def sent(self, process: int, op: int, key: int, value: int, offset: int | None) -> None:
         super().sent(process, op, key, value, offset)
+        self.acknowledged += 1
         if offset is not None:
             self._check("I-19", key, offset, "acknowledged")
 

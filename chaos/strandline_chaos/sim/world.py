@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ class World:
             post=self.loop.post,
         )
         self.history = History(len, lambda: int(self.loop.now * 1e9))
+        self.values = [itertools.count() for _ in range(topology.partitions)]
+        """The next value of each key, over all lives of the writer."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         """Told when a process ends by itself, with its reason; empty for an orderly stop."""
         self.nodes: dict[str, Node] = {}

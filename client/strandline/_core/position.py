@@ -93,6 +93,14 @@ class Position:
 
     # Leaders answer.
 
+    def awaits(self, generation: int, fetch_offset: int) -> bool:
+        """Whether an answer to a fetch from `fetch_offset` is still news (I-42).
+
+        It is not after a seek, and not once a new leader's answer has moved the position on: what
+        an old leader says late would take the epoch back, and histories would seem to part.
+        """
+        return generation == self.generation and fetch_offset == self.fetch_offset
+
     def on_leader(self, leader_epoch: int) -> None:
         """The partition's leader epoch, as far as it is known now."""
         if self.phase is not Phase.FETCHING or leader_epoch == self.validated_epoch:

@@ -1,0 +1,24 @@
+"""Plans that once broke something, each named after what it found: they stay sound.
+
+A plan keeps its faults, not every latency: where code has changed, the same faults strike a
+history that differs a little. What must not come back has a unit test besides.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from strandline_chaos.sim.plan import read_plan
+from strandline_chaos.sim.run import run_plan
+
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
+
+
+def test_there_is_a_corpus() -> None:
+    assert CORPUS
+
+
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+def test_what_was_found_does_not_come_back(file: Path) -> None:
+    outcome = run_plan(read_plan(file.read_text("utf-8"), commit=""))
+    assert outcome.failure is None, outcome.timeline.text()
