@@ -16,6 +16,7 @@ from strandline._offsets import Listed, Offsets, why_gone
 from strandline.errors import (
     BrokerError,
     CorruptRecords,
+    KafkaStorageError,
     LeaderNotAvailable,
     StrandlineError,
     from_code,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from strandline_proto.v1 import fetch_pb2
 
 LOOKUP_TIMEOUT_S: Final = 5.0
+STORAGE_PATIENCE_MS: Final = 10_000
+"""Longer than it takes the controller to have another replica lead, where there is one."""
 READ_AHEAD: Final = 4
 """A partition is asked for more until so many times max_partition_fetch_bytes of it lie ready."""
 
@@ -80,6 +83,8 @@ class Fetcher:
         self._buffered_of: dict[PartitionKey, int] = {}
         self._streams: dict[int, FetchStream] = {}
         self._backoffs: dict[PartitionKey, Backoff] = {}
+        self._unserved: dict[PartitionKey, tuple[tuple[int, int], float]] = {}
+        """(generation, offset) that a leader's disk does not serve, and since when."""
         self._navigate = asyncio.Event()
         self.cluster.watchers.append(self._on_metadata)
 
@@ -268,12 +273,27 @@ class Fetcher:
             position.fail(error)
             self.arrived.set()
             return
+        if isinstance(error, KafkaStorageError) and self._waited_long(key, position):
+            position.fail(error)
+            self.arrived.set()
+            return
         # A stale leader, a lagging one, a topic not known there yet: learn more, then ask again.
         backoff = self._backoffs.setdefault(key, Backoff())
         wait_ms = backoff.next_ms(self.chance())
         position.retry_at_ms = self._now_ms() + wait_ms
         self.cluster.request_refresh()
         asyncio.get_running_loop().call_later(wait_ms / 1000, self.plan)
+
+    def _waited_long(self, key: PartitionKey, position: Position) -> bool:
+        """Whether nobody has served this place since the leader first said that its disk does not:
+        another replica would have taken over by now.
+        """
+        place = position.generation, position.fetch_offset
+        known, since_ms = self._unserved.get(key, (None, 0.0))
+        if known != place:
+            since_ms = self._now_ms()
+            self._unserved[key] = place, since_ms
+        return self._now_ms() - since_ms > STORAGE_PATIENCE_MS
 
     # Offsets to look up, positions to validate.
 

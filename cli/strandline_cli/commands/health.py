@@ -113,4 +113,10 @@ def _partition_problems(metadata: "MetadataResponse") -> list[str]:
                 problems.append(f"{where} has no leader")
             elif missing:
                 problems.append(f"{where} lacks {', '.join(map(str, missing))} in its ISR")
+            elif partition.offline_replicas:
+                brokers = ", ".join(map(str, partition.offline_replicas))
+                problems.append(
+                    f"{where} lacks a damaged range of offsets, and no other copy is in sync with "
+                    f"broker {brokers} (`strandline offsets {topic.name}` says which)"
+                )
     return problems

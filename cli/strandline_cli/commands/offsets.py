@@ -11,7 +11,7 @@ from strandline_cli.options import (
     FormatOption,
     TopicArgument,
 )
-from strandline_cli.output import emit_json, emit_table
+from strandline_cli.output import emit_json, emit_table, note
 from strandline_cli.target import find_target
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def offsets(
         emit_json(replicas)
     else:
         emit_table(_COLUMNS, [[_cell(replica[c]) for c in _COLUMNS] for replica in replicas])
+        for replica in replicas:
+            if replica["problem"] is not None:
+                note(replica["problem"])
     return 0
 
 
@@ -110,6 +113,7 @@ def _row(
         "in_sync": broker in partition.isr,
     }
     for name in ("log_start_offset", "log_end_offset", "high_watermark", "leader_epoch"):
-        known = report is not None and report.error_code == 0
+        known = report is not None and (report.error_code == 0 or report.role != "offline")
         row[name] = getattr(report, name) if known else None
+    row["problem"] = report.error_message or None if report is not None else None
     return row

@@ -1,0 +1,113 @@
+"""A byte that the disk changes under real processes: found by the scrub, healed, or told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline import NewTopic, TopicPartition, sync
+from strandline.errors import KafkaStorageError
+from support.cluster import MakeCluster, eventually
+from support.command import strandline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_cli.local_cluster import LocalCluster
+
+COUNT = 300
+CONFIG = {
+    "log.scrub.interval.ms": "200",
+    "log.segment.bytes": "20000",
+    "replica.lag.time.max.ms": "3000",
+}
+
+
+@pytest.fixture
+def three(make_cluster: MakeCluster) -> LocalCluster:
+    return make_cluster(brokers=3, broker_config=CONFIG)
+
+
+def fill(cluster: LocalCluster, topic: str, replicas: int) -> None:
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 1, replicas, config={"min.insync.replicas": "1"})])
+    with sync.Producer(cluster.bootstrap) as producer:
+        for i in range(COUNT):
+            producer.send(topic, b"%d" % i + b"x" * 300, partition=0)
+        producer.flush()
+
+
+def segments(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
+    return sorted((cluster.data_directory(broker) / f"{topic}-0").glob("*.log"))
+
+
+def flip(path: Path) -> bytes:
+    """Change a byte in the middle; what the file was."""
+    before = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(len(before) // 2)
+        file.write(bytes([before[len(before) // 2] ^ 0x41]))
+    return before
+
+
+def in_sync(cluster: LocalCluster, topic: str) -> tuple[int, list[int]]:
+    with sync.Admin(cluster.bootstrap) as admin:
+        partition = admin.describe_topics([topic])[topic].partitions[0]
+    return partition.leader or -1, sorted(partition.isr)
+
+
+@pytest.mark.parametrize("of_leader", [False, True])
+def test_a_changed_byte_is_copied_anew_from_another_replica(
+    three: LocalCluster, of_leader: bool
+) -> None:
+    fill(three, "orders", 3)
+    leader, _ = in_sync(three, "orders")
+    victim = leader if of_leader else next(b for b in (1, 2, 3) if b != leader)
+    path = segments(three, victim, "orders")[1]
+    eventually(lambda: len(segments(three, victim, "orders")) > 3, "sealed segments")
+    before = flip(path)
+    eventually(lambda: path.exists() and path.read_bytes() == before, "healed")
+    eventually(lambda: in_sync(three, "orders")[1] == [1, 2, 3], "in sync again")
+    healthy = strandline("health", "--bootstrap", three.bootstrap, "--wait", "20")
+    assert healthy.status == 0, healthy
+    with sync.Consumer(three.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        seen = [consumer.getone().value for _ in range(COUNT)]
+    assert seen == [b"%d" % i + b"x" * 300 for i in range(COUNT)]
+
+
+def test_the_only_copy_says_what_is_lost_and_serves_the_rest(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(brokers=1, broker_config=CONFIG)
+    fill(cluster, "alone", 1)
+    flip(segments(cluster, 1, "alone")[1])
+    unhealthy = eventually(
+        lambda: (
+            found
+            if (found := strandline("health", "--bootstrap", cluster.bootstrap)).status != 0
+            else None
+        ),
+        "found and reported",
+    )
+    assert "alone/0 lacks a damaged range of offsets" in unhealthy.out, unhealthy
+    shown = strandline("offsets", "alone", "--bootstrap", cluster.bootstrap)
+    assert "are damaged on this broker's disk and not served" in shown.err, shown
+    with sync.Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("alone", 0)])
+        seen: list[int] = []
+        with pytest.raises(KafkaStorageError, match=r"offsets .* are damaged"):
+            seen.extend(iter(lambda: consumer.getone().offset, -1))
+        lost = consumer.position(TopicPartition("alone", 0))
+        assert lost > 0
+        end = next(i for i in range(lost, COUNT) if serves(cluster, i))
+        consumer.seek(TopicPartition("alone", 0), end)
+        rest = [consumer.getone().offset for _ in range(COUNT - end)]
+    assert rest == list(range(end, COUNT))
+
+
+def serves(cluster: LocalCluster, offset: int) -> bool:
+    out = strandline("offsets", "alone", "--bootstrap", cluster.bootstrap, "--format", "json").json[
+        0
+    ]["problem"]
+    first, last = out.split("offsets ")[1].split(" (")[0].split(" to ")
+    return not int(first) <= offset <= int(last)
