@@ -484,3 +484,20 @@ def test_bare_headers_are_in_no_time_index_and_need_none(tmp_path: Path) -> None
     store.restart()
     (report,) = store.reports
     assert f"{8:020d}.log: its indexes are missing" in report, "there a record has a time"
+
+
+def test_a_compacted_logs_active_segment_is_closed_in_time_to_be_cleaned() -> None:
+    lag = replace(COMPACTED, segment_ms=1000, max_compaction_lag_ms=100)
+    assert lag.segment_ms_of("t", 0, 0) == 100
+    assert replace(lag, segment_ms=10).segment_ms_of("t", 0, 0) == 10
+    assert replace(lag, cleanup_policy=("delete",)).segment_ms_of("t", 0, 0) == 1000
+    jitter = replace(lag, segment_jitter_ms=10_000)
+    assert all(0 <= jitter.segment_ms_of("t", 0, base) <= 100 for base in range(100))
+
+
+def test_a_record_beyond_the_maximal_lag_begins_a_new_segment(tmp_path: Path) -> None:
+    config = replace(COMPACTED, segment_bytes=1 << 20, max_compaction_lag_ms=100)
+    store = Store(tmp_path / "data", config)
+    for timestamp_ms in (1000, 1100, 1101, 1150):
+        put(store, (b"a", b"%d" % timestamp_ms), timestamp_ms=timestamp_ms)
+    assert [s.base_offset for s in store.log.tail[0]] == [0, 2]
