@@ -13,7 +13,13 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from strandline_runtime.real import environment, keep_large_buffers, port_is_free, real_runtime
+from strandline_runtime.real import (
+    environment,
+    keep_large_buffers,
+    port_is_free,
+    real_runtime,
+    take_short_turns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     keep_large_buffers()
+    take_short_turns()
     arguments = _parser().parse_args(argv)
     from strandline_broker.config_loading import ConfigError
 

@@ -147,6 +147,13 @@ def keep_large_buffers() -> None:
         libc.mallopt(m_trim_threshold, 256 << 20)
 
 
+def take_short_turns() -> None:
+    """Let a thread that computes, such as the log cleaner's, make way for the event loop within
+    half a millisecond instead of five: the loop waits that long each time it wakes up.
+    """
+    sys.setswitchinterval(0.0005)
+
+
 def read_file(path: str) -> bytes:
     """All of a small file, before a Runtime exists: a server's configuration."""
     with open(path, "rb") as file:

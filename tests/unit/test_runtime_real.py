@@ -16,6 +16,7 @@ from strandline_runtime.real import (
     keep_large_buffers,
     port_is_free,
     real_runtime,
+    take_short_turns,
 )
 from strandline_runtime.runtime import Probe
 
@@ -203,3 +204,12 @@ def test_a_clients_log_takes_fields_and_goes_to_the_standard_library(
 
 def test_malloc_can_be_told_to_keep_large_buffers() -> None:
     keep_large_buffers()
+
+
+def test_threads_can_be_told_to_take_short_turns() -> None:
+    before = sys.getswitchinterval()
+    try:
+        take_short_turns()
+        assert sys.getswitchinterval() < 0.001
+    finally:
+        sys.setswitchinterval(before)
