@@ -60,8 +60,8 @@ class Producer:
         self._stream.cancel()
         await self._channel.close()
 
-    async def send(self, records: bytes) -> produce_pb2.PartitionProduceResult:
-        request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=5000)
+    async def send(self, records: bytes, *, acks: int = -1) -> produce_pb2.PartitionProduceResult:
+        request = produce_pb2.ProduceRequest(acks=acks, timeout_ms=5000)
         request.topics.add(topic_id=TOPIC_ID).partitions.add(index=0, records=records)
         await self._stream.write(request)
         async with asyncio.timeout(10):
@@ -201,26 +201,98 @@ async def test_a_log_that_cannot_be_cleaned_is_left_and_others_are_not(tmp_path:
         assert a.partition.log.log_end_offset > before
 
 
-async def test_a_cleaning_under_way_leaves_nothing_in_a_log_that_is_given_up(
-    tmp_path: Path,
-) -> None:
-    async with (
-        nodes(
-            tmp_path,
-            1,
-            log_cleaner_io_max_bytes_per_second="20000",
-            log_cleaner_io_buffer_size="1000",
-        ) as (a,),
-        Producer(a) as producer,
-    ):
+SLOW = {"log_cleaner_io_max_bytes_per_second": "20000", "log_cleaner_io_buffer_size": "1000"}
+
+
+async def test_a_cut_leaves_nothing_of_a_cleaning_that_is_under_way(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 1, **SLOW) as (a,), Producer(a) as producer:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         directory = tmp_path / "1" / "orders-0"
         await producer.some(100)
         await eventually(lambda: list(directory.glob("*.cleaned")), "a cleaning is under way")
         partition = a.partition
+        # The cleaner rests between two steps for longer than the cut takes.
+        a.replicas.context.alter({"log.cleaner.io.max.bytes.per.second": "1"})
+        await asyncio.sleep(0.2)
         async with partition.gate:
-            await a.replicas.context.upkeep.cleaner.abandon(partition)
+            before = records_of(partition.log)
+            await partition.truncate(before[-1].offset)
             assert not list(directory.glob("*.cleaned")) + list(directory.glob("*.swap"))
-            end = partition.log.log_end_offset
-            await partition.truncate(end)
-        assert state_of(records_of(partition.log)) == producer.model
+            kept = records_of(partition.log)
+        assert kept
+        assert kept == before[: len(kept)]
+        assert partition.log.cleaned_to <= partition.log.log_end_offset
+
+
+async def test_a_replica_that_goes_takes_its_cleaning_with_it(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 1, **SLOW) as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        directory = tmp_path / "1" / "orders-0"
+        await producer.some(100)
+        await eventually(lambda: list(directory.glob("*.cleaned")), "a cleaning is under way")
+        partition = a.partition
+        partition.stop_role("it goes")
+        manager = a.replicas
+        del manager.partitions[partition.key]
+        await manager._logs.set_aside(partition)
+        (aside,) = (tmp_path / "1").glob("orders-0.*-stray")
+        assert not list(aside.glob("*.cleaned")) + list(aside.glob("*.swap"))
+        assert not directory.exists()
+
+
+async def test_the_cleaner_keeps_to_its_rate(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 1, **SLOW, log_cleaner_enable="false") as (a,):
+        cleaner, loop = a.replicas.context.upkeep.cleaner, asyncio.get_running_loop()
+        begun = loop.time()
+        for _ in range(3):
+            await cleaner._pace(1000)
+        assert loop.time() - begun >= 0.149
+
+
+async def test_a_log_may_be_compacted_and_shortened_by_size(tmp_path: Path) -> None:
+    both = {
+        "log_cleanup_policy": "compact,delete",
+        "log_retention_bytes": "4000",
+        "log_retention_ms": "-1",
+        "log_retention_check_interval_ms": "20",
+    }
+    async with nodes(tmp_path, 1, **both) as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        # More keys than fit: what compaction keeps is too much for the size.
+        await producer.some(300, keys=400)
+        log = a.partition.log
+        await eventually(lambda: log.log_start_offset > 0 and is_compacted(a, 400), "both")
+        found = state_of(records_of(log))
+        assert found
+        assert all(producer.model.get(key) == value for key, value in found.items())
+
+
+async def test_a_broker_with_its_cleaner_off_compacts_nothing(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 1, log_cleaner_enable="false") as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await producer.some(60)
+        cleaner = a.replicas.context.upkeep.cleaner
+        await cleaner.run()  # it ends at once
+        assert a.partition.log.cleaned_to == 0
+        log = a.partition.log
+        await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
+        assert await cleaner.clean_next()
+        assert is_compacted(a)
+
+
+async def test_what_is_not_committed_is_not_compacted(tmp_path: Path) -> None:
+    off = {"log_cleaner_enable": "false"}
+    async with nodes(tmp_path, 2, **off) as (a, b), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), a, known=(b,))
+        for i in range(60):
+            sent = build_batch([(b"key", b"%d" % i * 30)], timestamp_ms=1000)
+            assert (await producer.send(sent, acks=1)).error_code == 0
+        log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
+        await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
+        assert a.partition.high_watermark == 0
+        assert not await cleaner.clean_next()
+        assert len(records_of(log)) == 60
+        await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), b, known=(a,))
+        await eventually(lambda: a.partition.high_watermark == 60, "committed")
+        assert await cleaner.clean_next()
+        assert log.cleaned_to == log.tail[0][-1].base_offset
