@@ -30,6 +30,7 @@ class BrokerState:
     address: str
     state: str
     """FENCED, UNFENCED or CONTROLLED_SHUTDOWN."""
+    offline_log_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
             pid=b.pid,
             address=f"{b.listeners[0].host}:{b.listeners[0].port}" if b.listeners else "",
             state=b.state,
+            offline_log_dirs=tuple(b.offline_log_dirs),
         )
         for b in answer.brokers
     ]

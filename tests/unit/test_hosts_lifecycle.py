@@ -142,6 +142,30 @@ async def test_the_epoch_of_a_clean_shutdown_is_presented_once(tmp_path: Path) -
     assert [r.previous_broker_epoch for r in controller.registrations] == [5, -1]
 
 
+async def test_what_cannot_be_served_is_named_at_once_and_known_once_it_is_answered(
+    tmp_path: Path,
+) -> None:
+    key = (b"t" * 16, 3)
+    offline: dict[tuple[bytes, int], bool] = {}
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        b.lifecycle.tell_offline(lambda: offline)
+        async with running(b.lifecycle.run()):
+            await controller.until(lambda: len(controller.heartbeats) >= 1)
+            assert b.lifecycle.offline_known_at(key) is None
+            offline[key] = True
+            b.directory.failed["/lost"] = "it failed"
+            b.lifecycle.report_offline()
+            await controller.until(lambda: b.lifecycle.offline_known_at(key) is not None)
+            said = controller.heartbeats[-1]
+            assert [(r.topic_id, r.partition_index, r.damaged) for r in said.offline_replicas] == [
+                (b"t" * 16, 3, True)
+            ]
+            assert list(said.offline_log_dirs) == ["/lost"]
+            offline.clear()
+            b.lifecycle.report_offline()
+            await controller.until(lambda: b.lifecycle.offline_known_at(key) is None)
+
+
 async def test_a_broker_wants_to_be_fenced_until_it_has_loaded_and_applied_a_snapshot(
     tmp_path: Path,
 ) -> None:

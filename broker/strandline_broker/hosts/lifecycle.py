@@ -290,6 +290,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._metadata.applied_offset,
             want_fence=not (self._loaded and self._metadata.has_snapshot),
             want_shut_down=self._shutting_down,
+            offline_log_dirs=list(self._directory.failed),
             offline_replicas=[
                 controller_pb2.OfflineReplica(
                     topic_id=topic_id, partition_index=partition, damaged=damaged

@@ -100,7 +100,12 @@ def judge_cluster(addresses: list[str]) -> Verdict:
 def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
     if not states:
         return ["no broker is registered"]
-    return [f"broker {b.id} is {b.state}" for b in states if b.state != "UNFENCED"]
+    problems = [f"broker {b.id} is {b.state}" for b in states if b.state != "UNFENCED"]
+    return problems + [
+        f"broker {b.id} has lost the data directory {path}"
+        for b in states
+        for path in b.offline_log_dirs
+    ]
 
 
 def _partition_problems(metadata: "MetadataResponse") -> list[str]:

@@ -1,6 +1,6 @@
 """`strandline status`: the processes of a cluster, as they report themselves."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline_cli import probe
 from strandline_cli.errors import CliError
@@ -8,6 +8,9 @@ from strandline_cli.local_cluster import LocalCluster
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.output import emit_json, emit_table, note
 from strandline_cli.target import Target, find_target
+
+if TYPE_CHECKING:
+    from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse
 
 _TIMEOUT_S = 3.0
 
@@ -76,7 +79,7 @@ def _through_broker(address: str) -> dict[str, Any]:
             "metadata_offset": controller.metadata_offset,
         },
         "brokers": [_process(b.id, b.pid, b.address, b.state) for b in probe.states_in(answer)],
-        "problem": None,
+        "problem": _lost_directories(answer),
     }
 
 
@@ -92,6 +95,15 @@ def _without_controller(address: str) -> dict[str, Any]:
         ],
         "problem": None,
     }
+
+
+def _lost_directories(answer: "DescribeClusterResponse") -> str | None:
+    lost = [
+        f"broker {b.id} has lost the data directory {path}: what was in it is not served there"
+        for b in probe.states_in(answer)
+        for path in b.offline_log_dirs
+    ]
+    return "; ".join(lost) or None
 
 
 def _process(

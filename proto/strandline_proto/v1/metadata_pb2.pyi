@@ -486,6 +486,7 @@ class BrokerDescription(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+    OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -498,6 +499,10 @@ class BrokerDescription(_message.Message):
     """Milliseconds since the controller last heard from it; -1 if it never did."""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]: ...
+    @_builtins.property
+    def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Data directories that it has reported as out of service."""
+
     def __init__(
         self,
         *,
@@ -510,10 +515,11 @@ class BrokerDescription(_message.Message):
         rack: _builtins.str = ...,
         version: _builtins.str = ...,
         last_heard_ms: _builtins.int = ...,
+        offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "pid", b"pid", "rack", b"rack", "state", b"state", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "state", b"state", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

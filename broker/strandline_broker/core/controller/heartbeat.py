@@ -26,6 +26,7 @@ class Heartbeat:
     want_fence: bool
     want_shut_down: bool
     offline_replicas: frozenset[OfflineReplica] = frozenset()
+    offline_log_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,6 @@ if TYPE_CHECKING:
 APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.code})
 """Errors of one partition that say: this broker cannot carry it (P-79)."""
 
-
 SHUTDOWN_WAIT_S: Final = 0.25
 """Well below the time that a broker gives an answer to its heartbeat."""
 
@@ -108,6 +107,8 @@ class Controller:
         self.state = state
         self.sessions = Sessions(settings.session_ms)
         self.applied = Applied()
+        self.offline_log_dirs: dict[BrokerId, tuple[str, ...]] = {}
+        """As each broker said last; for people to see, nothing is decided by it."""
         self._settings = settings
         self._runtime = runtime
         self._progress = asyncio.Event()
@@ -176,6 +177,7 @@ class Controller:
         broker = self.state.brokers.get(heartbeat.broker_id)
         if broker is not None and broker.epoch == heartbeat.broker_epoch:
             self.sessions.on_heard(broker.broker_id, broker.epoch, self.now_ms())
+            self.offline_log_dirs[broker.broker_id] = heartbeat.offline_log_dirs
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:

@@ -153,6 +153,7 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         current_metadata_offset=MetadataOffset(request.current_metadata_offset),
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
+        offline_log_dirs=tuple(request.offline_log_dirs),
         offline_replicas=frozenset(
             OfflineReplica(TopicId(r.topic_id), r.partition_index, r.damaged)
             for r in request.offline_replicas
