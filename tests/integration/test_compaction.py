@@ -296,3 +296,19 @@ async def test_what_is_not_committed_is_not_compacted(tmp_path: Path) -> None:
         await eventually(lambda: a.partition.high_watermark == 60, "committed")
         assert await cleaner.clean_next()
         assert log.cleaned_to == log.tail[0][-1].base_offset
+
+
+async def test_a_log_whose_times_cannot_be_read_is_left_and_the_broker_goes_on(
+    tmp_path: Path,
+) -> None:
+    settings = {"log_cleaner_enable": "false", "log_cleaner_max_compaction_lag_ms": "1000000"}
+    async with nodes(tmp_path, 1, **settings) as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await producer.some(60)
+        log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
+        await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
+        log.open_segments.forget(log.tail[0][:-1])
+        (tmp_path / "1" / "orders-0" / f"{0:020d}.log").write_bytes(b"")
+        assert not await cleaner.clean_next()
+        assert a.partition in cleaner._uncleanable
+        await producer.some(1)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline_proto.batch import CRC_AT, Compression
+from strandline_broker.storage.cleaner.rebuilt_batch import emptied, with_records
+from strandline_proto.batch import CRC_AT, Compression, raw_records, read_header
 from strandline_proto.errors import CorruptMessage, UnsupportedVersion, WireError
 from strandline_spark.decode import RangeDecoder
 from strandline_spark.schema import arrow_schema
@@ -237,3 +238,31 @@ def test_a_compressed_body_that_is_cut_short_is_an_error(codec: Compression) -> 
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
     with pytest.raises(CorruptMessage):
         decoded(new_decoder(0, 50), resealed(data))
+
+
+def test_what_a_cleaning_leaves_of_batches_is_read_with_its_own_timestamps() -> None:
+    """Bare headers, batches that begin with a gap, and a horizon in place of the base timestamp."""
+    records = [MadeRecord(b"k%d" % i, b"v", [], 1000 + i, 0) for i in range(3)]
+    plain = MadeBatch(records, Compression.ZSTD, False, False, 0, 0)
+    log = lay_out([plain, plain, plain], base_offset=10)
+    batches = [
+        (read_header(log.data, at), log.data[at : at + read_header(log.data, at).size])
+        for at in (0, *log.starts)
+        if at < len(log.data)
+    ]
+    first, second, third = dict.fromkeys(batches)
+    kept = list(raw_records(second[1], second[0]))[1:]
+    message = (
+        emptied(first[0])[1]
+        + with_records(second[0], kept, delete_horizon_ms=1 << 45)[1]
+        + emptied(third[0])[1]
+    )
+    decoder = new_decoder(10, 19)
+    rows = decoded(decoder, message)
+    decoder.finish(19)
+    assert [row[:2] for row in rows] == [(14, 1001), (15, 1002)]
+    assert (decoder.rows, decoder.skipped, decoder.position) == (2, 7, 19)
+    only_bare = new_decoder(10, 13)
+    assert decoded(only_bare, emptied(first[0])[1]) == []
+    only_bare.finish(13)
+    assert (only_bare.rows, only_bare.skipped) == (0, 3)

@@ -13,6 +13,7 @@ Keeps I-69 (bounds), I-73 (the swap, under the gate), P-49.
 from __future__ import annotations
 
 import asyncio
+import struct
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,6 +35,7 @@ from strandline_broker.storage.cleaner.cleaner import (
     Task,
 )
 from strandline_broker.storage.cleaner.swap import Swap
+from strandline_broker.storage.damage import BadBatch
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
@@ -190,10 +192,13 @@ class LogCleaner:
                 log.cleaned_to, log_start=log.log_start_offset, log_end=log.log_end_offset
             )
             asks_age = log.config.max_compaction_lag_ms < INT64_MAX
+            seen = log.truncations, log.replacements
             try:
                 sealed = await self._in_own_thread(partial(_facts, log.tail[0][:-1], asks_age))
-            except OSError as error:
-                self._give_up(partition, str(error))
+            except CannotClean as error:
+                # Files that went meanwhile are no fault of the log.
+                if self._is_candidate(partition) and seen == (log.truncations, log.replacements):
+                    self._give_up(partition, str(error))
                 continue
             compacted = CompactedLog(
                 cleaned_to=log.cleaned_to,
@@ -332,14 +337,17 @@ def _next(steps: Generator[Progress | Replace, None, Outcome]) -> Step:
 
 
 def _facts(segments: tuple[Segment, ...], asks_age: bool) -> tuple[SealedSegment, ...]:
-    """Of sealed segments; blocks, as their timestamps may have to be read."""
-    return tuple(
-        SealedSegment(
-            base_offset=segment.base_offset,
-            end_offset=segment.end_offset,
-            size=segment.size,
-            latest_timestamp=segment.latest()[0],
-            first_timestamp=segment.first_timestamp() if asks_age else -1,
+    """Of sealed segments; blocks, as their timestamps may have to be read. Raises CannotClean."""
+    try:
+        return tuple(
+            SealedSegment(
+                base_offset=segment.base_offset,
+                end_offset=segment.end_offset,
+                size=segment.size,
+                latest_timestamp=segment.latest()[0],
+                first_timestamp=segment.first_timestamp() if asks_age else -1,
+            )
+            for segment in segments
         )
-        for segment in segments
-    )
+    except (OSError, BadBatch, struct.error) as error:
+        raise CannotClean(str(error)) from error
