@@ -97,6 +97,12 @@ def test_a_deep_dump_has_the_records_with_bytes_in_base64(
     assert b64decode(last["records"][0]["value"]) == b"\xff\x00"
 
 
+def test_a_log_may_have_any_name(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = store.path / "saved.log"
+    shutil.copy(logs(store)[0], copy)
+    assert objects(capsys, "dump", copy) == objects(capsys, "dump", logs(store)[0])
+
+
 def test_a_directory_is_dumped_segment_by_segment_and_names_the_file(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

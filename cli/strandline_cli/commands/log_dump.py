@@ -84,9 +84,9 @@ class _Dump:
         """A single file, by what its name says."""
         name = os.path.basename(path)
         match = _FILE.fullmatch(name)
-        if match is not None and match[2] == "log":
+        if name.endswith(".log") or (match is not None and match[2] == "log"):
             self.log(path, names_file=False)
-            if index_sanity:
+            if index_sanity and match is not None:
                 self.check_indexes(_segments_of(self._disk, path, int(match[1])))
         elif match is not None and match[2].endswith("index") and index_sanity:
             if match[2] == "txnindex":
@@ -261,7 +261,7 @@ def _read_entries(
         disk.close(disk.open(path, os.O_RDONLY))
     raise CannotRead(
         f"{path} is no file of a log: its name is not that of a .log, .index, .timeindex, "
-        f".txnindex, .snapshot or checkpoint"
+        f".txnindex, .snapshot (each <20 digits>.kind) or checkpoint"
     )
 
 
