@@ -176,6 +176,26 @@ def test_a_base_offset_that_was_changed_is_found_by_continuity(store: Store) -> 
         assert (finding.position, finding.offset) == (at, base)
 
 
+def test_in_a_compacted_log_a_base_offset_that_the_next_contradicts_is_found(store: Store) -> None:
+    path = segments(store)[1]
+    at = starts(path)[1]
+    base = read_header(path.read_bytes(), at).base_offset
+    change(path, at, struct.pack(">q", base + 1))
+    (finding,) = wrong(store, compacted=True)
+    assert (finding.invariant, finding.position, finding.offset) == ("I-1", at, base)
+    assert f"base offset {base + 1}, and offset {base + 2} behind it" in finding.what
+
+
+def test_behind_a_length_that_lies_the_next_sound_batch_is_found(store: Store) -> None:
+    path = segments(store)[1]
+    length = read_header(path.read_bytes()).batch_length
+    change(path, 8, struct.pack(">i", length + 5))
+    found = report(store)
+    assert found.batches == 11
+    (finding,) = found.findings
+    assert finding.position == 0
+
+
 @pytest.mark.parametrize("epoch", [0, 3, 9])
 def test_a_leader_epoch_that_was_changed_is_found_by_the_epoch_checkpoint(
     store: Store, epoch: int
@@ -218,6 +238,18 @@ def test_every_entry_of_an_index_is_checked(store: Store, kind: str) -> None:
     assert len(wrong(store)) == 1
     path.unlink()
     assert "missing" in wrong(store)[0].what
+
+
+def test_a_time_index_names_the_first_batch_that_reaches_its_time(tmp_path: Path) -> None:
+    store = Store(tmp_path / "even", CONFIG, fs=Hurried())
+    for i in range(12):
+        store.append(b"%d" % i, b"v" * i, epoch=1, timestamp_ms=1000)
+    store.stop()
+    assert wrong(store) == []
+    path = segments(store)[0].with_suffix(".timeindex")
+    path.write_bytes(struct.pack(">qi", 1000, 3))
+    (finding,) = wrong(store)
+    assert "an earlier record than offset 3 is at 1000 already" in finding.what
 
 
 def test_zeros_behind_an_index_are_what_a_killed_kafka_leaves(store: Store) -> None:
