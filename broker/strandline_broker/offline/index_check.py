@@ -2,7 +2,7 @@
 over the segment's batches.
 
 One finding for each index is enough: after the first the rest is not looked at. Where the segment
-itself has bytes that are no batch, nothing more is said of its indexes.
+itself is damaged, nothing is said of its indexes.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class IndexCheck:
             self._settle(check, check.batch(batch))
 
     def abandon(self) -> None:
-        """The segment has bytes that are no batch: nothing more can be said."""
+        """The segment is damaged itself: nothing certain can be said of its indexes."""
         self._checks.clear()
+        self.problems.clear()
 
     def end(self, size: int) -> None:
         """The segment ended after `size` bytes."""
