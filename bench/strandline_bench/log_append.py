@@ -2,11 +2,12 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from strandline_bench.log_options import LogOptions
-from strandline_bench.log_store import Stopwatch, Store, batch_of, progress
+from strandline_bench.log_store import Stopwatch, Store, alternate, batch_of, progress
 from strandline_bench.report import Report, median
 from strandline_proto.batch import BatchHeader
 
@@ -21,14 +22,15 @@ def run(options: LogOptions, report: Report, path: Path) -> None:
         bare: list[Stopwatch] = []
         for number in range(options.rounds):
             progress(f"append {name}: round {number + 1} of {options.rounds}")
-            logs.append(_append(path / "log", batch, header, count))
-            bare.append(_write(path / "bare", batch, count))
+            ours = partial(_append, path / "log", batch, header, count)
+            theirs = partial(_write, path / "bare", batch, count)
+            alternate(number, (logs, ours), (bare, theirs))
         megabytes = count * len(batch) / 1e6
-        ours, floor = (median([megabytes / each.wall_s for each in s]) for s in (logs, bare))
+        mb_s, floor = (median([megabytes / each.wall_s for each in s]) for s in (logs, bare))
         report.measured(
             f"log-append-{name}",
             {
-                "append_mb_s": ours,
+                "append_mb_s": mb_s,
                 "bare_mb_s": floor,
                 "bare_share": median(
                     [b.wall_s / o.wall_s for o, b in zip(logs, bare, strict=True)]

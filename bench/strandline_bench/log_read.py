@@ -4,12 +4,13 @@ same bytes at the same places. The bytes are in the page cache; the log was open
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from strandline_bench.log_append import SIZES
 from strandline_bench.log_options import LogOptions
-from strandline_bench.log_store import Stopwatch, Store, batch_of, progress
+from strandline_bench.log_store import Stopwatch, Store, alternate, batch_of, progress
 from strandline_bench.report import Report, median
 from strandline_broker.storage.log import Log
 
@@ -34,16 +35,17 @@ def run(options: LogOptions, report: Report, path: Path) -> None:
         bare: list[Stopwatch] = []
         for number in range(options.rounds):
             progress(f"read {name}: round {number + 1} of {options.rounds}")
-            logs.append(_fetch(log))
-            bare.append(_read(Path(log.path) / f"{0:020d}.log", places))
+            ours = partial(_fetch, log)
+            theirs = partial(_read, Path(log.path) / f"{0:020d}.log", places)
+            alternate(number, (logs, ours), (bare, theirs))
         store.kill()
         shutil.rmtree(path / name)
         megabytes = count * len(batch) / 1e6
-        ours, floor = (median([megabytes / each.wall_s for each in s]) for s in (logs, bare))
+        mb_s, floor = (median([megabytes / each.wall_s for each in s]) for s in (logs, bare))
         report.measured(
             f"log-read-{name}",
             {
-                "read_mb_s": ours,
+                "read_mb_s": mb_s,
                 "bare_mb_s": floor,
                 "bare_share": median(
                     [b.wall_s / o.wall_s for o, b in zip(logs, bare, strict=True)]

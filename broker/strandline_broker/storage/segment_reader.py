@@ -6,16 +6,27 @@ the walk begins at the segment's first byte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.damage import BadBatch
-from strandline_proto.batch import crc_matches, read_records
+from strandline_broker.storage.offset_index import RELATIVE_MAX
+from strandline_proto.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    crc_matches,
+    read_records,
+)
 
 if TYPE_CHECKING:
     from strandline_broker.storage.recent_batches import RecentBatches
     from strandline_broker.storage.segment import Segment, View
     from strandline_proto.batch import BatchHeader, Record
+
+_SPAN: Final = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta: what a header says of where the next one is."""
 
 Run = tuple[int, int, int]
 """(position, end position, next offset)."""
@@ -92,6 +103,9 @@ def find_run(
 def _cut(segment: Segment, view: View, position: int, *, end: int, max_bytes: int) -> Run:
     """The batches from `position` that fit into `max_bytes`, or the first alone."""
     target = position + max_bytes
+    run = _cut_quickly(segment, view, position, target=target, end=end)
+    if run is not None:
+        return run
     for origin in dict.fromkeys((max(view.offsets.floor_position(target), position), position)):
         try:
             for at, header in walk(view.file, origin, end, offset=segment.base_offset):
@@ -103,6 +117,29 @@ def _cut(segment: Segment, view: View, position: int, *, end: int, max_bytes: in
             if origin == position:
                 raise
     raise BadBatch(view.file.path, position, segment.base_offset, "no batch ends where one must")
+
+
+def _cut_quickly(
+    segment: Segment, view: View, position: int, *, target: int, end: int
+) -> Run | None:
+    """As `_cut`, from length to length; None where something is odd, which a walk then names."""
+    read, at = view.file.read, max(view.offsets.floor_position(target), position)
+    while at < end:
+        data = read(_SPAN.size, at)
+        if len(data) < _SPAN.size:
+            return None
+        base, length, magic, delta = _SPAN.unpack(data)
+        behind = at + length + LENGTH_OVERHEAD
+        if magic != MAGIC or delta < 0 or not at + HEADER_SIZE <= behind <= end:
+            return None
+        if at > 0 and not 0 <= base - segment.base_offset <= RELATIVE_MAX:
+            return None
+        if behind >= target and at == position:
+            return position, behind, base + delta + 1
+        if behind > target:
+            return position, at, base
+        at = behind
+    return None
 
 
 def first_record_at(
