@@ -140,6 +140,23 @@ async def test_a_damaged_copy_is_kept_while_the_leader_lacks_a_range_itself(tmp_
         await eventually(lambda: ranges(b) == [], "healed")
 
 
+async def test_damage_below_the_log_start_is_nobodys_loss(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        a, b = [
+            await stack.enter_async_context(run_node(tmp_path / str(i), i, **SMALL)) for i in (1, 2)
+        ]
+        await decide(two(1, epoch=0, isr=(1,)), a, b)
+        await produce(a, 12)
+        await eventually(lambda: b.partition.log.log_end_offset == 24, "it follows")
+        flip(tmp_path / "2", 0, 100)
+        b.partition.log.raise_log_start(2)
+        await b.replicas.scrubber.round()
+        assert ranges(b) == [(0, 2)]
+        await b.replicas.damage.look()
+        assert b.partition.log.truncations == 0, "nothing is copied anew for it"
+        assert b.replicas.offline_replicas() == {}
+
+
 async def test_the_only_copy_serves_everything_but_the_damage(tmp_path: Path) -> None:
     async with run_node(tmp_path / "1", 1, **SMALL) as a:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)

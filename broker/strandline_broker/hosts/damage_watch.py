@@ -152,11 +152,12 @@ class DamageWatch:
 
     def may_heal(self, partition: Partition) -> bool:
         state, context = partition.state, self._context
-        if state is None or not partition.log.damaged_ranges.entries or partition.gate.locked():
+        log = partition.log
+        if not log.damaged_ranges.above(log.log_start_offset) or partition.gate.locked():
             return False
         if partition.out_of_service is not None:
             return False
-        if partition.follower is None or not partition.follower.may_fetch:
+        if state is None or partition.follower is None or not partition.follower.may_fetch:
             return False
         if any(m.broker_id == context.me for m in state.isr):
             return False
@@ -169,17 +170,18 @@ class DamageWatch:
     async def _heal(self, partition: Partition) -> None:
         async with partition.gate:
             # The gate was free and nothing was awaited, so all of `may_heal` still holds.
-            start = partition.log.damaged_ranges.entries[0].start
+            log = partition.log
+            start = log.damaged_ranges.above(log.log_start_offset)[0].start
             self._log.warning(
                 "healing: the log is cut before its damage and copied from the leader",
                 partition=partition.name,
                 leader=partition.follower.leader if partition.follower is not None else -1,
-                to=max(start, partition.log.log_start_offset),
-                log_end_offset=partition.log.log_end_offset,
+                to=max(start, log.log_start_offset),
+                log_end_offset=log.log_end_offset,
                 high_watermark=partition.high_watermark,
             )
             try:
-                await partition.truncate(max(start, partition.log.log_start_offset))
+                await partition.truncate(max(start, log.log_start_offset))
             except WireError as error:
                 self._log.error("not healed", partition=partition.name, reason=str(error))
                 return

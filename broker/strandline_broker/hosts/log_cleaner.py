@@ -97,6 +97,7 @@ class _Cleaning:
             self.abandoned
             or log.deleted
             or log.truncations != self.truncations
+            or log.damaged_ranges.entries
             or self.partition.out_of_service is not None
             or "compact" not in log.config.cleanup_policy
         )
