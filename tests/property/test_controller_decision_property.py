@@ -15,7 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
+from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
+from strandline_broker.core.controller.records import OfflineReplica
 from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.state import Broker, Partition
 from strandline_broker.core.controller.topics import decide_delete_topic
@@ -126,7 +129,8 @@ class ControllerHistory(RuleBasedStateMachine):
         if done:
             assert applied >= broker.fencing_offset >= broker.epoch, "I-83"
             for partition in self.cluster.state.partitions():
-                if partition.isr == (b,) and self.on_its_disk(partition, b):
+                serves = not broker.is_out_of_service(partition.topic_id, partition.index)
+                if partition.isr == (b,) and self.on_its_disk(partition, b) and serves:
                     assert partition.leader == b, "a leaderless partition is elected on unfence"
 
     @rule(b=brokers)
@@ -152,6 +156,34 @@ class ControllerHistory(RuleBasedStateMachine):
                 as_of=as_of,
             )
         )
+
+    @rule(b=brokers, data=st.data())
+    def tell_offline(self, b: BrokerId, data: st.DataObject) -> None:
+        state = self.cluster.state
+        broker = state.brokers.get(b)
+        partitions = list(state.partitions())
+        if broker is None or not partitions:
+            return
+        told = data.draw(
+            st.lists(st.tuples(st.sampled_from(partitions), st.booleans()), max_size=3)
+        )
+        heartbeat = Heartbeat(
+            broker_id=b,
+            broker_epoch=broker.epoch,
+            current_metadata_offset=MetadataOffset(0),
+            want_fence=False,
+            want_shut_down=False,
+            offline_replicas=frozenset(
+                OfflineReplica(p.topic_id, p.index, damaged) for p, damaged in told
+            ),
+        )
+        self.cluster.commit(decide_offline_replicas(state, heartbeat))
+        assert not tells_news(state, heartbeat)
+        for p, _ in told:
+            now = self.cluster.partition(p.topic_id, p.index)
+            if b in now.isr:
+                others = [state.brokers[o] for o in now.isr if o != b]
+                assert not any(o.can_join(p.topic_id, p.index) for o in others), "it makes way"
 
     @rule(replicas=st.lists(st.permutations(IDS).map(lambda ids: tuple(ids[:3])), min_size=1))
     def create(self, replicas: Sequence[tuple[BrokerId, ...]]) -> None:
@@ -204,6 +236,8 @@ class ControllerHistory(RuleBasedStateMachine):
         assert sorted(now.isr) == sorted(wish)
         for b, epoch in members:
             assert state.brokers[b].eligible, "I-23"
+            joins = b not in partition.isr
+            assert not joins or state.brokers[b].can_join(partition.topic_id, partition.index)
             assert epoch == state.brokers[b].epoch, "P-7"
 
     @rule(b=brokers)
@@ -254,6 +288,8 @@ class ControllerHistory(RuleBasedStateMachine):
                     assert p.leader == NO_LEADER, "P-27: a fenced broker leads nothing"
             if p.leader != NO_LEADER:
                 assert self.on_its_disk(p, p.leader), "it lost what it was in sync with"
+                leader = state.brokers[p.leader]
+                assert not leader.is_out_of_service(p.topic_id, p.index), "it serves nothing"
             if len(p.isr) > 1:
                 assert p.leader != NO_LEADER, "somebody of them could lead"
                 assert all(self.on_its_disk(p, b) for b in p.isr)

@@ -136,6 +136,17 @@ def test_two_damaged_members_do_not_leave_the_partition_without_a_leader() -> No
     assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B2, (B2,))
 
 
+def test_a_member_that_serves_nothing_makes_way_for_a_damaged_one() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    tell(cluster, B1, hurt(topic))
+    cluster.up(B2)
+    join(cluster, topic, B1, B2)
+    tell(cluster, B2, lost(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B1, (B1,))
+
+
 def test_the_list_outlives_the_controller_and_not_the_incarnation() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2))

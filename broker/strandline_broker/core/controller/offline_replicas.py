@@ -1,7 +1,7 @@
 """Replicas that their broker cannot serve although it lives: a damaged range, a failed directory.
 
-Each heartbeat names them all. A replica on the list leaves every ISR that has another sound member,
-and leadership goes to one of those; it is not elected and joins no ISR while it is listed. The last
+Each heartbeat names them all. A replica on the list leaves every ISR that has a better member, and
+leadership goes to one of those; it is not elected and joins no ISR while it is listed. The last
 member stays in the ISR (I-22): if only a range of it is damaged it goes on leading, as the rest of
 what it holds is held by nobody else; if it serves nothing, the partition has no leader until it is
 back. A list holds for one incarnation, and is known before that incarnation is unfenced.
@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.election import Brokers, elect, is_sound, leave_isr
+from strandline_broker.core.controller.election import (
+    Brokers,
+    elect,
+    electable,
+    is_sound,
+    leave_isr,
+)
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.records import (
     AnyRecord,
@@ -61,7 +67,7 @@ def _changes(
         partition = state.partition(topic_id, index)
         if partition is None or me not in partition.isr:
             continue
-        if (topic_id, index) in listed and _sound_members(partition, brokers):
+        if (topic_id, index) in listed and _better_members(partition, me, brokers):
             yield leave_isr(partition, me, brokers, bump=False)
         elif partition.leader in (me, NO_LEADER):
             leader = elect(partition, partition.isr, brokers)
@@ -69,5 +75,8 @@ def _changes(
                 yield PartitionChangeRecord(topic_id=topic_id, partition=index, leader=leader)
 
 
-def _sound_members(partition: Partition, brokers: Brokers) -> list[BrokerId]:
-    return [b for b in partition.isr if is_sound(partition, b, brokers)]
+def _better_members(partition: Partition, me: BrokerId, brokers: Brokers) -> list[BrokerId]:
+    """A damaged replica makes way for a sound one; one that serves nothing, for a damaged one."""
+    serves = electable(partition, me, brokers)
+    better = is_sound if serves else electable
+    return [b for b in partition.isr if b != me and better(partition, b, brokers)]
