@@ -1,0 +1,177 @@
+"""One partition on three brokers and its controller, as values that can be hashed and compared.
+
+Nothing here decides anything. Offsets are places in a tuple, times are two ("just now" and "too
+long ago"), and the incarnations of a broker are numbered from 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from strandline_broker.core.follower import FetchAnswer, FetchPosition
+    from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
+    from strandline_broker.core.remote_replica import RemoteReplica
+    from strandline_proto.errors import WireError
+
+BROKERS: Final = (1, 2, 3)
+MIN_ISR: Final = 2
+LOSSES_TOLERATED: Final = MIN_ISR - 1
+"""How many replicas may lose unflushed data without a committed record being lost (I-54)."""
+
+Entry = tuple[int, int, int]
+"""A record: the leader epoch, and who appended it in which incarnation."""
+
+
+class Violation(AssertionError):
+    """A state or a step that must not be. The message begins with the invariant's number."""
+
+
+class Log(NamedTuple):
+    entries: tuple[Entry, ...] = ()
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(epoch, where it starts), oldest first; the last one may have no records yet."""
+    high_watermark: int = 0
+
+
+class LeaderView(NamedTuple):
+    """A `Leader` machine at rest."""
+
+    me: IsrMember
+    state: PartitionState
+    epoch_start: int
+    high_watermark: int
+    log_end_offset: int
+    followers: tuple[tuple[int, RemoteReplica], ...]
+    isr: tuple[IsrMember, ...]
+    eligible: tuple[tuple[int, int], ...]
+    proposal: ProposalView | None
+
+
+class ProposalView(NamedTuple):
+    isr: tuple[IsrMember, ...]
+    partition_epoch: int
+    joins: tuple[IsrMember, ...]
+    waits_to_retry: bool
+    unsure: bool
+    refused: bool
+
+
+class FollowerView(NamedTuple):
+    """A `Follower` machine at rest. Nothing it does depends on the partition's epoch."""
+
+    told: PartitionState
+    is_over: bool
+    truncates_to_high_watermark: bool
+
+
+class FetchRequest(NamedTuple):
+    """On its way to `leader`; its sender may have died meanwhile."""
+
+    leader: int
+    position: FetchPosition
+    broker_epoch: int
+
+
+class FetchResponse(NamedTuple):
+    position: FetchPosition
+    answer: FetchAnswer
+    entries: tuple[Entry, ...]
+
+
+class IsrRequest(NamedTuple):
+    """On its way to the controller."""
+
+    isr: tuple[IsrMember, ...]
+    leader_epoch: int
+    partition_epoch: int
+    broker_epoch: int
+    is_awaited: bool
+    """False: its sender has given up waiting, or no longer leads; it may yet be applied."""
+
+
+class IsrResponse(NamedTuple):
+    leader_epoch: int
+    outcome: IsrAnswer | type[WireError]
+
+
+class Node(NamedTuple):
+    """One broker: its disk, its process if it runs, and one message each way."""
+
+    broker_id: int
+    broker_epoch: int
+    is_up: bool = True
+    stopped_cleanly: bool = False
+    log: Log = Log()
+    known: PartitionState | None = None
+    eligible: tuple[tuple[int, int], ...] = ()
+    role: LeaderView | FollowerView | None = None
+    fetch: FetchRequest | FetchResponse | None = None
+    alter: IsrRequest | IsrResponse | None = None
+
+
+class RegisteredBroker(NamedTuple):
+    epoch: int = 1
+    is_fenced: bool = False
+    is_stopping: bool = False
+
+
+class Decided(NamedTuple):
+    """What the controller has committed."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    brokers: tuple[RegisteredBroker, ...]
+
+
+class Ghost(NamedTuple):
+    """What only the model knows: the truth, and how much of each bound is used up."""
+
+    committed: tuple[Entry, ...] = ()
+    """Every record that any leader has ever called committed."""
+    appends: int = 0
+    kills: int = 0
+    losses: int = 0
+    suspicions: int = 0
+    shutdowns: int = 0
+    delays: int = 0
+    lags: int = 0
+    timeouts: int = 0
+
+
+class State(NamedTuple):
+    """Places of its parts in the model's tables: equal parts have equal numbers."""
+
+    decided: int
+    node1: int
+    node2: int
+    node3: int
+    ghost: int
+
+
+class Bounds(NamedTuple):
+    """What keeps the model finite."""
+
+    appends: int = 2
+    leader_epochs: int = 3
+    partition_epochs: int = 6
+    kills: int = 0
+    """Of processes, whose logs stay as they are."""
+    losses: int = 0
+    """Of power, with any part of the log that was written last."""
+    suspicions: int = 0
+    """Brokers that are fenced while they run."""
+    shutdowns: int = 0
+    """Controlled ones."""
+    delays: int = 0
+    """Fetches that are sent now and served any time later."""
+    lags: int = 0
+    """Times that a leader hears of nobody for longer than it allows."""
+    timeouts: int = 0
+    """ISR changes whose leader gives up waiting, while they may yet be applied."""
+    last_replica_may_lose: bool = False
+    """Whether the last member of an ISR may lose data: eligible leader replicas (I-48) are for
+    that, and are not built yet.
+    """
