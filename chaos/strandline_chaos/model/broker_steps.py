@@ -38,14 +38,17 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.isr_proposal import Effect
     from strandline_broker.core.partition_state import PartitionState
+    from strandline_chaos.model.values import Decided, Entry
 
 
 class Done(NamedTuple):
     node: Node
     committed: int | None = None
     """The high watermark, if this step raised it on a leader."""
-    cut_at: int | None = None
-    """Where a follower has truncated its log."""
+    sender: Node | None = None
+    """Of the fetch that was served, as the answer finds it."""
+    cut: tuple[tuple[int, Entry], ...] = ()
+    """What a follower has truncated: offsets and records."""
 
 
 # Leading
@@ -160,16 +163,27 @@ def _check_proposal(node: Node, leader: Leader, asked: ProposeIsr) -> None:
             raise Violation(f"I-24: {member} is to join, eligible are {node.eligible}")
 
 
-def serve(node: Node, sender: Node, request: FetchRequest) -> tuple[Done, Node]:
-    """A fetch of `sender` arrives at `node`. The answer waits at the sender, unless it is gone or
-    the answer would change nothing there.
+def serve(node: Node, sender: Node) -> Done:
+    """A fetch of `sender` reaches `node` at once. The answer waits at the sender, unless it is gone
+    or the answer would change nothing there.
     """
+    return _served(node, sender, next_fetch(sender))
+
+
+def serve_sent(node: Node, sender: Node) -> Done:
+    """The same for a fetch that was sent a while ago, perhaps by an incarnation that is no more."""
+    assert isinstance(sender.fetch, FetchRequest)
+    return _served(node, sender, sender.fetch)
+
+
+def _served(node: Node, sender: Node, request: FetchRequest) -> Done:
     done, response = _answer(node, sender.broker_id, request)
     silent = sender._replace(fetch=None)
     if not sender.is_up or sender.broker_epoch != request.broker_epoch:
-        return done, silent
+        return done._replace(sender=silent)
     answered = sender._replace(fetch=response)
-    return done, (silent if hear_fetch(answered).node == silent else answered)
+    says_nothing = hear_fetch(answered).node == silent
+    return done._replace(sender=silent if says_nothing else answered)
 
 
 def _answer(node: Node, sender: int, request: FetchRequest) -> tuple[Done, FetchResponse]:
@@ -235,6 +249,14 @@ def next_fetch(node: Node) -> FetchRequest:
     return FetchRequest(follower.leader, follower.next_fetch(end, latest), node.broker_epoch)
 
 
+def send(node: Node) -> Node:
+    return node._replace(fetch=next_fetch(node))
+
+
+def lose_fetch(node: Node) -> Node:
+    return node._replace(fetch=None)
+
+
 def hear_fetch(node: Node) -> Done:
     """The answer to a fetch arrives."""
     response = node.fetch
@@ -252,25 +274,26 @@ def hear_fetch(node: Node) -> Done:
         high_watermark=Offset(log.high_watermark),
         history=logs.History(log),
     )
-    log, cut_at = _followed(log, effects, response)
+    log, cut = _followed(log, effects, response)
     if log.entries and log.entries[-1][0] > follower.leader_epoch:
         raise Violation(
             f"I-2: broker {node.broker_id} follows in epoch {follower.leader_epoch} and has"
             f" appended a record of epoch {log.entries[-1][0]}"
         )
     role = machines.rest_follower(follower, node.role.told)
-    return Done(node._replace(log=log, role=role), cut_at=cut_at)
+    return Done(node._replace(log=log, role=role), cut=cut)
 
 
 def _followed(
     log: Log, effects: Sequence[f.Effect], response: FetchResponse | None
-) -> tuple[Log, int | None]:
-    cut_at = None
+) -> tuple[Log, tuple[tuple[int, Entry], ...]]:
+    cut: tuple[tuple[int, Entry], ...] = ()
     for effect in effects:
         match effect:
-            case f.TruncateTo(offset):
-                if offset < len(log.entries):
-                    cut_at = int(offset)
+            case f.TruncateTo(offset, below_high_watermark):
+                if below_high_watermark:
+                    raise Violation(f"I-41: a follower cuts at {offset}, below its high watermark")
+                cut = tuple(enumerate(log.entries))[offset:]
                 log = logs.truncate(log, offset)
             case f.TruncateFully():
                 raise Violation("I-45: a log is dropped, though nothing was deleted anywhere")
@@ -287,15 +310,16 @@ def _followed(
                 log = log._replace(high_watermark=to)
             case _:
                 pass
-    return log, cut_at
+    return log, cut
 
 
 # Both
 
 
-def learn(node: Node, state: PartitionState, eligible: tuple[tuple[int, int], ...]) -> Done:
+def learn(node: Node, decided: Decided) -> Done:
     """The controller's newest decision arrives (I-34)."""
-    known = node.known
+    known, state = node.known, machines.pushed(decided)
+    eligible = machines.pushed_eligible(decided)
     node = node._replace(eligible=eligible)
     if known is not None and not state.is_newer_than(known):
         return _on_eligible(Done(node))
@@ -351,22 +375,29 @@ def _follow(node: Node, state: PartitionState) -> Done:
         log_end_offset=Offset(len(node.log.entries)),
         high_watermark=Offset(node.log.high_watermark),
     )
-    log, cut_at = _followed(node.log, effects, None)
+    log, cut = _followed(node.log, effects, None)
     role = machines.rest_follower(follower, told)
-    return Done(node._replace(log=log, role=role), cut_at=cut_at)
+    return Done(node._replace(log=log, role=role), cut=cut)
 
 
-def end_process(node: Node, *, cleanly: bool, keeps: int | None = None) -> Node:
-    """The process is gone; of its log `keeps` records are left, all if None.
-
-    A checkpoint of the high watermark may be as old as can be, unless the stop was clean.
+def kill_process(node: Node, keeps: int | None) -> Node:
+    """The process is gone; of its log `keeps` records are left, all if None. Its checkpoint of the
+    high watermark may be as old as can be.
     """
     log = node.log if keeps is None else logs.truncate(node.log, keeps)
-    if not cleanly:
-        log = log._replace(high_watermark=0)
+    has_lost = node.has_lost or keeps is not None
+    return _ended(node, log._replace(high_watermark=0))._replace(has_lost=has_lost)
+
+
+def stop_process(node: Node) -> Node:
+    """A stop that was asked for: everything is on disk, and a marker says so."""
+    return _ended(node, node.log)._replace(stopped_cleanly=True)
+
+
+def _ended(node: Node, log: Log) -> Node:
     return node._replace(
         is_up=False,
-        stopped_cleanly=cleanly,
+        stopped_cleanly=False,
         log=log,
         known=None,
         eligible=(),
@@ -377,5 +408,10 @@ def end_process(node: Node, *, cleanly: bool, keeps: int | None = None) -> Node:
     )
 
 
-def start_process(node: Node, broker_epoch: int) -> Node:
-    return node._replace(is_up=True, stopped_cleanly=False, broker_epoch=broker_epoch)
+def start_process(node: Node, broker_epoch: int, *, in_isr: bool) -> Node:
+    return node._replace(
+        is_up=True,
+        stopped_cleanly=False,
+        broker_epoch=broker_epoch,
+        has_lost=node.has_lost and in_isr,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from strandline_chaos.model import logs
@@ -13,23 +12,19 @@ if TYPE_CHECKING:
     from strandline_chaos.model.values import Decided, Ghost, Node
 
 
-def check_state(decided: Decided, nodes: tuple[Node, ...], ghost: Ghost) -> None:
-    _check_decided(decided)
-    for node in nodes:
-        problem = logs.problem(node.log)
-        if problem is not None:
-            raise Violation(f"{problem}, on broker {node.broker_id}")
-        if node.log.high_watermark > len(ghost.committed):
-            raise Violation(
-                f"I-13: broker {node.broker_id} believes {node.log.high_watermark} committed,"
-                f" {len(ghost.committed)} are"
-            )
-    for a, b in combinations(nodes, 2):
-        _check_matching(a, b)
-    _check_completeness(decided, nodes, ghost)
+def check_node(node: Node, ghost: Ghost) -> bool:
+    problem = logs.problem(node.log)
+    if problem is not None:
+        raise Violation(f"{problem}, on broker {node.broker_id}")
+    if node.log.high_watermark > len(ghost.committed):
+        raise Violation(
+            f"I-13: broker {node.broker_id} believes {node.log.high_watermark} committed,"
+            f" {len(ghost.committed)} are"
+        )
+    return True
 
 
-def _check_decided(decided: Decided) -> None:
+def check_decided(decided: Decided) -> bool:
     leader, isr = decided.leader, decided.isr
     if not isr or len(set(isr)) != len(isr) or (leader != NO_LEADER and leader not in isr):
         raise Violation(f"I-22: leader {leader}, ISR {isr}")
@@ -38,9 +33,10 @@ def _check_decided(decided: Decided) -> None:
         is_last_without_leader = isr == (member,) and leader == NO_LEADER
         if (broker.is_fenced or broker.is_stopping) and not is_last_without_leader:
             raise Violation(f"I-23: broker {member} is fenced or stopping, and in the ISR {isr}")
+    return True
 
 
-def _check_matching(a: Node, b: Node) -> None:
+def check_matching(a: Node, b: Node) -> bool:
     """I-3 and I-4: the same epoch at the same offset means the same record, and all before it."""
     same_so_far = True
     for at, (mine, theirs) in enumerate(zip(a.log.entries, b.log.entries, strict=False)):
@@ -53,39 +49,42 @@ def _check_matching(a: Node, b: Node) -> None:
                 f"I-4: brokers {a.broker_id} and {b.broker_id} agree at {at} and differ before it"
             )
         same_so_far = same_so_far and mine == theirs
+    return True
 
 
-def _check_completeness(decided: Decided, nodes: tuple[Node, ...], ghost: Ghost) -> None:
-    committed = ghost.committed
-    end = len(committed)
-    holders = [node for node in nodes if node.log.entries[:end] == committed]
-    if not holders:
-        raise Violation(f"I-17: no broker holds the {end} committed records")
-    for node in nodes:
-        if not node.is_up:
-            continue
-        role, registered = node.role, decided.brokers[node.broker_id - 1]
-        is_current = (
-            isinstance(role, LeaderView) and role.state.leader_epoch == decided.leader_epoch
-        )
-        if is_current and node not in holders:
+def check_held(one: Node, two: Node, three: Node, ghost: Ghost) -> bool:
+    if not any(_holds(node, ghost) for node in (one, two, three)):
+        raise Violation(f"I-17: no broker holds the {len(ghost.committed)} committed records")
+    return True
+
+
+def _holds(node: Node, ghost: Ghost) -> bool:
+    return node.log.entries[: len(ghost.committed)] == ghost.committed
+
+
+def check_member(decided: Decided, node: Node, ghost: Ghost) -> bool:
+    """What a leader and a candidate must hold, and count."""
+    if not node.is_up:
+        return True
+    registered = decided.brokers[node.broker_id - 1]
+    if isinstance(node.role, LeaderView) and node.role.state.leader_epoch == decided.leader_epoch:
+        _check_superset(decided, node.role)
+        if not _holds(node, ghost):
             raise Violation(
                 f"I-14: leader {node.broker_id} of epoch {decided.leader_epoch} lacks committed"
-                f" records: it holds {node.log.entries}, committed are {committed}"
+                f" records: it holds {node.log.entries}, committed are {ghost.committed}"
             )
-        is_candidate = (
-            node.broker_id in decided.isr
-            and not registered.is_fenced
-            and registered.epoch == node.broker_epoch
+    is_candidate = (
+        node.broker_id in decided.isr
+        and not registered.is_fenced
+        and registered.epoch == node.broker_epoch
+    )
+    if is_candidate and not _holds(node, ghost):
+        raise Violation(
+            f"I-15: broker {node.broker_id} is in the ISR {decided.isr} and lacks committed"
+            f" records: it holds {node.log.entries}, committed are {ghost.committed}"
         )
-        if is_candidate and node not in holders:
-            raise Violation(
-                f"I-15: broker {node.broker_id} is in the ISR {decided.isr} and lacks committed"
-                f" records: it holds {node.log.entries}, committed are {committed}"
-            )
-        if is_current:
-            assert isinstance(role, LeaderView)
-            _check_superset(decided, role)
+    return True
 
 
 def _check_superset(decided: Decided, role: LeaderView) -> None:

@@ -102,6 +102,8 @@ class Node(NamedTuple):
     broker_epoch: int
     is_up: bool = True
     stopped_cleanly: bool = False
+    has_lost: bool = False
+    """Its log has lost records, and it has not been out of the ISR since."""
     log: Log = Log()
     known: PartitionState | None = None
     eligible: tuple[tuple[int, int], ...] = ()
@@ -171,7 +173,7 @@ class Bounds(NamedTuple):
     """Times that a leader hears of nobody for longer than it allows."""
     timeouts: int = 0
     """ISR changes whose leader gives up waiting, while they may yet be applied."""
-    last_replica_may_lose: bool = False
-    """Whether the last member of an ISR may lose data: eligible leader replicas (I-48) are for
-    that, and are not built yet.
+    gap_is_known: bool = True
+    """A history ends where the last member of an ISR has lost data: eligible leader replicas (I-48)
+    are for that, and are not built yet.
     """

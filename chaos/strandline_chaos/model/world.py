@@ -1,20 +1,20 @@
 """The whole: every step that any state allows, and what must hold in every state.
 
-Parts of a state are kept once, in tables, and a state is their places. What a broker or the
+Parts of a state are kept once, in a table, and a state is their places there. What a broker or the
 controller does depends on its own part alone (and on the one message that it is given), so each
-such step is computed once, by the real code, and found again afterwards.
+such step is computed once, by the real code, and found again by those places afterwards.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from strandline_chaos.model import broker_steps, controller_steps, logs, machines
-from strandline_chaos.model.checks import check_state
+from strandline_chaos.model import broker_steps, checks, controller_steps, logs, machines
 from strandline_chaos.model.values import (
     BROKERS,
     Bounds,
     Decided,
+    Entry,
     FetchRequest,
     FetchResponse,
     FollowerView,
@@ -32,11 +32,20 @@ from strandline_proto.ids import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from strandline_chaos.model.broker_steps import Done
-
 Action = tuple[Any, ...]
 """The name of a step, the broker whose step it is, and at times a number."""
 Step = tuple[Action, State]
+
+
+class Outcome(NamedTuple):
+    """What a broker's step leads to. Places, and what the truth has to know of it."""
+
+    node: int
+    broker_id: int
+    sender: int | None = None
+    """The broker whose fetch was served, if it waits for the answer's arrival now."""
+    committed: tuple[Entry, ...] | None = None
+    cut: tuple[tuple[int, Entry], ...] = ()
 
 
 class World:
@@ -45,7 +54,7 @@ class World:
         self._parts: list[Any] = []
         self._places: dict[Any, int] = {}
         self._known: dict[Hashable, Any] = {}
-        self.trying: tuple[Callable[..., Any], int, tuple[Hashable, ...]] | None = None
+        self.trying: tuple[Callable[..., Any], tuple[int, ...]] | None = None
         """What is being computed: where a step breaks off, the last word of its trace."""
 
     # Parts
@@ -66,57 +75,65 @@ class World:
     def ghost(self, state: State) -> Ghost:
         return self._parts[state[4]]  # type: ignore[no-any-return]
 
-    def _once(self, function: Callable[..., Any], place: int, *rest: Hashable) -> Any:
-        """`function` of the part at `place`: computed the first time."""
-        key = (function, place, *rest)
+    def _once(self, compute: Callable[..., Any], *places: int) -> Any:
+        """`compute` of the parts at `places`: the first time by the real code."""
+        key = (compute, *places)
         found = self._known.get(key)
-        self.trying = (function, place, rest)
         if found is None:
-            found = self._known[key] = function(self._parts[place], *rest)
+            self.trying = (compute, places)
+            found = self._known[key] = compute(*(self._parts[place] for place in places))
+        return found
+
+    def _node_after(self, change: Callable[..., Node], place: int, *rest: Any) -> int:
+        """The place of the broker after a change that concerns nobody else."""
+        key = (change, place, rest)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.place(change(self._parts[place], *rest))
+        return found
+
+    def _step(self, compute: Callable[..., broker_steps.Done], *places: int) -> Outcome:
+        """A broker's step, with its result in the table."""
+        key = (compute, *places)
+        found = self._known.get(key)
+        if found is None:
+            self.trying = (compute, places)
+            done = compute(*(self._parts[place] for place in places))
+            node = done.node
+            entries = None if done.committed is None else node.log.entries[: done.committed]
+            sender = None if done.sender is None else self.place(done.sender)
+            found = self._known[key] = Outcome(
+                self.place(node), node.broker_id, sender, entries, done.cut
+            )
         return found
 
     def last_words(self) -> str:
         """The step that broke off."""
         assert self.trying is not None
-        function, place, rest = self.trying
-        part = self._parts[place]
-        names = [f"broker {p.broker_id}" for p in (part, *rest) if isinstance(p, Node)]
-        what = function.__name__.strip("_").replace("_", " ")
+        compute, places = self.trying
+        names = [
+            f"broker {part.broker_id}"
+            for place in places
+            if isinstance(part := self._parts[place], Node)
+        ]
+        what = compute.__name__.strip("_").replace("_", " ")
         return f"{' for '.join(names) or 'the controller'}: {what}"
 
     def initial(self) -> State:
         """All three in sync, broker 1 leads, every log is empty."""
         decided = Decided(1, 0, 0, BROKERS, (RegisteredBroker(),) * 3)
-        state = self._state(decided, tuple(Node(b, 1) for b in BROKERS), Ghost())
+        one, two, three = (self.place(Node(b, 1)) for b in BROKERS)
+        state = State(self.place(decided), one, two, three, self.place(Ghost()))
         for b in BROKERS:
             state = self._learn(state, b)
         return state
-
-    def _state(self, decided: Decided, nodes: tuple[Node, ...], ghost: Ghost) -> State:
-        one, two, three = (self.place(node) for node in nodes)
-        return State(self.place(decided), one, two, three, self.place(ghost))
-
-    def _with(
-        self,
-        state: State,
-        *,
-        node: Node | None = None,
-        decided: Decided | None = None,
-        ghost: Ghost | None = None,
-    ) -> State:
-        parts = list(state)
-        if node is not None:
-            parts[node.broker_id] = self.place(node)
-        if decided is not None:
-            parts[0] = self.place(decided)
-        if ghost is not None:
-            parts[4] = self.place(ghost)
-        return State(*parts)
 
     # Steps
 
     def steps(self, state: State) -> Iterator[Step]:
         """Every step from here, with where it leads. Raises Violation where one must not be."""
+        if self.ends_in_gap(state):
+            return
         for broker_id in BROKERS:
             node = self.node(state, broker_id)
             if node.is_up:
@@ -125,17 +142,17 @@ class World:
                 yield from self._of_the_dead(state, node)
             yield from self._of_messages(state, node)
 
+    def ends_in_gap(self, state: State) -> bool:
+        """Whether the last member of the ISR has lost data."""
+        isr = self.decided(state).isr
+        return self.bounds.gap_is_known and len(isr) == 1 and self.node(state, isr[0]).has_lost
+
     def take(self, state: State, action: Action) -> State:
         """The state after `action`, which must be possible."""
         for found, after in self.steps(state):
             if found == action:
                 return after
         raise LookupError(f"{action} is not possible")
-
-    def check(self, state: State) -> None:
-        """Raise Violation if this state must not be."""
-        decided, one, two, three, ghost = (self._parts[place] for place in state)
-        check_state(decided, (one, two, three), ghost)
 
     def _of_the_living(self, state: State, node: Node) -> Iterator[Step]:
         b, role = node.broker_id, node.role
@@ -144,72 +161,70 @@ class World:
         elif isinstance(role, FollowerView) and node.fetch is None:
             yield from self._fetches(state, node)
         if isinstance(node.fetch, FetchResponse):
-            done = self._once(broker_steps.hear_fetch, state[b])
-            yield ("answer-arrives", b), self._after(state, done)
+            outcome = self._step(broker_steps.hear_fetch, state[b])
+            yield ("answer-arrives", b), self._after(state, outcome)
         if isinstance(node.alter, IsrResponse):
-            done = self._once(broker_steps.hear_isr_outcome, state[b])
-            yield ("isr-answer-arrives", b), self._after(state, done)
+            outcome = self._step(broker_steps.hear_isr_outcome, state[b])
+            yield ("isr-answer-arrives", b), self._after(state, outcome)
         yield from self._of_control(state, node)
 
     def _of_leaders(self, state: State, node: Node, role: LeaderView) -> Iterator[Step]:
-        b, ghost = node.broker_id, self.ghost(state)
-        if ghost.appends < self.bounds.appends:
-            done = self._once(broker_steps.append, state[b])
-            used = ghost._replace(appends=ghost.appends + 1)
-            yield ("append", b), self._after(self._with(state, ghost=used), done)
-        if role.proposal is None and ghost.lags < self.bounds.lags:
-            done = self._once(broker_steps.time_passes, state[b])
-            if done.node != node:
-                used = ghost._replace(lags=ghost.lags + 1)
-                yield ("lag-passes", b), self._after(self._with(state, ghost=used), done)
-        if role.proposal is not None and role.proposal.waits_to_retry:
-            yield ("asks-again", b), self._after(state, self._once(broker_steps.retry, state[b]))
-        awaited = isinstance(node.alter, IsrRequest) and node.alter.is_awaited
-        if awaited and ghost.timeouts < self.bounds.timeouts:
-            done = self._once(broker_steps.give_up_on_isr_outcome, state[b])
-            used = ghost._replace(timeouts=ghost.timeouts + 1)
-            yield ("gives-up-waiting", b), self._after(self._with(state, ghost=used), done)
+        b, place = node.broker_id, state[node.broker_id]
+        used = self._spend(state, "appends")
+        if used is not None:
+            yield ("append", b), self._after(used, self._step(broker_steps.append, place))
+        proposal = role.proposal
+        used = self._spend(state, "lags")
+        if proposal is None and used is not None:
+            outcome = self._step(broker_steps.time_passes, place)
+            if outcome.node != place:
+                yield ("lag-passes", b), self._after(used, outcome)
+        if proposal is not None and proposal.waits_to_retry:
+            yield ("asks-again", b), self._after(state, self._step(broker_steps.retry, place))
+        used = self._spend(state, "timeouts")
+        if used is not None and isinstance(node.alter, IsrRequest) and node.alter.is_awaited:
+            outcome = self._step(broker_steps.give_up_on_isr_outcome, place)
+            yield ("gives-up-waiting", b), self._after(used, outcome)
 
     def _fetches(self, state: State, node: Node) -> Iterator[Step]:
         """A fetch that is served at once, or sent to be served later."""
-        b = node.broker_id
-        if not self._once(broker_steps.may_fetch, state[b]):
+        b, place = node.broker_id, state[node.broker_id]
+        assert isinstance(node.role, FollowerView)
+        if not self._once(broker_steps.may_fetch, place):
             return
-        request: FetchRequest = self._once(broker_steps.next_fetch, state[b])
-        if self.node(state, request.leader).is_up:
-            after = self._serve(state, node, request)
+        leader = node.role.told.leader
+        if self.node(state, leader).is_up:
+            outcome = self._step(broker_steps.serve, state[leader], place)
+            after = self._after(state, outcome)
             if after != state:
                 yield ("fetch", b), after
-        ghost = self.ghost(state)
-        if ghost.delays < self.bounds.delays:
-            used = ghost._replace(delays=ghost.delays + 1)
-            sent = node._replace(fetch=request)
-            yield ("sends-fetch", b), self._with(state, node=sent, ghost=used)
-
-    def _serve(self, state: State, node: Node, request: FetchRequest) -> State:
-        """The leader's broker serves the fetch; the answer waits at its sender, unless it says
-        nothing.
-        """
-        done: Done
-        place = state[request.leader]
-        done, answered = self._once(broker_steps.serve, place, node, request)
-        return self._after(self._with(state, node=answered), done)
+        used = self._spend(state, "delays")
+        if used is not None:
+            yield ("sends-fetch", b), _put(used, b, self._node_after(broker_steps.send, place))
 
     def _of_messages(self, state: State, node: Node) -> Iterator[Step]:
         """What is under way arrives, whether or not its sender still lives."""
-        b = node.broker_id
-        if isinstance(node.fetch, FetchRequest):
-            if self.node(state, node.fetch.leader).is_up:
-                yield ("fetch-is-served", b), self._serve(state, node, node.fetch)
-            if not self._can_still_matter(state, node, node.fetch):
-                yield ("fetch-is-lost", b), self._with(state, node=node._replace(fetch=None))
+        b, place, sent = node.broker_id, state[node.broker_id], node.fetch
+        if isinstance(sent, FetchRequest):
+            if self.node(state, sent.leader).is_up:
+                outcome = self._step(broker_steps.serve_sent, state[sent.leader], place)
+                yield ("fetch-is-served", b), self._after(state, outcome)
+            if not self._can_still_matter(state, node, sent):
+                lost = self._node_after(broker_steps.lose_fetch, place)
+                yield ("fetch-is-lost", b), _put(state, b, lost)
         if isinstance(node.alter, IsrRequest):
-            request = node.alter
-            decided, outcome = self._once(controller_steps.alter_partition, state[0], b, request)
-            response = IsrResponse(request.leader_epoch, outcome) if request.is_awaited else None
-            told = node._replace(alter=response)
+            decided, told = self._once(self._alter_partition, state[0], place)
             if self._within(decided):
-                yield ("isr-is-decided", b), self._with(state, node=told, decided=decided)
+                yield ("isr-is-decided", b), _put(_put(state, b, told), 0, decided)
+
+    def _alter_partition(self, decided: Decided, node: Node) -> tuple[int, int]:
+        """The controller's decision, and the broker that waits for it now."""
+        assert isinstance(node.alter, IsrRequest)
+        after, outcome = controller_steps.alter_partition(decided, node.broker_id, node.alter)
+        response = None
+        if node.alter.is_awaited:
+            response = IsrResponse(node.alter.leader_epoch, outcome)
+        return self.place(after), self.place(node._replace(alter=response))
 
     def _can_still_matter(self, state: State, node: Node, request: FetchRequest) -> bool:
         """A fetch that could be sent anew is not worth losing."""
@@ -221,111 +236,142 @@ class World:
 
     def _of_control(self, state: State, node: Node) -> Iterator[Step]:
         """Deaths, shutdowns, and what the controller thinks of a broker that runs."""
-        b, decided, ghost = node.broker_id, self.decided(state), self.ghost(state)
-        if self._has_news(decided, node):
-            yield ("learns", b), self._learn(state, b)
+        b, decided = node.broker_id, self.decided(state)
         registered = decided.brokers[b - 1]
-        if registered.is_fenced:
-            if not self._has_news(decided, node):
-                yield from self._decides("is-unfenced", state, b, controller_steps.unfence)
-        elif registered.is_stopping and decided.leader != b and not self._has_news(decided, node):
-            yield ("stops", b), self._with(state, node=broker_steps.end_process(node, cleanly=True))
+        if self._once(_has_news, state[0], state[b]):
+            yield ("learns", b), self._learn(state, b)
+        elif registered.is_fenced:
+            yield from self._decides("is-unfenced", state, controller_steps.unfence, b)
+        elif registered.is_stopping and decided.leader != b:
+            stopped = self._node_after(broker_steps.stop_process, state[b])
+            yield ("stops", b), _put(state, b, stopped)
         yield from self._faults(state, node, registered)
 
     def _faults(self, state: State, node: Node, registered: RegisteredBroker) -> Iterator[Step]:
-        b, ghost, bounds = node.broker_id, self.ghost(state), self.bounds
-        if ghost.kills < bounds.kills:
-            used = ghost._replace(kills=ghost.kills + 1)
-            ended = broker_steps.end_process(node, cleanly=False)
-            yield ("is-killed", b), self._with(state, node=ended, ghost=used)
-        if self._may_lose(self.decided(state), node, ghost):
-            used = ghost._replace(losses=ghost.losses + 1)
+        b, place = node.broker_id, state[node.broker_id]
+        used = self._spend(state, "kills")
+        if used is not None:
+            killed = self._node_after(broker_steps.kill_process, place, None)
+            yield ("is-killed", b), _put(used, b, killed)
+        used = self._spend(state, "losses")
+        if used is not None:
             for keeps in range(len(node.log.entries)):
-                ended = broker_steps.end_process(node, cleanly=False, keeps=keeps)
-                yield ("loses-power", b, keeps), self._with(state, node=ended, ghost=used)
+                dark = self._node_after(broker_steps.kill_process, place, keeps)
+                yield ("loses-power", b, keeps), _put(used, b, dark)
         if registered.is_fenced:
             return
-        if ghost.suspicions < bounds.suspicions:
-            used = ghost._replace(suspicions=ghost.suspicions + 1)
-            fence = controller_steps.fence
-            yield from self._decides("is-suspected", self._with(state, ghost=used), b, fence)
-        if ghost.shutdowns < bounds.shutdowns and not registered.is_stopping:
-            used = ghost._replace(shutdowns=ghost.shutdowns + 1)
-            begin = controller_steps.begin_shutdown
-            yield from self._decides("begins-shutdown", self._with(state, ghost=used), b, begin)
-
-    def _may_lose(self, decided: Decided, node: Node, ghost: Ghost) -> bool:
-        if ghost.losses >= self.bounds.losses:
-            return False
-        return decided.isr != (node.broker_id,) or self.bounds.last_replica_may_lose
+        used = self._spend(state, "suspicions")
+        if used is not None:
+            yield from self._decides("is-suspected", used, controller_steps.fence, b)
+        used = self._spend(state, "shutdowns")
+        if used is not None and not registered.is_stopping:
+            yield from self._decides("begins-shutdown", used, controller_steps.begin_shutdown, b)
 
     def _of_the_dead(self, state: State, node: Node) -> Iterator[Step]:
-        b, decided = node.broker_id, self.decided(state)
-        if not decided.brokers[b - 1].is_fenced:
-            yield from self._decides("is-found-dead", state, b, controller_steps.fence)
-        clean = node.stopped_cleanly
-        registered = self._once(_register, state[0], b, clean)
-        if self._within(registered):
-            started = broker_steps.start_process(node, registered.brokers[b - 1].epoch)
-            yield ("restarts", b), self._with(state, node=started, decided=registered)
+        b = node.broker_id
+        if not self.decided(state).brokers[b - 1].is_fenced:
+            yield from self._decides("is-found-dead", state, controller_steps.fence, b)
+        decided, started = self._once(self._restart, state[0], state[b])
+        if self._within(decided):
+            yield ("restarts", b), _put(_put(state, b, started), 0, decided)
+
+    def _restart(self, decided: Decided, node: Node) -> tuple[int, int]:
+        b = node.broker_id
+        after = controller_steps.register(decided, b, stopped_cleanly=node.stopped_cleanly)
+        epoch, in_isr = after.brokers[b - 1].epoch, b in after.isr
+        started = broker_steps.start_process(node, epoch, in_isr=in_isr)
+        return self.place(after), self.place(started)
 
     def _decides(
-        self, name: str, state: State, b: int, decide: Callable[[Decided, int], Decided]
+        self, name: str, state: State, decide: Callable[[Decided, int], Decided], b: int
     ) -> Iterator[Step]:
-        decided = self._once(decide, state[0], b)
-        if decided != self.decided(state) and self._within(decided):
-            yield (name, b), self._with(state, decided=decided)
+        key = (decide, state[0], b)
+        decided = self._known.get(key)
+        if decided is None:
+            self.trying = (decide, (state[0],))
+            decided = self._known[key] = self.place(decide(self.decided(state), b))
+        if decided != state[0] and self._within(decided):
+            yield (name, b), _put(state, 0, decided)
 
-    def _within(self, decided: Decided) -> bool:
-        bounds = self.bounds
-        return (
+    def _within(self, place: int) -> bool:
+        bounds, decided = self.bounds, self._parts[place]
+        return bool(
             decided.leader_epoch <= bounds.leader_epochs
             and decided.partition_epoch <= bounds.partition_epochs
         )
 
-    # Metadata
-
-    def _has_news(self, decided: Decided, node: Node) -> bool:
-        """Whether a push would change anything here."""
-        known = node.known
-        if known is None or known.leader_epoch != decided.leader_epoch:
-            return True
-        if not isinstance(node.role, LeaderView):
-            return False
-        place = self.place(decided)
-        return known.partition_epoch != decided.partition_epoch or node.eligible != self._once(
-            machines.pushed_eligible, place
-        )
+    def _spend(self, state: State, what: str) -> State | None:
+        """The state with one less of it to come; None if all is used up."""
+        key = (what, state[4])
+        found = self._known.get(key)
+        if found is None:
+            ghost = self.ghost(state)
+            used = getattr(ghost, what) + 1
+            left = used <= getattr(self.bounds, what)
+            found = self._known[key] = self.place(ghost._replace(**{what: used})) if left else -1
+        return None if found < 0 else _put(state, 4, found)
 
     def _learn(self, state: State, b: int) -> State:
-        pushed = self._once(machines.pushed, state[0])
-        eligible = self._once(machines.pushed_eligible, state[0])
-        return self._after(state, self._once(broker_steps.learn, state[b], pushed, eligible))
+        return self._after(state, self._step(broker_steps.learn, state[b], state[0]))
 
     # What a broker's step means for the truth
 
-    def _after(self, state: State, done: Done) -> State:
+    def _after(self, state: State, outcome: Outcome) -> State:
+        if outcome.sender is not None:
+            state = _put(state, self._parts[outcome.sender].broker_id, outcome.sender)
+        state = _put(state, outcome.broker_id, outcome.node)
+        if outcome.committed is None and not outcome.cut:
+            return state
         ghost = self.ghost(state)
-        if done.cut_at is not None and done.cut_at < len(ghost.committed):
-            raise Violation(
-                f"I-41: broker {done.node.broker_id} cuts its log at {done.cut_at}, below the true"
-                f" high watermark {len(ghost.committed)}"
-            )
-        if done.committed is not None:
-            committed = done.node.log.entries[: done.committed]
-            common = min(len(committed), len(ghost.committed))
-            if committed[:common] != ghost.committed[:common]:
+        truth, committed = ghost.committed, outcome.committed or ()
+        for offset, entry in outcome.cut:
+            if offset < len(truth) and truth[offset] == entry:
                 raise Violation(
-                    f"I-18: broker {done.node.broker_id} calls {committed} committed, where"
-                    f" {ghost.committed} was"
+                    f"I-41: broker {outcome.broker_id} cuts away the committed record {offset}"
                 )
-            if len(committed) > len(ghost.committed):
-                ghost = ghost._replace(committed=committed)
-        return self._with(state, node=done.node, ghost=ghost)
+        common = min(len(committed), len(truth))
+        if committed[:common] != truth[:common]:
+            raise Violation(
+                f"I-18: broker {outcome.broker_id} calls {committed} committed, where {truth} was"
+            )
+        if len(committed) <= len(truth):
+            return state
+        return _put(state, 4, self.place(ghost._replace(committed=committed)))
+
+    # What must hold
+
+    def check(self, state: State) -> None:
+        """Raise Violation if this state must not be."""
+        if self.ends_in_gap(state):
+            return
+        decided, one, two, three, ghost = state
+        self._once(checks.check_decided, decided)
+        for node in (one, two, three):
+            self._once(checks.check_node, node, ghost)
+            self._once(checks.check_member, decided, node, ghost)
+        self._once(checks.check_matching, one, two)
+        self._once(checks.check_matching, one, three)
+        self._once(checks.check_matching, two, three)
+        self._once(checks.check_held, one, two, three, ghost)
 
 
-def _register(decided: Decided, broker_id: int, stopped_cleanly: bool) -> Decided:
-    return controller_steps.register(decided, broker_id, stopped_cleanly=stopped_cleanly)
+def _put(state: State, at: int, place: int) -> State:
+    parts = list(state)
+    parts[at] = place
+    return State._make(parts)
+
+
+def _has_news(decided: Decided, node: Node) -> bool:
+    """Whether a push would change anything here."""
+    known = node.known
+    if known is None or known.leader_epoch != decided.leader_epoch:
+        return True
+    if not isinstance(node.role, LeaderView):
+        return False
+    return (
+        known.partition_epoch != decided.partition_epoch
+        or node.eligible != machines.pushed_eligible(decided)
+    )
 
 
 def describe(world: World, action: Action, before: State, after: State) -> str:

@@ -2,6 +2,7 @@
 
 import typer
 
+from strandline_cli.commands.chaos_model import model
 from strandline_cli.commands.chaos_replay import replay
 from strandline_cli.commands.chaos_shrink import shrink
 from strandline_cli.commands.chaos_sim import sim
@@ -9,11 +10,12 @@ from strandline_cli.commands.chaos_sim import sim
 
 def chaos_app() -> typer.Typer:
     app = typer.Typer(
-        help="Simulate clusters under faults, from a seed; replay and shrink what fails.",
+        help="Simulate clusters under faults, replay and shrink what fails, explore a small model.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
     app.command("sim")(sim)
+    app.command("model")(model)
     app.command("replay")(replay)
     app.command("shrink")(shrink)
     return app

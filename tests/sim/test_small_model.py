@@ -1,0 +1,215 @@
+"""The exhaustive small model: nothing found in our code, and planted protocol bugs found."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from strandline_broker.core import follower, leader
+from strandline_broker.core.controller import alter_partition, election, registration
+from strandline_broker.core.follower import FetchPosition, Follower
+from strandline_broker.core.leader import Leader
+from strandline_chaos.model.profiles import QUICK
+from strandline_chaos.model.search import Search
+from strandline_chaos.model.values import Bounds
+from strandline_chaos.model.world import World
+from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_chaos.model.search import Report
+
+Patch = pytest.MonkeyPatch
+STATES_MAX = 60_000
+
+
+def explore(bounds: Bounds, *, states_max: int = STATES_MAX, **options: Any) -> Report:
+    return Search(World(bounds)).run(states_max=states_max, **options)
+
+
+@cache
+def explored(name: str) -> Report:
+    return explore(QUICK[name])
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_order_of_events_breaks_an_invariant(name: str) -> None:
+    report = explored(name)
+    assert report.violation is None, "\n".join([report.violation, *report.trace])
+    assert report.exhausted
+    assert report.states > 5_000
+
+
+def test_what_may_happen_does_happen() -> None:
+    """A step that no search takes would be a hole in the model."""
+    taken: dict[str, int] = {}
+    for profile in QUICK:
+        for name, times in explored(profile).steps.items():
+            taken[name] = taken.get(name, 0) + times
+    assert sorted(taken) == [
+        "answer-arrives",
+        "append",
+        "asks-again",
+        "begins-shutdown",
+        "fetch",
+        "fetch-is-lost",
+        "fetch-is-served",
+        "gives-up-waiting",
+        "is-found-dead",
+        "is-killed",
+        "is-suspected",
+        "is-unfenced",
+        "isr-answer-arrives",
+        "isr-is-decided",
+        "lag-passes",
+        "learns",
+        "loses-power",
+        "restarts",
+        "sends-fetch",
+        "stops",
+    ]
+
+
+def test_a_search_is_the_same_every_time() -> None:
+    first, second = (explore(QUICK["death"], states_max=3_000) for _ in range(2))
+    assert first == second
+
+
+def test_a_history_begins_where_it_is_told_to() -> None:
+    prefix = [("append", 1), ("fetch", 2), ("answer-arrives", 2)]
+    report = explore(Bounds(kills=1), prefix=prefix, depth_max=2)
+    assert report.depth == 2
+    assert report.states < 200
+    with pytest.raises(LookupError, match="not possible"):
+        explore(Bounds(), prefix=[("is-killed", 1)])
+
+
+# Planted bugs. Each is a way in which systems of this kind have lost data.
+
+
+def truncate_by_high_watermark(patch: Patch) -> None:
+    """P-1."""
+    patch.setattr(follower, "Follower", partial(Follower, truncate_to_high_watermark=True))
+
+
+def count_the_committed_isr_only(patch: Patch) -> None:
+    """P-5: what a proposal adds does not count until its answer comes."""
+    patch.setattr(Leader, "maximal_isr", property(lambda self: self.isr))
+
+
+def accept_fetches_of_any_leader_epoch(patch: Patch) -> None:
+    patch.setattr(leader, "check_leader_epoch", lambda *_, **__: None)
+
+
+def accept_fetches_of_any_incarnation(patch: Patch) -> None:
+    """P-73."""
+    patch.setattr(leader, "check_incarnation", lambda *_, **__: None)
+
+
+def join_below_the_start_of_the_epoch(patch: Patch) -> None:
+    """P-10."""
+    real = Leader._propose_join
+
+    def join(self: Leader, broker_id: Any) -> Any:
+        start, self.epoch_start = self.epoch_start, Offset(0)
+        try:
+            return real(self, broker_id)
+        finally:
+            self.epoch_start = start
+
+    patch.setattr(Leader, "_propose_join", join)
+
+
+def commit_below_the_minimum(patch: Patch) -> None:
+    patch.setattr(Leader, "below_min_isr", lambda self: False)
+
+
+def fetch_without_the_epoch_of_the_last_record(patch: Patch) -> None:
+    """P-53."""
+
+    def next_fetch(self: Follower, log_end_offset: Offset, latest_epoch: int) -> FetchPosition:
+        return FetchPosition(log_end_offset, UNKNOWN_EPOCH, self.leader_epoch)
+
+    patch.setattr(Follower, "next_fetch", next_fetch)
+
+
+def alter_without_comparing(patch: Patch) -> None:
+    real = alter_partition._judge
+
+    def judge(state: Any, broker_id: Any, proposal: Any) -> Any:
+        now = state.partition(proposal.topic_id, proposal.partition).partition_epoch
+        return real(state, broker_id, dataclasses.replace(proposal, partition_epoch=now))
+
+    patch.setattr(alter_partition, "_judge", judge)
+
+
+def let_the_fenced_join(patch: Patch) -> None:
+    """P-7."""
+    patch.setattr(alter_partition, "_check_member", lambda *_: None)
+
+
+def elect_anybody(patch: Patch) -> None:
+    def elect(partition: Any, isr: Any, brokers: Any) -> Any:
+        alive = [b for b in partition.replicas if b in brokers and brokers[b].eligible]
+        return alive[-1] if alive else NO_LEADER
+
+    patch.setattr(election, "elect", elect)
+
+
+def keep_a_restarted_broker_in_the_isr(patch: Patch) -> None:
+    patch.setattr(registration, "leave_all_isrs", lambda *_, **__: [])
+
+
+MUTANTS: list[tuple[Callable[[Patch], None], Bounds, str]] = [
+    (truncate_by_high_watermark, Bounds(appends=1, kills=1), "I-41"),
+    (count_the_committed_isr_only, Bounds(appends=1, lags=1), "I-15|I-16"),
+    (accept_fetches_of_any_leader_epoch, Bounds(appends=1, kills=1), "I-2"),
+    (accept_fetches_of_any_incarnation, Bounds(appends=1, losses=1), "core's own assertion"),
+    (join_below_the_start_of_the_epoch, Bounds(appends=1, kills=1), "I-24"),
+    (commit_below_the_minimum, Bounds(appends=1, kills=2), "I-9"),
+    (fetch_without_the_epoch_of_the_last_record, Bounds(kills=1), "I-15"),
+    (alter_without_comparing, Bounds(appends=1, kills=1, lags=1), "I-27"),
+    (let_the_fenced_join, Bounds(appends=1, kills=1, lags=1), "I-23"),
+    (elect_anybody, Bounds(appends=1, kills=2), "I-"),
+    (keep_a_restarted_broker_in_the_isr, Bounds(appends=1, losses=1), "I-15|I-23"),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "bounds", "invariant"), MUTANTS, ids=lambda p: getattr(p, "__name__", "")
+)
+def test_a_planted_bug_is_found(
+    monkeypatch: Patch, plant: Callable[[Patch], None], bounds: Bounds, invariant: str
+) -> None:
+    plant(monkeypatch)
+    report = explore(bounds)
+    assert report.violation is not None, f"{report.states} states, and nothing found"
+    assert any(name in report.violation for name in invariant.split("|")), report.violation
+    assert 3 <= len(report.trace) <= 14
+
+
+COMMITTED = [
+    ("append", 1),
+    ("fetch", 2),
+    ("answer-arrives", 2),
+    ("fetch", 3),
+    ("answer-arrives", 3),
+    ("fetch", 2),
+    ("fetch", 3),
+]
+"""One record, committed by all three."""
+
+
+def test_the_last_replica_losing_data_is_a_known_gap() -> None:
+    """Eligible leader replicas are for that (I-48); until they are built the model finds it."""
+    bounds = Bounds(appends=1, kills=2, losses=1)
+    found = explore(bounds._replace(gap_is_known=False), prefix=COMMITTED)
+    assert found.violation is not None
+    assert found.violation.startswith("I-15")
+    report = explore(bounds, prefix=COMMITTED, depth_max=found.depth + 1)
+    assert report.violation is None
+    assert report.depth == found.depth + 1
