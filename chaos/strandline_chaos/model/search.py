@@ -6,8 +6,8 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from strandline_chaos.model.trace import describe
 from strandline_chaos.model.values import Violation
-from strandline_chaos.model.world import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

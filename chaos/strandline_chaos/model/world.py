@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from strandline_chaos.model import broker_steps, checks, controller_steps, logs, machines
+from strandline_chaos.model import (
+    checks,
+    controller_steps,
+    fetch_steps,
+    leader_steps,
+    machines,
+    role_steps,
+)
 from strandline_chaos.model.values import (
     BROKERS,
     Bounds,
@@ -27,7 +34,6 @@ from strandline_chaos.model.values import (
     State,
     Violation,
 )
-from strandline_proto.ids import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -92,7 +98,7 @@ class World:
             found = self._known[key] = self.place(change(self._parts[place], *rest))
         return found
 
-    def _step(self, compute: Callable[..., broker_steps.Done], *places: int) -> Outcome:
+    def _step(self, compute: Callable[..., leader_steps.Done], *places: int) -> Outcome:
         """A broker's step, with its result in the table."""
         key = (compute, *places)
         found = self._known.get(key)
@@ -161,10 +167,10 @@ class World:
         elif isinstance(role, FollowerView) and node.fetch is None:
             yield from self._fetches(state, node)
         if isinstance(node.fetch, FetchResponse):
-            outcome = self._step(broker_steps.hear_fetch, state[b])
+            outcome = self._step(fetch_steps.hear_fetch, state[b])
             yield ("answer-arrives", b), self._after(state, outcome)
         if isinstance(node.alter, IsrResponse):
-            outcome = self._step(broker_steps.hear_isr_outcome, state[b])
+            outcome = self._step(leader_steps.hear_isr_outcome, state[b])
             yield ("isr-answer-arrives", b), self._after(state, outcome)
         yield from self._of_control(state, node)
 
@@ -172,45 +178,45 @@ class World:
         b, place = node.broker_id, state[node.broker_id]
         used = self._spend(state, "appends")
         if used is not None:
-            yield ("append", b), self._after(used, self._step(broker_steps.append, place))
+            yield ("append", b), self._after(used, self._step(leader_steps.append, place))
         proposal = role.proposal
         used = self._spend(state, "lags")
         if proposal is None and used is not None:
-            outcome = self._step(broker_steps.time_passes, place)
+            outcome = self._step(leader_steps.time_passes, place)
             if outcome.node != place:
                 yield ("lag-passes", b), self._after(used, outcome)
         if proposal is not None and proposal.waits_to_retry:
-            yield ("asks-again", b), self._after(state, self._step(broker_steps.retry, place))
+            yield ("asks-again", b), self._after(state, self._step(leader_steps.retry, place))
         used = self._spend(state, "timeouts")
         if used is not None and isinstance(node.alter, IsrRequest) and node.alter.is_awaited:
-            outcome = self._step(broker_steps.give_up_on_isr_outcome, place)
+            outcome = self._step(leader_steps.give_up_on_isr_outcome, place)
             yield ("gives-up-waiting", b), self._after(used, outcome)
 
     def _fetches(self, state: State, node: Node) -> Iterator[Step]:
         """A fetch that is served at once, or sent to be served later."""
         b, place = node.broker_id, state[node.broker_id]
         assert isinstance(node.role, FollowerView)
-        if not self._once(broker_steps.may_fetch, place):
+        if not self._once(fetch_steps.may_fetch, place):
             return
         leader = node.role.told.leader
         if self.node(state, leader).is_up:
-            outcome = self._step(broker_steps.serve, state[leader], place)
+            outcome = self._step(fetch_steps.serve, state[leader], place)
             after = self._after(state, outcome)
             if after != state:
                 yield ("fetch", b), after
         used = self._spend(state, "delays")
         if used is not None:
-            yield ("sends-fetch", b), _put(used, b, self._node_after(broker_steps.send, place))
+            yield ("sends-fetch", b), _put(used, b, self._node_after(fetch_steps.send, place))
 
     def _of_messages(self, state: State, node: Node) -> Iterator[Step]:
         """What is under way arrives, whether or not its sender still lives."""
         b, place, sent = node.broker_id, state[node.broker_id], node.fetch
         if isinstance(sent, FetchRequest):
             if self.node(state, sent.leader).is_up:
-                outcome = self._step(broker_steps.serve_sent, state[sent.leader], place)
+                outcome = self._step(fetch_steps.serve_sent, state[sent.leader], place)
                 yield ("fetch-is-served", b), self._after(state, outcome)
             if not self._can_still_matter(state, node, sent):
-                lost = self._node_after(broker_steps.lose_fetch, place)
+                lost = self._node_after(fetch_steps.lose_fetch, place)
                 yield ("fetch-is-lost", b), _put(state, b, lost)
         if isinstance(node.alter, IsrRequest):
             decided, told = self._once(self._alter_partition, state[0], place)
@@ -243,7 +249,7 @@ class World:
         elif registered.is_fenced:
             yield from self._decides("is-unfenced", state, controller_steps.unfence, b)
         elif registered.is_stopping and decided.leader != b:
-            stopped = self._node_after(broker_steps.stop_process, state[b])
+            stopped = self._node_after(role_steps.stop_process, state[b])
             yield ("stops", b), _put(state, b, stopped)
         yield from self._faults(state, node, registered)
 
@@ -251,12 +257,12 @@ class World:
         b, place = node.broker_id, state[node.broker_id]
         used = self._spend(state, "kills")
         if used is not None:
-            killed = self._node_after(broker_steps.kill_process, place, None)
+            killed = self._node_after(role_steps.kill_process, place, None)
             yield ("is-killed", b), _put(used, b, killed)
         used = self._spend(state, "losses")
         if used is not None:
             for keeps in range(len(node.log.entries)):
-                dark = self._node_after(broker_steps.kill_process, place, keeps)
+                dark = self._node_after(role_steps.kill_process, place, keeps)
                 yield ("loses-power", b, keeps), _put(used, b, dark)
         if registered.is_fenced:
             return
@@ -279,7 +285,7 @@ class World:
         b = node.broker_id
         after = controller_steps.register(decided, b, stopped_cleanly=node.stopped_cleanly)
         epoch, in_isr = after.brokers[b - 1].epoch, b in after.isr
-        started = broker_steps.start_process(node, epoch, in_isr=in_isr)
+        started = role_steps.start_process(node, epoch, in_isr=in_isr)
         return self.place(after), self.place(started)
 
     def _decides(
@@ -312,7 +318,7 @@ class World:
         return None if found < 0 else _put(state, 4, found)
 
     def _learn(self, state: State, b: int) -> State:
-        return self._after(state, self._step(broker_steps.learn, state[b], state[0]))
+        return self._after(state, self._step(role_steps.learn, state[b], state[0]))
 
     # What a broker's step means for the truth
 
@@ -372,34 +378,3 @@ def _has_news(decided: Decided, node: Node) -> bool:
         known.partition_epoch != decided.partition_epoch
         or node.eligible != machines.pushed_eligible(decided)
     )
-
-
-def describe(world: World, action: Action, before: State, after: State) -> str:
-    """One line of a trace: what happens, and what changes."""
-    name, b, *rest = action
-    words = [f"broker {b} {name.replace('-', ' ')}", *(f"({r} records left)" for r in rest)]
-    was, now = world.node(before, b), world.node(after, b)
-    changes = []
-    for broker_id in BROKERS:
-        old, new = world.node(before, broker_id), world.node(after, broker_id)
-        if old.log != new.log:
-            changes.append(f"log {broker_id}: {_log(new)}")
-    if was.alter != now.alter and isinstance(now.alter, IsrRequest):
-        asked = [m.broker_id for m in now.alter.isr]
-        changes.append(f"asks for ISR {asked}")
-    decided = world.decided(after)
-    if decided != world.decided(before):
-        leader = "nobody" if decided.leader == NO_LEADER else f"broker {decided.leader}"
-        changes.append(
-            f"controller: {leader} leads in epoch {decided.leader_epoch}, ISR {list(decided.isr)}"
-        )
-    committed = world.ghost(after).committed
-    if committed != world.ghost(before).committed:
-        changes.append(f"{len(committed)} committed")
-    return " ".join(words) + (f"; {'; '.join(changes)}" if changes else "")
-
-
-def _log(node: Node) -> str:
-    records = " ".join(f"{at}@{entry[0]}" for at, entry in enumerate(node.log.entries))
-    problem = logs.problem(node.log)
-    return f"[{records}] hw {node.log.high_watermark}" + (f" ({problem})" if problem else "")
