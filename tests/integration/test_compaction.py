@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from strandline_proto.batch import Compression, build_batch, read_header
-from strandline_proto.errors import InvalidRecord
+from strandline_proto.errors import CorruptMessage, InvalidRecord
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc
 from support.compaction import records_of, state_of
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
@@ -63,11 +63,14 @@ class Producer:
     async def send(self, records: bytes, *, acks: int = -1) -> produce_pb2.PartitionProduceResult:
         request = produce_pb2.ProduceRequest(acks=acks, timeout_ms=5000)
         request.topics.add(topic_id=TOPIC_ID).partitions.add(index=0, records=records)
+        return (await self.exchange(request)).topics[0].partitions[0]
+
+    async def exchange(self, request: produce_pb2.ProduceRequest) -> produce_pb2.ProduceResponse:
         await self._stream.write(request)
         async with asyncio.timeout(10):
             response = await self._stream.read()
         assert isinstance(response, produce_pb2.ProduceResponse)
-        return response.topics[0].partitions[0]
+        return response
 
     async def some(self, batches: int, keys: int = 20) -> None:
         for _ in range(batches):
@@ -167,7 +170,37 @@ async def test_a_record_without_a_key_is_refused_with_the_remedy(tmp_path: Path)
             assert "orders-0 is compacted" in refused.error_message
             assert "record 1 of the batch has none: give it a key" in refused.error_message
         assert a.partition.log.log_end_offset == 0
-        assert (await producer.send(build_batch(keyless[:1], timestamp_ms=1))).error_code == 0
+        large: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v" * 100)] * 300
+        refused = await producer.send(build_batch([*large, (None, b"v")], timestamp_ms=1))
+        assert "record 300 of the batch has none" in refused.error_message
+        for content in (keyless[:1], large):
+            assert (await producer.send(build_batch(content, timestamp_ms=1))).error_code == 0
+        assert a.partition.log.log_end_offset == 301
+
+
+async def test_a_partition_named_twice_has_both_its_batches_looked_at(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 1) as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=5000)
+        partitions = request.topics.add(topic_id=TOPIC_ID).partitions
+        for key in (None, b"k"):
+            batch = build_batch([(key, b"v")], timestamp_ms=1, compression=Compression.GZIP)
+            partitions.add(index=0, records=batch)
+        response = await producer.exchange(request)
+        first, second = response.topics[0].partitions
+        assert (first.error_code, second.error_code) == (InvalidRecord.code, 0)
+        assert [r.key for r in records_of(a.partition.log)] == [b"k"]
+
+
+async def test_a_damaged_batch_is_refused_as_such_in_a_compacted_topic(tmp_path: Path) -> None:
+    async with nodes(tmp_path, 1) as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        for compression in (Compression.NONE, Compression.LZ4):
+            batch = bytearray(build_batch([(b"k", b"v")], timestamp_ms=1, compression=compression))
+            batch[-1] ^= 1
+            refused = await producer.send(bytes(batch))
+            assert refused.error_code == CorruptMessage.code
+            assert "CRC-32C" in refused.error_message
 
 
 async def test_a_producer_may_not_say_when_tombstones_go(tmp_path: Path) -> None:

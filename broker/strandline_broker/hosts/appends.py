@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.flush_schedule import flush_if_many
+from strandline_broker.hosts.key_check import check_keys
 from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
-from strandline_proto.batch import check_batch, raw_records, stamp
+from strandline_proto.batch import check_batch, stamp
 from strandline_proto.errors import (
     InvalidRecord,
     NotEnoughReplicasAfterAppend,
@@ -57,6 +58,7 @@ class Appends:
         acks: int,
         current_leader_epoch: int | None,
         on_done: Callable[[ProduceOutcome], None],
+        keys_checked: bool = False,
     ) -> AckWaiter | None:
         """Append one producer's batch and answer `on_done` once, now or when its acks are reached.
 
@@ -79,8 +81,8 @@ class Appends:
             raise InvalidRecord(
                 "a producer may not set a delete horizon; only the log cleaner does"
             )
-        if "compact" in partition.log.config.cleanup_policy:
-            _check_keys(partition.name, batch, header)
+        if not keys_checked and "compact" in partition.log.config.cleanup_policy:
+            check_keys(partition.name, batch, header)
         if acks == ACKS_ALL:
             leader.check_can_append_all()
         if header.producer_id >= 0:
@@ -179,13 +181,3 @@ class Appends:
         waiter.fail(error)
         self._committing.forget_done()
         self._flushing.forget_done()
-
-
-def _check_keys(partition: str, batch: bytes, header: BatchHeader) -> None:
-    """Every record of a compacted topic needs a key (I-72). Only there a batch is decoded."""
-    for i, record in enumerate(raw_records(batch, header)):
-        if record.key is None:
-            raise InvalidRecord(
-                f"{partition} is compacted (cleanup.policy), which needs a key in every record;"
-                f" record {i} of the batch has none: give it a key, or set cleanup.policy=delete"
-            )
