@@ -252,7 +252,10 @@ class BrokerConfig(ServerConfig):
     )
     development_unsafe: bool = _key(boolean, "false", "Allows settings that lose records.")
     producer_id_expiration_ms: int = _key(
-        _ms(), str(DAY_MS), "State of an idempotent producer is kept so long after its last batch."
+        _ms(),
+        str(DAY_MS),
+        "State of an idempotent producer is kept so long after its last batch.",
+        dynamic=True,
     )
     producer_id_expiration_check_interval_ms: int = _key(
         _ms(), "600000", "Time between two looks for producers whose state has expired."

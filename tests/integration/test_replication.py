@@ -257,6 +257,17 @@ async def test_a_silent_producer_is_forgotten_on_every_replica(tmp_path: Path) -
             await eventually(lambda n=node: len(n.partition.producers) == 0, "I-60")
 
 
+async def test_an_altered_expiration_counts_for_producers_that_are_known(tmp_path: Path) -> None:
+    settings = {"producer_id_expiration_check_interval_ms": "20"}
+    async with three(tmp_path, **settings) as (a, b, c), Client(a) as client:
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        assert (await client.produce(batch(b"x", producer_id=7, sequence=0))).error_code == 0
+        assert len(a.partition.producers) == 1
+        a.replicas.context.alter({"producer.id.expiration.ms": "50"})
+        await eventually(lambda: len(a.partition.producers) == 0, "I-60")
+        assert len(b.partition.producers) == 1
+
+
 async def test_a_follower_whose_history_parts_cuts_back_to_where_it_agrees(tmp_path: Path) -> None:
     async with three(tmp_path) as (a, b, c):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)

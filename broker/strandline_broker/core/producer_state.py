@@ -100,7 +100,8 @@ _NO_BATCH: Final = AppendedBatch(-1, -1, NO_OFFSET, NO_OFFSET, -1)
 
 class ProducerStates:
     def __init__(self, expiration_ms: int) -> None:
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
+        """May be altered at any time; the next `expire` goes by it."""
         self._producers: dict[int, _Producer] = {}
 
     def __len__(self) -> int:
@@ -215,7 +216,7 @@ class ProducerStates:
         gone = [
             ProducerId(producer_id)
             for producer_id, producer in self._producers.items()
-            if now_ms - producer.last_used_ms >= self._expiration_ms
+            if now_ms - producer.last_used_ms >= self.expiration_ms
             and producer.txn_first_offset == NO_OFFSET
         ]
         for producer_id in gone:

@@ -348,7 +348,9 @@ class ReplicaManager:
         interval_ms = self._config.producer_id_expiration_check_interval_ms
         while True:
             await asyncio.sleep(interval_ms / 1000)
+            expiration_ms = self.context.config.producer_id_expiration_ms
             for partition in self.partitions.values():
+                partition.producers.expiration_ms = expiration_ms
                 partition.producers.expire(self.context.now_ms())
 
     def _all(self) -> list[Partition]:
