@@ -2,15 +2,17 @@
 gap that compaction left (I-7).
 """
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from strandline_broker.storage.damaged_ranges import DamagedRange, DamagedRanges
+from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
-from support.disk import Hurried
+from support.disk import FaultyDisk, Hurried
 from support.storage import Store, batch_of, damaged, values_around_damage, values_of
 
 
@@ -110,6 +112,41 @@ def test_a_cut_before_the_damage_heals(tmp_path: Path) -> None:
     assert not (store.log_dir / "damaged-ranges").exists()
     store.append(b"again", epoch=5)
     assert values_of(store.restart(Store.stop)) == [*all_values()[: bases[-1]], b"again"]
+
+
+@pytest.mark.parametrize("call", ["unlink", "replace", "ftruncate", "fsync_dir", "pwritev"])
+def test_a_healing_that_breaks_off_anywhere_is_done_again(tmp_path: Path, call: str) -> None:
+    for number in range(20):
+        disk = FaultyDisk(tmp_path / f"{number}")
+        store = Store(disk.root, fs=disk)
+        for i in range(40):
+            store.append(b"%d" % i, b"x" * 40, epoch=i // 20)
+        store.flush()
+        store.checkpoint()
+        bases = sorted(int(p.stem) for p in store.log_dir.glob("*.log"))
+        store.kill()
+        flip(log_file(store, bases[2]), 16)
+        store.start()
+        check_segment(store.log, bases[2])
+        store.log.damaged_ranges.save()
+        start = store.log.damaged_ranges.entries[0].start
+        disk.spared[call], disk.failing[call] = number, errno.EIO
+        try:
+            store.log.truncate_to(start)
+        except OSError:
+            pass
+        else:
+            break  # it has been broken off at every call
+        disk.kill()
+        store.start()
+        assert damaged(store.log) in ([], [(start, start + 2)]), number
+        assert values_around_damage(store.log)[:start] == all_values()[:start]
+        if damaged(store.log):
+            store.log.truncate_to(start)
+        assert (damaged(store.log), store.log.log_end_offset) == ([], start)
+        store.append(b"again", epoch=5)
+        assert values_of(store.restart())[start:] == [b"again"]
+    assert number > 0
 
 
 def test_two_damaged_places_of_a_segment_are_two_ranges(tmp_path: Path) -> None:
