@@ -1,0 +1,69 @@
+"""A broker process with two data directories, one of which its disk takes away."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from strandline import NewTopic, TopicPartition, sync
+from support.cluster import MakeCluster, eventually
+from support.command import strandline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTITIONS = 4
+
+
+def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    cluster = make_cluster(
+        brokers=1,
+        broker_config={
+            "log.dirs": f"{first},{second}",
+            "replica.high.watermark.checkpoint.interval.ms": "100",
+        },
+    )
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topics(
+            [NewTopic("spread", PARTITIONS, 1, config={"min.insync.replicas": "1"})]
+        )
+    with sync.Producer(cluster.bootstrap) as producer:
+        for i in range(PARTITIONS):
+            producer.send_and_wait("spread", b"%d" % i, partition=i)
+    held = {d: sorted(int(p.name[-1]) for p in d.glob("spread-*")) for d in (first, second)}
+    assert [len(partitions) for partitions in held.values()] == [2, 2]
+
+    shutil.rmtree(second)  # no file can be renamed in it any more
+    unhealthy = eventually(
+        lambda: (
+            found
+            if (found := strandline("health", "--bootstrap", cluster.bootstrap)).status != 0
+            and "has no leader" in found.out
+            else None
+        ),
+        "found and reported",
+    )
+    assert f"broker 1 has lost the data directory {second}" in unhealthy.out
+    for partition in held[second]:
+        assert f"spread/{partition} has no leader" in unhealthy.out
+    with (
+        sync.Producer(cluster.bootstrap) as producer,
+        sync.Consumer(
+            bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+        ) as consumer,
+    ):
+        for partition in held[first]:
+            assert producer.send_and_wait("spread", b"more", partition=partition).offset == 1
+        consumer.assign([TopicPartition("spread", p) for p in held[first]])
+        values = sorted(consumer.getone().value or b"" for _ in range(4))
+    assert values == sorted([b"%d" % p for p in held[first]] + [b"more"] * 2)
+
+    cluster.restart(1)
+    again = strandline("health", "--bootstrap", cluster.bootstrap, "--wait", "5")
+    assert again.status == 1, "what was in it exists nowhere else, and is not made anew"
+    for partition in held[second]:
+        assert f"spread/{partition} has no leader" in again.out
+    assert not list(second.glob("spread-*"))
