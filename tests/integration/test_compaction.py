@@ -228,6 +228,7 @@ async def test_a_log_that_cannot_be_cleaned_is_left_and_others_are_not(tmp_path:
         path.write_bytes(flipped)
         await producer.some(50)
         await eventually(lambda: a.partition in cleaner._uncleanable, "reported")
+        await eventually(lambda: a.partition.log.damaged_ranges.entries, "marked as damaged")
         assert not list(path.parent.glob("*.cleaned")) + list(path.parent.glob("*.swap"))
         before = a.partition.log.log_end_offset
         await producer.some(10)
@@ -345,3 +346,17 @@ async def test_a_log_whose_times_cannot_be_read_is_left_and_the_broker_goes_on(
         assert not await cleaner.clean_next()
         assert a.partition in cleaner._uncleanable
         await producer.some(1)
+
+
+async def test_a_log_with_a_swap_that_was_not_finished_is_left_to_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with nodes(tmp_path, 1, log_cleaner_enable="false") as (a,), Producer(a) as producer:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await producer.some(60)
+        log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
+        await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
+        log.tail[0][0].ending = ".swap"
+        assert not await cleaner.clean_next()
+        log.tail[0][0].ending = ""
+        assert await cleaner.clean_next()

@@ -36,6 +36,7 @@ from strandline_broker.storage.cleaner.cleaner import (
 )
 from strandline_broker.storage.cleaner.swap import Swap
 from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
@@ -223,6 +224,8 @@ class LogCleaner:
             and not log.damaged_ranges.entries
             and partition.out_of_service is None
             and partition not in self._uncleanable
+            # A swap that a full disk stopped half-way is finished at the next start.
+            and not any(segment.ending for segment in log.tail[0])
         )
 
     # How
@@ -239,6 +242,8 @@ class LogCleaner:
         except CannotClean as error:
             if cleaning.may_go_on and partition.log.replacements == cleaning.replacements:
                 self._give_up(partition, str(error))
+                if error.damaged_segment is not None:
+                    await self._mark_damage(partition, error.damaged_segment)
         except OSError as error:
             # What was being written is gone with the log's directory, or the disk is full or bad.
             if cleaning.may_go_on:
@@ -306,6 +311,13 @@ class LogCleaner:
                 records=counts.keyless_dropped,
             )
         return True
+
+    async def _mark_damage(self, partition: Partition, base_offset: int) -> None:
+        """What is marked, `DamageWatch` reports and heals; a healed log is another one to us."""
+        try:
+            await self._in_own_thread(partial(check_segment, partition.log, base_offset))
+        except (OSError, WireError) as error:
+            self._report(partition, f"the damage was not looked at closely: {error}")
 
     def _give_up(self, partition: Partition, reason: str) -> None:
         self._uncleanable[partition] = partition.log.truncations

@@ -47,6 +47,11 @@ MAP_BYTES_MIN: Final = 64 << 10
 class CannotClean(Exception):
     """The log holds something that the cleaner cannot read; the message says what and where."""
 
+    def __init__(self, why: str, damaged_segment: int | None = None) -> None:
+        super().__init__(why)
+        self.damaged_segment = damaged_segment
+        """Base offset of a segment that does not hold what was written, if that is why."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -209,7 +214,9 @@ class Cleaner:
             yield from walk_whole(
                 file, segment.size, offset=segment.base_offset, window_bytes=self.buffer_bytes
             )
-        except (BadBatch, OSError) as error:
+        except BadBatch as bad:
+            raise CannotClean(str(bad), segment.base_offset) from bad
+        except OSError as error:
             raise CannotClean(str(error)) from error
 
 
