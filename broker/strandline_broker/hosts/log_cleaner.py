@@ -148,9 +148,13 @@ class LogCleaner:
         if partition is None:
             return False
         verdict = next(v for p, v in verdicts if p is partition)
+        log_start = partition.log.log_start_offset
         task = Task(
             segments=tuple(
-                s for s in partition.log.tail[0][:-1] if s.end_offset <= verdict.first_uncleanable
+                s
+                for s in partition.log.tail[0][:-1]
+                # What lies below the log's start waits for its deletion, and is not merged.
+                if log_start < s.end_offset <= verdict.first_uncleanable
             ),
             first_dirty=verdict.first_dirty,
             config=partition.log.config,
