@@ -149,6 +149,22 @@ def test_a_healing_that_breaks_off_anywhere_is_done_again(tmp_path: Path, call: 
     assert number > 0
 
 
+def test_a_look_at_a_compacted_segment_finds_a_base_offset_that_was_changed(
+    tmp_path: Path,
+) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    store.log.gaps.expect()
+    path = log_file(store, bases[1])
+    second = read_header(path.read_bytes()).size
+    flip(path, second + 6)
+    assert [(r.start, r.end) for r in check_segment(store.log, bases[1])] == [
+        (bases[1] + 2, bases[1] + 4)
+    ]
+    flip(path, second + 6)
+    assert check_segment(store.log, bases[1]) == ()
+    assert damaged(store.log) == []
+
+
 def test_two_damaged_places_of_a_segment_are_two_ranges(tmp_path: Path) -> None:
     store, bases = many_segments(tmp_path / "data")
     store.kill()

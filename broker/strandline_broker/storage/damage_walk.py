@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.batch_walk import is_plausible, walk
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.offset_index import RELATIVE_MAX
 from strandline_proto.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
 
 if TYPE_CHECKING:
@@ -62,6 +63,28 @@ def _sound_at(file: File, position: int, end: int, *, offset: int, below: int) -
     return header.base_offset if len(data) == header.size and crc_matches(data, 0, header) else None
 
 
+def jumps(
+    file: File, at: int, header: BatchHeader, expected: int, *, base: int, end: int, below: int
+) -> str | None:
+    """A base offset that was changed looks like a gap, until the next batch stands before it.
+
+    Believed, it would put all that follows beyond what was promised. `base` and `below` are where
+    the segment's offsets begin and end, `end` is its last byte.
+    """
+    if header.base_offset <= expected:
+        return None
+    offsets = f"offsets {header.base_offset} to {header.last_offset}"
+    if header.next_offset > below or header.last_offset - base > RELATIVE_MAX:
+        return f"{offsets} are not of this segment"
+    behind = at + header.size
+    if behind + HEADER_SIZE > end:
+        return None
+    after = read_header(file.read(HEADER_SIZE, behind))
+    if after.magic == MAGIC and expected < after.base_offset < header.next_offset:
+        return f"{offsets}, and offset {after.base_offset} behind them"
+    return None
+
+
 def walk_over_damage(
     file: File,
     position: int,
@@ -72,16 +95,17 @@ def walk_over_damage(
     below: int,
     crc: bool,
     found: Callable[[DamagedRange], None],
-    judge: Callable[[BatchHeader, int], str | None] | None = None,
+    judge: Callable[[File, int, BatchHeader, int], str | None] | None = None,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """As `walk`, but a stretch that does not hold is told to `found`, and the walk goes on behind.
 
-    `below` is where the segment's offsets end.
+    `below` is where the segment's offsets end. `judge` says of a batch (file, byte, header, offset
+    that must follow) why it is not the one that must stand there; None if it is.
     """
     while True:
         try:
             for at, header in walk(file, position, end, offset=offset, crc=crc):
-                why = None if judge is None else judge(header, offset)
+                why = None if judge is None else judge(file, at, header, offset)
                 if why is not None:
                     raise BadBatch(file.path, at, offset, why)
                 yield at, header

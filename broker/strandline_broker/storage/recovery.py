@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.file import File
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
@@ -248,7 +249,9 @@ class Recovery:
         segment.release()
         return end
 
-    def _displaced(self, header: BatchHeader, offset: int, *, below: int) -> str | None:
+    def _displaced(
+        self, file: File, at: int, header: BatchHeader, offset: int, *, below: int
+    ) -> str | None:
         if header.next_offset > below:
             return f"offsets {header.base_offset} to {header.last_offset} are of a later segment"
         if header.base_offset > max(offset, self._expected.gaps_below):

@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.batch_walk import sound_batch_follows, walk
 from strandline_broker.storage.damage import METADATA_REMEDY, BadBatch, DamagedLog
-from strandline_broker.storage.damage_walk import sound_batch_behind
+from strandline_broker.storage.damage_walk import jumps, sound_batch_behind
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
-from strandline_broker.storage.offset_index import RELATIVE_MAX
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.segment import Segment
-from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.storage.damage import Report
-    from strandline_broker.storage.file import File
     from strandline_broker.storage.leader_epochs import LeaderEpochs
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
@@ -80,6 +77,7 @@ class Scan:
         self._expected = expected
         self._segments = segments
         self._epochs = epochs
+        self._first_epoch = epochs.entries[0] if epochs is not None else (-1, 0)
         self._index_interval = index_interval
         self._report = report
         self._mark = mark
@@ -143,7 +141,15 @@ class Scan:
                 for at, header in walk(file, position, size, offset=offset, crc=True):
                     why = (
                         self._misplaced(header, offset)
-                        or self._jumps(segment, file, at, header, offset, size, below)
+                        or jumps(
+                            file,
+                            at,
+                            header,
+                            offset,
+                            base=segment.base_offset,
+                            end=size,
+                            below=below,
+                        )
                         or self._wrong_epoch(header, offset)
                     )
                     if why is not None:
@@ -197,39 +203,12 @@ class Scan:
             return f"base offset {header.base_offset} where {expected} must follow"
         return None
 
-    def _jumps(
-        self,
-        segment: Segment,
-        file: File,
-        at: int,
-        header: BatchHeader,
-        expected: int,
-        size: int,
-        below: int,
-    ) -> str | None:
-        """A base offset that was changed looks like a gap, until the next batch stands before it.
-
-        Believed, it would put all that follows above the recovery point, and have it cut.
-        """
-        if header.base_offset <= expected:
-            return None
-        offsets = f"offsets {header.base_offset} to {header.last_offset}"
-        if header.next_offset > below or header.last_offset - segment.base_offset > RELATIVE_MAX:
-            return f"{offsets} are not of this segment"
-        behind = at + header.size
-        if behind + HEADER_SIZE > size:
-            return None
-        after = read_header(file.read(HEADER_SIZE, behind))
-        if after.magic == MAGIC and expected < after.base_offset < header.next_offset:
-            return f"{offsets}, and offset {after.base_offset} behind them"
-        return None
-
     def _is_before_epochs(self, offset: int, header: BatchHeader) -> bool:
         """Whether the batch begins below the log's start, where the epoch checkpoint says nothing
         any more but that its epoch is not above the first it has (I-5).
         """
-        entries = self._epochs.entries[:1] if self._epochs is not None else ()
-        return any(offset < start and header.leader_epoch <= epoch for epoch, start in entries)
+        epoch, start = self._first_epoch
+        return offset < start and header.leader_epoch <= epoch
 
     def _wrong_epoch(self, header: BatchHeader, expected: int) -> str | None:
         offset = max(header.base_offset, expected)

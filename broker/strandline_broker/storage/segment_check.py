@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.damage_walk import walk_over_damage
+from strandline_broker.storage.damage_walk import jumps, walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
 from strandline_broker.storage.recovery_scan import OFFSET_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline_broker.storage.file import File
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
     from strandline_proto.batch import BatchHeader
@@ -53,9 +54,13 @@ class SegmentCheck:
             judge=self._judge,
         )
 
-    def _judge(self, header: BatchHeader, expected: int) -> str | None:
+    def _judge(self, file: File, at: int, header: BatchHeader, expected: int) -> str | None:
         if header.base_offset > max(expected, self._dense_from):
             return f"base offset {header.base_offset} where {expected} must follow"
+        base, end = self._segment.base_offset, self._size
+        why = jumps(file, at, header, expected, base=base, end=end, below=self._end_offset)
+        if why is not None:
+            return why
         named = self._log.leader_epochs.epoch_at(max(header.base_offset, expected))
         # Epochs that begin below the log's start may have been forgotten.
         if named >= 0 and header.leader_epoch != named:
