@@ -394,8 +394,9 @@ async def test_damage_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await fill(a, 7)
         ranges = a.partition.log.damaged_ranges
-        for start in (1, 3, 5):
-            ranges.add(DamagedRange(start, start + 1, start // 2 * 2, 69, -1, "flipped"))
+        ranges.set(
+            DamagedRange(start, start + 1, start // 2 * 2, 69, -1, "flipped") for start in (1, 3, 5)
+        )
         ranges.save()
         assert (await delete_records(a, 4)).low_watermark == 4
         await eventually(lambda: [r.start for r in ranges.entries] == [5], "above the start")

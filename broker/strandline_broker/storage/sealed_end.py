@@ -88,4 +88,9 @@ def _has_times(fs: FileSystem, segment: Segment) -> bool:
     if timestamp == 0 and relative == 0:
         indexes = segment.read_indexes()
         return indexes is not None and len(indexes[1]) > 0
-    return relative >= 0 and segment.base_offset + int(relative) < segment.end_offset
+    batch = segment.base_offset + int(relative)
+    if relative < 0 or batch >= segment.end_offset:
+        return False
+    if timestamp >= 0:
+        segment.know_latest(timestamp, batch)
+    return True

@@ -157,9 +157,13 @@ class Segment:
             found = read_last(self._fs, self.path("timeindex"), self.base_offset)
             if found is None or not self.base_offset <= found[1] < self.end_offset:
                 found = self._scan_latest()
-            self.latest_timestamp, self.latest_batch = found
-            self._latest_is_known = True
+            self.know_latest(*found)
         return self.latest_timestamp, self.latest_batch
+
+    def know_latest(self, timestamp: int, batch: int) -> None:
+        """What `latest` is to answer, from whoever has read the end of the time index."""
+        self.latest_timestamp, self.latest_batch = timestamp, batch
+        self._latest_is_known = True
 
     def _scan_latest(self) -> tuple[int, int]:
         """As `latest`, from the batches: the index is lost, or has nothing to say."""
