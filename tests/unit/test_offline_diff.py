@@ -83,6 +83,8 @@ def test_damage_in_the_middle_is_a_difference_and_a_torn_tail_is_an_end(tmp_path
     found = compared(a, b)
     assert (found.outcome, found.b.log_end) == (Outcome.PREFIX, 2)
     assert found.b.torn_bytes > 0
+    path.write_bytes(data[:-5] + b"?" + data[-4:])
+    assert (compared(a, b).outcome, compared(a, b).b.log_end) == (Outcome.PREFIX, 2)
     path.write_bytes(data[:70] + b"?" + data[71:])
     found = compared(a, b)
     assert found.difference is not None

@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline_broker.offline.batches import Batch, headers, scan
+from strandline_broker.offline.batches import Batch, scan
 from strandline_broker.offline.compacted import (
-    HEADERS_WINDOW,
     after_swaps,
     cleaned_batch,
     lawful_gaps,
@@ -91,12 +90,15 @@ class Replica:
         return said or cleaned_batch(self._disk, self._files)
 
     def log_end(self) -> int:
-        """One past the last offset, by the headers of the last segment that has batches."""
+        """One past the last offset of the last sound batch."""
         for segment in reversed(self._files.segments):
-            with OpenFile(self._disk, segment.log, window=HEADERS_WINDOW) as file:
-                end = max((batch.last_offset + 1 for batch in headers(file)), default=None)
-            if end is not None:
-                return end
+            with OpenFile(self._disk, segment.log) as file:
+                sound = max(
+                    (b.last_offset for b in scan(file) if isinstance(b, Batch) and b.valid),
+                    default=None,
+                )
+            if sound is not None:
+                return sound + 1
         segments = self._files.segments
         return segments[-1].base_offset if segments else 0
 
