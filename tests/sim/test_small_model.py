@@ -12,7 +12,7 @@ from strandline_broker.core import follower, leader
 from strandline_broker.core.controller import alter_partition, election, registration
 from strandline_broker.core.follower import FetchPosition, Follower
 from strandline_broker.core.leader import Leader
-from strandline_chaos.model.profiles import QUICK
+from strandline_chaos.model.profiles import COMMITTED, DEEP, QUICK
 from strandline_chaos.model.search import Search
 from strandline_chaos.model.values import Bounds
 from strandline_chaos.model.world import World
@@ -31,9 +31,16 @@ def explore(bounds: Bounds, *, states_max: int = STATES_MAX, **options: Any) -> 
     return Search(World(bounds)).run(states_max=states_max, **options)
 
 
+@pytest.mark.parametrize("name", DEEP)
+def test_what_is_too_large_for_every_commit_begins_well(name: str) -> None:
+    profile = DEEP[name]
+    report = explore(profile.bounds, prefix=profile.start, states_max=1_500)
+    assert report.violation is None
+
+
 @cache
 def explored(name: str) -> Report:
-    return explore(QUICK[name])
+    return explore(QUICK[name].bounds)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -75,7 +82,7 @@ def test_what_may_happen_does_happen() -> None:
 
 
 def test_a_search_is_the_same_every_time() -> None:
-    first, second = (explore(QUICK["death"], states_max=3_000) for _ in range(2))
+    first, second = (explore(QUICK["death"].bounds, states_max=3_000) for _ in range(2))
     assert first == second
 
 
@@ -190,18 +197,6 @@ def test_a_planted_bug_is_found(
     assert report.violation is not None, f"{report.states} states, and nothing found"
     assert any(name in report.violation for name in invariant.split("|")), report.violation
     assert 3 <= len(report.trace) <= 14
-
-
-COMMITTED = [
-    ("append", 1),
-    ("fetch", 2),
-    ("answer-arrives", 2),
-    ("fetch", 3),
-    ("answer-arrives", 3),
-    ("fetch", 2),
-    ("fetch", 3),
-]
-"""One record, committed by all three."""
 
 
 def test_the_last_replica_losing_data_is_a_known_gap() -> None:

@@ -330,11 +330,7 @@ class World:
             return state
         ghost = self.ghost(state)
         truth, committed = ghost.committed, outcome.committed or ()
-        for offset, entry in outcome.cut:
-            if offset < len(truth) and truth[offset] == entry:
-                raise Violation(
-                    f"I-41: broker {outcome.broker_id} cuts away the committed record {offset}"
-                )
+        self._check_cut(state, outcome, truth)
         common = min(len(committed), len(truth))
         if committed[:common] != truth[:common]:
             raise Violation(
@@ -343,6 +339,19 @@ class World:
         if len(committed) <= len(truth):
             return state
         return _put(state, 4, self.place(ghost._replace(committed=committed)))
+
+    def _check_cut(self, state: State, outcome: Outcome, truth: tuple[Entry, ...]) -> None:
+        """I-41. A follower that has missed an election may still cut what its old leader lacks and
+        a newer one has committed since: it is in no ISR, and fetches that again.
+        """
+        known = self.node(state, outcome.broker_id).known
+        if known is None or known.leader_epoch != self.decided(state).leader_epoch:
+            return
+        for offset, entry in outcome.cut:
+            if offset < len(truth) and truth[offset] == entry:
+                raise Violation(
+                    f"I-41: broker {outcome.broker_id} cuts away the committed record {offset}"
+                )
 
     # What must hold
 

@@ -11,8 +11,8 @@ from strandline_cli.errors import EXIT_FAILED, EXIT_OK, UsageMistake
 from strandline_cli.output import emit_table, note, write_line
 
 if TYPE_CHECKING:
+    from strandline_chaos.model.profiles import Profile
     from strandline_chaos.model.search import Report
-    from strandline_chaos.model.values import Bounds
 
 
 def model(
@@ -36,9 +36,9 @@ def model(
     rows = []
     states = transitions = 0
     began = time.monotonic()
-    for name, bounds in _chosen(profile or [], deep=deep).items():
+    for name, chosen in _chosen(profile or [], deep=deep).items():
         start = time.monotonic()
-        report = _explore(name, bounds, max_states=max_states, depth=depth)
+        report = _explore(name, chosen, max_states=max_states, depth=depth)
         took_s = time.monotonic() - start
         states, transitions = states + report.states, transitions + report.transitions
         rows.append(_row(name, report, took_s))
@@ -55,7 +55,7 @@ def model(
 HEAD = ["profile", "states", "transitions", "depth", "explored", "time"]
 
 
-def _chosen(names: list[str], *, deep: bool) -> dict[str, Bounds]:
+def _chosen(names: list[str], *, deep: bool) -> dict[str, Profile]:
     from strandline_chaos.model.profiles import PROFILES, QUICK
 
     for name in names:
@@ -67,14 +67,15 @@ def _chosen(names: list[str], *, deep: bool) -> dict[str, Bounds]:
     return PROFILES if deep else QUICK
 
 
-def _explore(name: str, bounds: Bounds, *, max_states: int, depth: int | None) -> Report:
+def _explore(name: str, profile: Profile, *, max_states: int, depth: int | None) -> Report:
     from strandline_chaos.model.search import Search
     from strandline_chaos.model.world import World
 
     def progress(report: Report) -> None:
         note(f"{name}: {report.states:,} states, depth {report.depth}")
 
-    return Search(World(bounds), progress).run(states_max=max_states, depth_max=depth)
+    search = Search(World(profile.bounds), progress)
+    return search.run(prefix=profile.start, states_max=max_states, depth_max=depth)
 
 
 def _row(name: str, report: Report, took_s: float) -> list[str]:
