@@ -44,6 +44,7 @@ from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
+from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class Broker:
             if self.is_loaded and epoch != NO_BROKER_EPOCH:
                 self.directories.write_clean_shutdown(epoch)
             self.directories.close()
-        except OSError as error:
+        except (OSError, WireError) as error:
             raise CannotStart(
                 f"the shutdown was not clean, logs are checked at the next start: {error}"
             ) from error

@@ -158,6 +158,27 @@ async def test_a_full_disk_refuses_writes_and_stays_in_service(tmp_path: Path) -
         assert append(bad[0])[0].base_offset == 0
 
 
+async def test_too_many_open_files_are_no_fault_of_the_disk(tmp_path: Path) -> None:
+    fs = HalfFailing(tmp_path / "b")
+    async with run_node(tmp_path, 1, fs, log_segment_bytes="100", **both(tmp_path)) as node:
+        await push(node, *map(led, range(PARTITIONS)))
+        bad = below(node, tmp_path / "b")[0]
+        for _ in range(4):
+            append(bad)
+        for segment in bad.log.tail[0][:-1]:
+            await node.replicas.context.flusher.flushed(bad.log)
+            segment.release()
+        fs.error, fs.calls = errno.EMFILE, frozenset({"open"})
+        with pytest.raises(KafkaStorageError, match=r"Too many open files.*try again"):
+            bad.read_log(0, max_bytes=100, limit=4)
+        with pytest.raises(KafkaStorageError, match=r"Too many open files.*nothing was written"):
+            append(bad)
+        fs.error = None
+        assert node.replicas.offline_replicas() == {}
+        assert bad.read_log(0, max_bytes=100, limit=4).base_offset == 0
+        assert append(bad)[0].base_offset == 4
+
+
 async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_anew(
     tmp_path: Path,
 ) -> None:

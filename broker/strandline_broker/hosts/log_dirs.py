@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+PASSING: Final = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Errors that say nothing against the disk: what asked for it is refused, and may ask again."""
 
 
 class LogDir:
@@ -127,9 +129,9 @@ class LogDirs:
 
     def suffers(self, each: LogDir, error: OSError) -> bool:
         """An operation that can wait has failed there: take the directory out of service, unless
-        the disk is full, or it is the last one.
+        the error is a passing one, or it is the last directory.
         """
-        if error.errno in NO_SPACE or len(self.online()) == 1 or each.failure is not None:
+        if error.errno in PASSING or len(self.online()) == 1 or each.failure is not None:
             return False
         self.fail(each, str(error))
         return True

@@ -22,7 +22,7 @@ from strandline_broker.core.truncation import follower_high_watermark, follower_
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
 from strandline_broker.hosts.flush_schedule import flush_if_many
-from strandline_broker.hosts.log_dirs import NO_SPACE
+from strandline_broker.hosts.log_dirs import NO_SPACE, PASSING
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.gaps_marker import FirstGap
@@ -336,9 +336,10 @@ class Partition:
         """
         where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.context.me}"
         if error.errno not in NO_SPACE:
-            dirs = self.context.dirs
-            dirs.fail(dirs.of(self.log), f"a write failed: {where}: {error}")
-            return KafkaStorageError(f"{where}: {error.strerror or error}")
+            if error.errno not in PASSING:
+                dirs = self.context.dirs
+                dirs.fail(dirs.of(self.log), f"a write failed: {where}: {error}")
+            return KafkaStorageError(f"{where}: {error.strerror or error}; nothing was written")
         return KafkaStorageError(
             f"{where}: {error.strerror or error}; nothing was written: free disk space in"
             f" {self.log.path}"
@@ -352,6 +353,8 @@ class Partition:
         try:
             return self.log.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
         except OSError as error:
+            if error.errno in PASSING:
+                raise KafkaStorageError(f"{self.name}: {error}; try again") from error
             self.out_of_service = str(error)
             self.context.runtime.log.error("replica out of service", reason=str(error))
             raise KafkaStorageError(self.out_of_service) from error

@@ -85,10 +85,16 @@ class BrokerDirectories:
 
     def _share(self) -> None:
         cluster_id = self.cluster_id
-        for directory in self.online:
-            if cluster_id is not None:
-                directory.set_cluster_id(cluster_id)
-            directory.update_state(identity=self.directory_id, hosted=self.hosted)
+        for directory in list(self.online):
+            try:
+                if cluster_id is not None:
+                    directory.set_cluster_id(cluster_id)
+                directory.update_state(identity=self.directory_id, hosted=self.hosted)
+            except OSError as error:
+                if len(self.online) == 1:
+                    raise
+                self.take_out(directory, str(error))
+                directory.close()
 
     @property
     def findings(self) -> list[str]:
