@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 CHAOS_S: Final = 9.0
 LAST_FAULT_S: Final = 8.0
 FAULTS_MAX: Final = 12
+TOGETHER: Final = 0.4
+"""How likely a fault follows the one before it within half a second, on the same server if both
+have one: what one fault alone does not break, two at the right moment may.
+"""
 FORMAT: Final = 1
 EVENTS: Final = ("leader", "isr")
 """What a fault may wait for: a leadership or an ISR that the controller changes."""
@@ -276,18 +280,17 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         segment_bytes=rng.choice((1500, 4000, 1 << 20)),
     )
     kinds = [kind for kind in KINDS if rng.random() < 0.35] or [rng.choice(list(KINDS))]
-    faults = []
+    faults: list[Fault] = []
     for _ in range(rng.randint(2, FAULTS_MAX)):
         kind = rng.choice(kinds)
+        arguments = KINDS[kind](rng, topology)
+        at_s = _seconds(rng, 0.0, LAST_FAULT_S)
+        if faults and rng.random() < TOGETHER:
+            at_s = min(LAST_FAULT_S, round(faults[-1].at_s + rng.uniform(0.0, 0.5), 3))
+            if "node" in arguments and faults[-1].arguments.get("node") in topology.servers:
+                arguments["node"] = faults[-1].arguments["node"]
         after = rng.choice(EVENTS) if rng.random() < 0.35 else None
-        faults.append(
-            Fault(
-                at_s=_seconds(rng, 0.0, LAST_FAULT_S),
-                kind=kind,
-                arguments=KINDS[kind](rng, topology),
-                after=after,
-                delay_s=0.0 if after is None else _seconds(rng, 0.0, 0.05),
-            )
-        )
+        delay_s = 0.0 if after is None else _seconds(rng, 0.0, 0.05)
+        faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults.sort(key=lambda fault: fault.at_s)
     return Plan(seed, topology, tuple(faults), commit=commit)
