@@ -5,9 +5,10 @@ replicas.
 from __future__ import annotations
 
 import asyncio
+import errno
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from strandline_broker.storage.log import Log
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
@@ -273,6 +275,35 @@ async def test_a_newer_stream_takes_the_place_of_an_older_one(tmp_path: Path) ->
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await old.read()
         assert caught.value.code() is grpc.StatusCode.ABORTED
+
+
+async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, full = BrokerDirectories.create_log, True
+
+    def create_log(*arguments: Any) -> Log:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*arguments)
+
+    monkeypatch.setattr(BrokerDirectories, "create_log", create_log)
+    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.01)
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        answer = await ask(call, with_topic(push(9, 4, full=True)))
+        assert [p.error_code for t in answer.topics for p in t.partitions] == [
+            KafkaStorageError.code
+        ]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() is grpc.StatusCode.ABORTED
+        full = False
+        answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
+        assert list(answer.topics) == []
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        assert partition.leader is not None
 
 
 async def test_what_an_older_stream_sent_is_dropped_if_it_was_not_begun(tmp_path: Path) -> None:

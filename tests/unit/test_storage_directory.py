@@ -1,5 +1,6 @@
 """A data directory: whose it is, what it remembers, and what becomes of its partitions."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from strandline_broker.storage.strandline_state import BrokerState
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import topic_id_text
 from strandline_runtime.real import RealFileSystem
+from support.disk import FaultyDisk
 from support.storage import SMALL, TOPIC_ID, Store
 
 OTHER_ID = bytes(range(16, 32))
@@ -175,6 +177,24 @@ def test_a_creation_that_a_crash_interrupted_is_done_again(path: Path) -> None:
     assert directory.findings == [f"{path}/t-0 has no partition.metadata and is ignored."]
     assert directory.create_log("t", TOPIC_ID, 0, SMALL).log_end_offset == 0
     assert [p.topic_id for p in directory.partitions()] == [TOPIC_ID]
+
+
+def test_a_creation_that_a_full_disk_broke_off_is_done_again(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    store = Store(disk.root, fs=disk)
+    calls = 0
+    while True:
+        disk.failing["pwritev"], disk.spared["pwritev"] = errno.ENOSPC, calls
+        try:
+            store.directory.create_log(f"u{calls}", OTHER_ID, 0, SMALL)
+            break
+        except OSError:
+            del disk.failing["pwritev"]
+        log = store.directory.create_log(f"u{calls}", OTHER_ID, 0, SMALL)
+        store.directory.delete_log(log)
+        calls += 1
+    assert calls > 1
 
 
 def test_segments_without_a_topic_are_set_aside(path: Path) -> None:

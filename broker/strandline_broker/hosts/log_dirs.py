@@ -34,6 +34,15 @@ PASSING: Final = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors that say nothing against the disk: what asked for it is refused, and may ask again."""
 
 
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether a full disk is why: the failure passes by itself once there is room."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            return True
+        error = error.__cause__
+    return False
+
+
 class LogDir:
     """One directory in service, or one that was."""
 

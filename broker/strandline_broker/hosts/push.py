@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 ENVELOPES_WAITING_MAX: Final = 64
+FULL_DISK_RETRY_S: Final = 5.0
+"""How long after a disk was too full for an envelope everything is asked for again."""
 
 PartitionError = tuple[bytes, int, WireError]
 
@@ -47,7 +49,7 @@ class PushAnswer:
 
 
 class PushStream:
-    """One connection of a controller. `replaced` is set when a newer one has taken its place."""
+    """One connection of a controller. `replaced` is set when a newer one is to take its place."""
 
     def __init__(self) -> None:
         self.replaced = asyncio.Event()
@@ -71,6 +73,9 @@ class PushReceiver:
         on_applied: Callable[[], None],
     ) -> None:
         self._log = runtime.log
+        self._clock = runtime.clock
+        self._again_at_s: float | None = None
+        """When to ask for everything again, as something could not be applied."""
         self._metadata = metadata
         self._replicas = replicas
         self._broker_epoch = broker_epoch
@@ -100,12 +105,34 @@ class PushReceiver:
         registered.
         """
         while True:
-            job = await self._jobs.get()
+            job = await self._next_job()
             if job.answer.cancelled():
                 continue
             answer = None if job.stream is not self._current else await self._apply(job.envelope)
             if not job.answer.done():
                 job.answer.set_result(answer)
+
+    async def _next_job(self) -> _Job:
+        while True:
+            wait_s = None
+            if self._again_at_s is not None:
+                wait_s = self._again_at_s - self._clock.monotonic()
+                if wait_s <= 0:
+                    self._ask_for_all()
+                    continue
+            try:
+                async with asyncio.timeout(wait_s):
+                    return await self._jobs.get()
+            except TimeoutError:
+                continue
+
+    def _ask_for_all(self) -> None:
+        """Give the stream up: the controller opens another, and begins it with a snapshot."""
+        self._again_at_s = None
+        if self._current is not None:
+            self._log.info("a disk was full; asking the controller for everything again")
+            self._current.replaced.set()
+            self._current = None
 
     async def _apply(self, envelope: Envelope) -> PushAnswer:
         metadata = self._metadata
@@ -117,7 +144,10 @@ class PushReceiver:
             self._log.warning("a controller push is refused", why=str(refusal))
             return self._answer(envelope, error=refusal)
         view = metadata.prepare(envelope)
+        self._replicas.lacked_space = False
         errors = await self._replicas.apply_envelope(envelope)
+        if self._replicas.lacked_space:
+            self._again_at_s = self._clock.monotonic() + FULL_DISK_RETRY_S
         # Only now may clients be sent to a leader that this envelope names.
         metadata.publish(view, store_id=envelope.store_id)
         self._on_applied()

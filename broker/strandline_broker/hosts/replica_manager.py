@@ -14,7 +14,7 @@ from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
-from strandline_broker.hosts.log_dirs import LogDirs
+from strandline_broker.hosts.log_dirs import LogDirs, is_full_disk
 from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_configs import (
@@ -79,6 +79,8 @@ class ReplicaManager:
         self.partitions: dict[Key, Partition] = {}
         self._logs = ReplicaLogs(self.context)
         self.refused = self._logs.refused
+        self.lacked_space = False
+        """Whether a full disk has kept something of an envelope from being applied."""
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -246,10 +248,12 @@ class ReplicaManager:
         )
 
     def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
+        full = is_full_disk(error)
+        self.lacked_space |= full
         if isinstance(error, OSError):
             error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
         self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
-        if (state.topic_id, state.partition) not in self.partitions:
+        if (state.topic_id, state.partition) not in self.partitions and not full:
             self._logs.refuse(state, str(error))
         return (state.topic_id, state.partition, error)
 

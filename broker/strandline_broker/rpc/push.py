@@ -53,7 +53,7 @@ class PushRpc:
             replaced.cancel()
         if stream.replaced.is_set():
             await context.abort(
-                grpc.StatusCode.ABORTED, "a newer push stream has taken this one's place"
+                grpc.StatusCode.ABORTED, "this push stream has been given up for a newer one"
             )
 
     async def _serve(

@@ -246,7 +246,7 @@ class DataDirectory:
         """
         path = f"{self.path}/{topic}-{partition}"
         if self._fs.exists(path):
-            self._make_way(path, topic_id)
+            self._make_way(path, topic_id, partition)
         elif (topic_id, partition) in self.state.hosted:
             raise KafkaStorageError(
                 f"{path} is gone, but this broker has held {topic}-{partition} before: its records "
@@ -275,15 +275,17 @@ class DataDirectory:
         self._logs[topic, partition] = log
         return log
 
-    def _make_way(self, path: str, topic_id: bytes) -> None:
+    def _make_way(self, path: str, topic_id: bytes, partition: int) -> None:
         """A directory without metadata is what a crash left of a creation; with segments in it, it
-        is a stray.
+        is a stray. One that was never noted as hosted is a creation of ours that broke off.
         """
         try:
             found = read_partition_metadata(self._fs, path)
         except ValueError:
             found = b""
         if found is None and not any(map(SEGMENT_NAME.fullmatch, self._fs.listdir(path))):
+            return
+        if found == topic_id and (topic_id, partition) not in self.state.hosted:
             return
         if found in (None, b""):
             self._rename(path, "stray")

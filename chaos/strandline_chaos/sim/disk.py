@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Buffer
 
 CAPACITY: Final = 1 << 30
-REFUSALS: Final = ("read error", "write error", "fsync error", "disk full")
+REFUSALS: Final = ("read error", "write error", "fsync error")
 
 
 class Directory:
