@@ -144,6 +144,18 @@ def fetch_without_the_epoch_of_the_last_record(patch: Patch) -> None:
     patch.setattr(Follower, "next_fetch", next_fetch)
 
 
+def apply_answers_to_older_questions(patch: Patch) -> None:
+    """P-4, I-42."""
+    real = Follower.on_answer
+
+    def on_answer(self: Follower, request: Any, answer: Any, **log: Any) -> Any:
+        if self.may_fetch:
+            request = self.next_fetch(log["log_end_offset"], log["history"].latest())
+        return real(self, request, answer, **log)
+
+    patch.setattr(Follower, "on_answer", on_answer)
+
+
 def alter_without_comparing(patch: Patch) -> None:
     real = alter_partition._judge
 
@@ -179,9 +191,10 @@ MUTANTS: list[tuple[Callable[[Patch], None], Bounds, str]] = [
     (join_below_the_start_of_the_epoch, Bounds(appends=1, kills=1), "I-24"),
     (commit_below_the_minimum, Bounds(appends=1, kills=2), "I-9"),
     (fetch_without_the_epoch_of_the_last_record, Bounds(kills=1), "I-15"),
+    (apply_answers_to_older_questions, Bounds(kills=1), "I-2|I-15"),
     (alter_without_comparing, Bounds(appends=1, kills=1, lags=1), "I-27"),
     (let_the_fenced_join, Bounds(appends=1, kills=1, lags=1), "I-23"),
-    (elect_anybody, Bounds(appends=1, kills=2), "I-"),
+    (elect_anybody, Bounds(appends=1, kills=2), "core's own assertion"),
     (keep_a_restarted_broker_in_the_isr, Bounds(appends=1, losses=1), "I-15|I-23"),
 ]
 

@@ -147,6 +147,22 @@ def hear_fetch(node: Node) -> Done:
     return Done(node._replace(log=log, role=role), cut=cut)
 
 
+def hear_late(node: Node) -> Done:
+    """The answer of an earlier leader arrives, while a fetch of the new one may be under way."""
+    now = node.fetch
+    done = hear_fetch(node._replace(fetch=node.late, late=None))
+    return done._replace(node=done.node._replace(fetch=now))
+
+
+def overtaken(node: Node) -> Node:
+    """A new leader is followed: what the old one answered is late, unless it would say nothing."""
+    if not isinstance(node.fetch, FetchResponse):
+        return node
+    silent = node._replace(fetch=None)
+    late = silent._replace(late=node.fetch)
+    return silent if hear_late(late).node == silent else late
+
+
 def followed(
     log: Log, effects: Sequence[f.Effect], response: FetchResponse | None
 ) -> tuple[Log, tuple[tuple[int, Entry], ...]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strandline_broker.core import follower as f
 from strandline_broker.core.leader import Leader
 from strandline_chaos.model import logs, machines
-from strandline_chaos.model.fetch_steps import followed
+from strandline_chaos.model.fetch_steps import followed, overtaken
 from strandline_chaos.model.leader_steps import Done, led, orphan
 from strandline_chaos.model.values import (
     FetchRequest,
@@ -51,7 +51,7 @@ def _on_eligible(done: Done) -> Done:
 
 def _lead(node: Node, state: PartitionState) -> Done:
     log = logs.assign_epoch(node.log, state.leader_epoch)
-    node = node._replace(log=log, fetch=None)
+    node = node._replace(log=log, fetch=None, late=None)
     end = Offset(len(log.entries))
     leader = Leader(
         BrokerId(node.broker_id),
@@ -79,7 +79,7 @@ def _follow(node: Node, state: PartitionState) -> Done:
     )
     log, cut = followed(node.log, effects, None)
     role = machines.rest_follower(follower, told)
-    return Done(node._replace(log=log, role=role), cut=cut)
+    return Done(overtaken(node._replace(log=log, role=role)), cut=cut)
 
 
 def kill_process(node: Node, keeps: int | None) -> Node:
@@ -104,6 +104,7 @@ def _ended(node: Node, log: Log) -> Node:
         known=None,
         eligible=(),
         role=None,
+        late=None,
         # What has been sent may still arrive.
         fetch=node.fetch if isinstance(node.fetch, FetchRequest) else None,
         alter=orphan(node.alter),

@@ -109,6 +109,8 @@ class Node(NamedTuple):
     eligible: tuple[tuple[int, int], ...] = ()
     role: LeaderView | FollowerView | None = None
     fetch: FetchRequest | FetchResponse | None = None
+    late: FetchResponse | None = None
+    """An answer of the last leader that is still under way."""
     alter: IsrRequest | IsrResponse | None = None
 
 

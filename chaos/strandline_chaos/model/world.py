@@ -169,6 +169,9 @@ class World:
         if isinstance(node.fetch, FetchResponse):
             outcome = self._step(fetch_steps.hear_fetch, state[b])
             yield ("answer-arrives", b), self._after(state, outcome)
+        if node.late is not None:
+            outcome = self._step(fetch_steps.hear_late, state[b])
+            yield ("late-answer-arrives", b), self._after(state, outcome)
         if isinstance(node.alter, IsrResponse):
             outcome = self._step(leader_steps.hear_isr_outcome, state[b])
             yield ("isr-answer-arrives", b), self._after(state, outcome)
