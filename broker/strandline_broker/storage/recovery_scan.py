@@ -77,7 +77,9 @@ class Scan:
         self._expected = expected
         self._segments = segments
         self._epochs = epochs
-        self._first_epoch = epochs.entries[0] if epochs is not None else (-1, 0)
+        # A log that is begun anew when power goes may have a checkpoint without entries.
+        known = epochs.entries if epochs is not None else ()
+        self._first_epoch = known[0] if known else (-1, 0)
         self._index_interval = index_interval
         self._report = report
         self._mark = mark
