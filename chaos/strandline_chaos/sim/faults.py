@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 
 
+def _is_out_of_use(node: Node) -> bool:
+    """Whether a truncation has failed half-way: the log is not used until it is loaded anew."""
+    replicas = getattr(node.process, "replicas", None)
+    if replicas is None:
+        return False
+    return any(p.log.damaged is not None for p in replicas.partitions.values())
+
+
 class Nemesis:
     """`struck` counts faults that really did something."""
 
@@ -108,7 +116,7 @@ class Nemesis:
             node.disk.crash = None
             if node.rate != 1.0:
                 node.set_clock(rate=1.0)
-            if node.disk.has_failed:
+            if node.disk.has_failed or _is_out_of_use(node):
                 # What a failed disk has put out of service stays so until a restart.
                 node.kill()
             node.start()
