@@ -237,6 +237,32 @@ def test_a_truncation_survives_a_loss_of_power_at_once(disk: FaultyDisk, target:
     assert store.reports == []
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_truncation_that_has_no_room_to_begin_leaves_the_log_as_it_was(
+    disk: FaultyDisk, full: bool
+) -> None:
+    store = stored(disk, large=False)
+    values = [b"%d" % i + b"x" * 50 for i in range(40)]
+    for value in values:
+        store.append(value)
+    store.flush()
+
+    def cut() -> None:
+        if full:
+            store.log.truncate_fully_and_start_at(90)
+        else:
+            store.log.truncate_to(25)
+
+    disk.failing["pwritev"] = errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"):
+        cut()
+    del disk.failing["pwritev"]
+    assert store.log.damaged is None
+    assert store.values() == values
+    cut()
+    assert store.log.log_end_offset == (90 if full else 25)
+
+
 @pytest.mark.parametrize("target", [0, 5, 13])
 def test_a_truncation_that_breaks_off_anywhere_leaves_a_prefix(tmp_path: Path, target: int) -> None:
     broken = 0

@@ -36,14 +36,22 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     if offset < max(log.log_start_offset, log.tail[0][0].base_offset):
         begin_anew(fs, log, offset)
         return
+    i, position, end_offset = _place_of(log, offset)
+    if end_offset < log.log_start_offset:
+        # The first batch reaches back over the log's start, and all of it has to go.
+        begin_anew(fs, log, log.log_start_offset)
+        return
+    # What fails up to here, for want of room, leaves the log as it was.
+    _limit_checkpoints(log, end_offset)
     try:
-        _cut_to(fs, log, offset)
+        _cut(fs, log, i, position, end_offset)
     except OSError as error:
         log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
         raise
 
 
-def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
+def _place_of(log: Log, offset: int) -> tuple[int, int, int]:
+    """(segment, byte in it, log end after it) of a cut before the batch with `offset`."""
     segments = log.tail[0]
     i = bisect_right(segments, offset, key=_base_of) - 1
     segment = segments[i]
@@ -56,16 +64,15 @@ def _cut_to(fs: FileSystem, log: Log, offset: int) -> None:
     except BadBatch as bad:
         # What is damaged goes with what is cut; before it everything holds.
         position, end_offset = bad.position, min(offset, bad.offset)
-    end_offset = max(end_offset, segment.base_offset)
-    if end_offset < log.log_start_offset:
-        # The first batch reaches back over the log's start, and all of it has to go.
-        begin_anew(fs, log, log.log_start_offset)
-        return
-    _limit_checkpoints(log, end_offset)
+    return i, position, max(end_offset, segment.base_offset)
+
+
+def _cut(fs: FileSystem, log: Log, i: int, position: int, end_offset: int) -> None:
+    segments = log.tail[0]
     # Before the new end shows: else the log could reach their offsets again with other batches.
     log.snapshots.remove_above(end_offset)
     # Readers still hold the old segment: what stays is described by a new one.
-    kept, recent = segment.cut(position, end_offset)
+    kept, recent = segments[i].cut(position, end_offset)
     log.ends_at(end_offset, (*segments[:i], kept), recent)
     log.open_segments.forget(segments[i:])
     for removed in reversed(segments[i + 1 :]):
@@ -85,8 +92,8 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
     log.check_usable()
     segments = log.tail[0]
     interval = log.config.index_interval_bytes
+    _limit_checkpoints(log, 0)
     try:
-        _limit_checkpoints(log, 0)
         log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
         log.log_start_offset = log.durable_log_start = offset
