@@ -59,10 +59,11 @@ DEEP: Final = {
     "zombies": Profile(_ONE._replace(suspicions=2, leader_epochs=2)),
     "shutdown-and-death": Profile(_ONE._replace(shutdowns=1, kills=1)),
     "death-and-lag": Profile(_ONE._replace(kills=1, lags=1, leader_epochs=2)),
+    "late-push": Profile(_ONE._replace(suspicions=1, kills=1, late_pushes=1, leader_epochs=2)),
     "isr-deep": Profile(Bounds(lags=2, timeouts=1, leader_epochs=0)),
     "failover": Profile(_LONG._replace(kills=2, delays=1), COMMITTED),
     "failover-power": Profile(_LONG._replace(kills=1, losses=1, delays=1), COMMITTED),
-    "join": Profile(_LONG._replace(kills=1, suspicions=1, lags=1, timeouts=1), ONE_OUT),
+    "join": Profile(_LONG._replace(kills=1, lags=1, timeouts=1, late_pushes=1), ONE_OUT),
 }
 """Several at once: up to a bound of states each."""
 

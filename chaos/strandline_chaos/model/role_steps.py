@@ -22,8 +22,21 @@ if TYPE_CHECKING:
     from strandline_chaos.model.values import Decided
 
 
+def hold_push(node: Node, decided: Decided) -> Node:
+    return node._replace(push=decided)
+
+
+def hear_push(node: Node) -> Done:
+    """A decision arrives late."""
+    assert node.push is not None
+    return learn(node, node.push)
+
+
 def learn(node: Node, decided: Decided) -> Done:
-    """The controller's newest decision arrives (I-34)."""
+    """A decision of the controller arrives (I-34). Pushes keep their order, so none that is older
+    comes after it.
+    """
+    node = node._replace(push=None)
     known, state = node.known, machines.pushed(decided)
     eligible = machines.pushed_eligible(decided)
     node = node._replace(eligible=eligible)
@@ -105,6 +118,7 @@ def _ended(node: Node, log: Log) -> Node:
         eligible=(),
         role=None,
         late=None,
+        push=None,
         # What has been sent may still arrive.
         fetch=node.fetch if isinstance(node.fetch, FetchRequest) else None,
         alter=orphan(node.alter),

@@ -95,6 +95,22 @@ class IsrResponse(NamedTuple):
     outcome: IsrAnswer | type[WireError]
 
 
+class RegisteredBroker(NamedTuple):
+    epoch: int = 1
+    is_fenced: bool = False
+    is_stopping: bool = False
+
+
+class Decided(NamedTuple):
+    """What the controller has committed."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    brokers: tuple[RegisteredBroker, ...]
+
+
 class Node(NamedTuple):
     """One broker: its disk, its process if it runs, and one message each way."""
 
@@ -112,22 +128,8 @@ class Node(NamedTuple):
     late: FetchResponse | None = None
     """An answer of the last leader that is still under way."""
     alter: IsrRequest | IsrResponse | None = None
-
-
-class RegisteredBroker(NamedTuple):
-    epoch: int = 1
-    is_fenced: bool = False
-    is_stopping: bool = False
-
-
-class Decided(NamedTuple):
-    """What the controller has committed."""
-
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[int, ...]
-    brokers: tuple[RegisteredBroker, ...]
+    push: Decided | None = None
+    """A decision on its way here, that the controller may have gone beyond."""
 
 
 class Ghost(NamedTuple):
@@ -140,6 +142,7 @@ class Ghost(NamedTuple):
     losses: int = 0
     suspicions: int = 0
     shutdowns: int = 0
+    late_pushes: int = 0
     delays: int = 0
     lags: int = 0
     timeouts: int = 0
@@ -169,6 +172,8 @@ class Bounds(NamedTuple):
     """Brokers that are fenced while they run."""
     shutdowns: int = 0
     """Controlled ones."""
+    late_pushes: int = 0
+    """Decisions that reach a broker when there are newer ones."""
     delays: int = 0
     """Fetches that are sent now and served any time later."""
     lags: int = 0

@@ -169,6 +169,9 @@ class World:
         if isinstance(node.fetch, FetchResponse):
             outcome = self._step(fetch_steps.hear_fetch, state[b])
             yield ("answer-arrives", b), self._after(state, outcome)
+        if node.push is not None:
+            outcome = self._step(role_steps.hear_push, state[b])
+            yield ("push-arrives-late", b), self._after(state, outcome)
         if node.late is not None:
             outcome = self._step(fetch_steps.hear_late, state[b])
             yield ("late-answer-arrives", b), self._after(state, outcome)
@@ -249,6 +252,10 @@ class World:
         registered = decided.brokers[b - 1]
         if self._once(_has_news, state[0], state[b]):
             yield ("learns", b), self._learn(state, b)
+            used = self._spend(state, "late_pushes")
+            if used is not None and node.push is None:
+                held = self._node_after(role_steps.hold_push, state[b], decided)
+                yield ("push-is-held-up", b), _put(used, b, held)
         elif registered.is_fenced:
             yield from self._decides("is-unfenced", state, controller_steps.unfence, b)
         elif registered.is_stopping and decided.leader != b:
