@@ -10,6 +10,7 @@ damage, the log goes on in a new segment at the first offset that was never prom
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.batch_walk import sound_batch_follows, walk
@@ -137,21 +138,14 @@ class Scan:
         self._recent = RecentBatches(segment.base_offset, 0)
         file = segment.begin_scan()
         self.touched.append(segment)
+        jumping = partial(jumps, file, base=segment.base_offset, end=size, below=below)
         position, offset, told = 0, segment.base_offset, 0
         while True:
             try:
                 for at, header in walk(file, position, size, offset=offset, crc=True):
                     why = (
                         self._misplaced(header, offset)
-                        or jumps(
-                            file,
-                            at,
-                            header,
-                            offset,
-                            base=segment.base_offset,
-                            end=size,
-                            below=below,
-                        )
+                        or jumping(at, header, offset)
                         or self._wrong_epoch(header, offset)
                     )
                     if why is not None:
