@@ -391,7 +391,7 @@ def test_a_data_directory_of_another_cluster_is_refused(
         ("log.segment.bytes=1GB", "without a unit"),
         ("log.retention.hours=1", "use log.retention.ms"),
         ("replica.truncation=high-watermark", "development.unsafe"),
-        ("log.dirs=/a,/b", "not supported yet"),
+        ("log.dirs=/a,/a", "named twice"),
         ("flush.policy=sometimes", "always"),
     ],
 )
