@@ -17,6 +17,7 @@ import gc
 import hashlib
 import heapq
 import sys
+from array import array
 from asyncio import events
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
 STEP_S: Final = 1e-6
-DIGEST_EVERY: Final = 512
+DIGEST_EVERY: Final = 4096
 WAITING_SHOWN: Final = 12
 
 T = TypeVar("T")
@@ -107,7 +108,8 @@ class SimLoop:
         self._closed = False
         self._failure: BaseException | None = None
         self._hash = hashlib.blake2b(digest_size=16)
-        self._log: list[str] = []
+        self._trace = array("d")
+        """(time, owner) of each step since the last update of the hash."""
 
     # Nodes
 
@@ -140,16 +142,17 @@ class SimLoop:
 
     def record(self, what: str) -> None:
         """Make `what` part of the digest, at this time."""
-        self._log.append(f"{self.now:.6f} {what}\n")
+        self._flush_trace()
+        self._hash.update(f"{self.now!r} {what}\n".encode())
 
     def digest(self) -> str:
         """Fingerprint of all that has happened: equal for equal seeds, in every process."""
-        self._flush_log()
+        self._flush_trace()
         return self._hash.copy().hexdigest()
 
-    def _flush_log(self) -> None:
-        self._hash.update("".join(self._log).encode())
-        self._log.clear()
+    def _flush_trace(self) -> None:
+        self._hash.update(self._trace.tobytes())
+        del self._trace[:]
 
     # What asyncio asks of a loop
 
@@ -311,10 +314,11 @@ class SimLoop:
             return
         self.now += STEP_S
         self.steps += 1
-        number = 0 if owner is None else owner.number
-        self._log.append(f"{self.now:.6f} {number}\n")
-        if len(self._log) >= DIGEST_EVERY:
-            self._flush_log()
+        trace = self._trace
+        trace.append(self.now)
+        trace.append(0 if owner is None else owner.number)
+        if len(trace) >= DIGEST_EVERY:
+            self._flush_trace()
         try:
             handle.context.run(handle.callback, *handle.args)
         except Stopped:

@@ -186,6 +186,24 @@ class Run:
             for other in others:
                 if logs[other] != logs[first]:
                     raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
+            self._check_equal_producers(key, list(ends))
+
+    def _check_equal_producers(self, key: tuple[bytes, int], names: list[str]) -> None:
+        """I-58: what a replica knows of producers is a function of its log, however it came by it:
+        by appending as leader or follower, from a snapshot, or after a truncation.
+        """
+        known = {
+            name: self.world.nodes[name].process.replicas.partitions[key].producers.entries()
+            for name in names
+        }
+        first, *others = names
+        for other in others:
+            if known[other] != known[first]:
+                raise Violation(
+                    "I-58",
+                    f"partition {key[1]}: {first} knows producers {known[first]}, {other}"
+                    f" {known[other]}",
+                )
 
     async def _read_back(self) -> None:
         """By a client on a machine of its own, which nothing has happened to."""
