@@ -3,6 +3,7 @@
 import typer
 
 from strandline_cli.commands.chaos_model import model
+from strandline_cli.commands.chaos_mutants import mutants
 from strandline_cli.commands.chaos_replay import replay
 from strandline_cli.commands.chaos_shrink import shrink
 from strandline_cli.commands.chaos_sim import sim
@@ -10,7 +11,7 @@ from strandline_cli.commands.chaos_sim import sim
 
 def chaos_app() -> typer.Typer:
     app = typer.Typer(
-        help="Simulate clusters under faults, replay and shrink what fails, explore a small model.",
+        help="Simulate clusters under faults, explore a small model, look for planted bugs.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -18,4 +19,5 @@ def chaos_app() -> typer.Typer:
     app.command("model")(model)
     app.command("replay")(replay)
     app.command("shrink")(shrink)
+    app.command("mutants")(mutants)
     return app

@@ -1,0 +1,27 @@
+"""All mutants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.mutants.controlling import CONTROLLING
+from strandline_chaos.mutants.following import FOLLOWING
+from strandline_chaos.mutants.leading import LEADING
+from strandline_chaos.mutants.storing import STORING
+
+if TYPE_CHECKING:
+    from strandline_chaos.mutants.mutant import Mutant
+
+MUTANTS: Final = (*LEADING, *FOLLOWING, *CONTROLLING, *STORING)
+
+
+class UnknownMutant(ValueError):
+    """No mutant has that name; the message names those there are."""
+
+
+def mutant_named(name: str) -> Mutant:
+    for mutant in MUTANTS:
+        if mutant.name == name:
+            return mutant
+    known = ", ".join(mutant.name for mutant in MUTANTS)
+    raise UnknownMutant(f"there is no mutant {name!r}; there are {known}")

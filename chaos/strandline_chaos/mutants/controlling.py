@@ -1,0 +1,287 @@
+"""Bugs of the controller: whom it elects, what it commits, what it forgets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+
+_ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
+_ELECTION: Final = "strandline_broker/core/controller/election.py"
+_FENCING: Final = "strandline_broker/core/controller/fencing.py"
+_REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
+_SHUTDOWN: Final = "strandline_broker/core/controller/shutdown.py"
+_STARTUP: Final = "strandline_broker/core/controller/startup.py"
+_UNFENCING: Final = "strandline_broker/core/controller/unfencing.py"
+_CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
+_METADATA_LOG: Final = "strandline_broker/storage/metadata_log.py"
+
+_NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
+_DEATH: Final = ("kill", "power", "pause", "isolate", "slow-link")
+
+CONTROLLING: Final = (
+    Mutant(
+        "unclean-election",
+        "P-27, I-48",
+        "if no member of the ISR can lead, any replica that is alive does",
+        (
+            Edit(
+                _ELECTION,
+                "            if broker_id in isr and can_lead(partition, broker_id, brokers):\n"
+                "                return broker_id\n",
+                "            if broker_id in isr and can_lead(partition, broker_id, brokers):\n"
+                "                return broker_id\n"
+                "    for broker_id in partition.replicas:\n"
+                "        if electable(partition, broker_id, brokers):\n"
+                "            return broker_id\n",
+            ),
+            Edit(
+                _ELECTION,
+                "    if not rest:\n"
+                "        return PartitionChangeRecord(\n"
+                "            topic_id=partition.topic_id, partition=partition.index,"
+                " leader=NO_LEADER\n"
+                "        )\n",
+                "    if not rest:\n"
+                "        leader = elect(partition, rest, brokers)\n"
+                "        return PartitionChangeRecord(\n"
+                "            topic_id=partition.topic_id, partition=partition.index,"
+                " leader=leader,\n"
+                "            isr=None if leader == NO_LEADER else (leader,),\n"
+                "        )\n",
+            ),
+        ),
+        Needs(kinds=("kill", "pause", "isolate", "power")),
+    ),
+    Mutant(
+        "fenced-broker-elected",
+        "P-27, P-63, I-48",
+        "an election does not ask whether the broker is fenced",
+        (
+            Edit(
+                _ELECTION,
+                "        and broker.eligible\n        and broker.directory_id",
+                "        and broker.directory_id",
+            ),
+        ),
+    ),
+    Mutant(
+        "fenced-broker-stays-in-the-isr",
+        "P-28, I-23",
+        "fencing a broker moves its leaderships and leaves it in the other ISRs",
+        (
+            Edit(
+                _FENCING,
+                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)\n"
+                "    mark = BrokerRegistrationChangeRecord(\n"
+                "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
+                "    changes = [\n"
+                "        c\n"
+                "        for c in leave_all_isrs(state, broker_id, brokers, bump=False)\n"
+                "        if c.leader is not None\n"
+                "    ]\n"
+                "    mark = BrokerRegistrationChangeRecord(\n"
+                "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "fencing-in-two-batches",
+        "P-63, P-78, I-82",
+        "a broker is fenced first, and leaves its ISRs when it registers again",
+        (
+            Edit(
+                _FENCING,
+                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)\n"
+                "    mark = BrokerRegistrationChangeRecord(\n"
+                "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
+                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)[:0]\n"
+                "    mark = BrokerRegistrationChangeRecord(\n"
+                "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "reborn-broker-stays-in-the-isr",
+        "P-7, I-51",
+        "a new incarnation inherits the places in the ISRs of the one before",
+        (
+            Edit(
+                _REGISTRATION,
+                "        changes = leave_all_isrs(state, request.broker_id, others,"
+                " bump=is_unclean(old, request))\n",
+                "        assert others is not None\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "unclean-restart-without-a-new-epoch",
+        "P-73, I-51",
+        "the leader epoch does not rise when a member of the ISR comes back from an unclean end",
+        (
+            Edit(
+                _REGISTRATION,
+                "    return new.previous_broker_epoch != old.epoch and not always\n",
+                "    return new.previous_broker_epoch != old.epoch and not always and False\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=_DEATH),
+    ),
+    Mutant(
+        "member-epoch-not-checked",
+        "P-7, I-24",
+        "an AlterPartition may name any incarnation of a member",
+        (
+            Edit(
+                _ALTER,
+                "    if epoch != broker.epoch:\n",
+                "    if epoch != broker.epoch and epoch < NO_BROKER_EPOCH:\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=_DEATH),
+    ),
+    Mutant(
+        "fenced-member-accepted",
+        "P-7, P-78, I-23",
+        "an AlterPartition may add a broker that is fenced or stopping",
+        (
+            Edit(
+                _ALTER,
+                "    if broker is None or not broker.eligible:\n",
+                "    if broker is None:\n",
+            ),
+        ),
+        Needs(kinds=_DEATH),
+    ),
+    Mutant(
+        "no-compare-and-set",
+        "P-78, I-27",
+        "an AlterPartition is committed whatever partition epoch it was made for",
+        (
+            Edit(
+                _ALTER,
+                "    if proposal.partition_epoch < partition.partition_epoch:\n",
+                "    if proposal.partition_epoch < 0:\n",
+            ),
+        ),
+        Needs(kinds=_DEATH),
+    ),
+    Mutant(
+        "leader-epoch-not-compared",
+        "P-6, I-27",
+        "an AlterPartition of an earlier leader epoch is not refused for that",
+        (
+            Edit(
+                _ALTER,
+                "    if proposal.leader_epoch < partition.leader_epoch:\n",
+                "    if proposal.leader_epoch < 0:\n",
+            ),
+        ),
+        equivalent="whatever raises the leader epoch raises the partition epoch too, and that is"
+        " compared; only the error's name differs, and a leader settles by the next push either way",
+    ),
+    Mutant(
+        "unfenced-before-it-has-heard",
+        "I-83, I-94",
+        "a broker is unfenced before it has applied the record that fenced it",
+        (
+            Edit(
+                _UNFENCING,
+                "        and applied >= broker.epoch\n"
+                "        and applied >= broker.fencing_offset\n",
+                "        and applied >= broker.epoch - broker.epoch\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "silent-brokers-not-inherited",
+        "P-61",
+        "a restarted controller watches only the brokers that it has heard itself",
+        (
+            Edit(
+                _CONTROLLER,
+                "            self.sessions.inherit(broker.broker_id, broker.epoch, now_ms)\n",
+                "",
+            ),
+        ),
+        Needs(kinds=("isolate", "pause", "kill", "power")),
+    ),
+    Mutant(
+        "sessions-never-end",
+        "P-61, I-88",
+        "a broker that is not heard any more is not fenced",
+        (
+            Edit(
+                _CONTROLLER,
+                "        while (expired := self.sessions.oldest_expired(now_ms)) is not None:\n",
+                "        while (expired := self.sessions.oldest_expired(-1)) is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "stopping-broker-stays-in-the-isr",
+        "P-58, I-84",
+        "a controlled shutdown moves no leaderships",
+        (
+            Edit(
+                _SHUTDOWN,
+                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)\n",
+                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)[:0]\n",
+            ),
+        ),
+        Needs(kinds=("stop", "kill", "pause")),
+    ),
+    Mutant(
+        "controller-epoch-not-raised",
+        "P-30, I-31",
+        "a restarted controller goes on in the epoch of the one before",
+        (
+            Edit(
+                _STARTUP,
+                "ControllerEpoch(max(state.controller_epoch, 0) + 1)",
+                "ControllerEpoch(max(state.controller_epoch, 1))",
+            ),
+        ),
+        Needs(kinds=("kill", "power", "isolate", "pause")),
+    ),
+    Mutant(
+        "decision-published-before-it-is-durable",
+        "P-29, I-30",
+        "the controller answers and pushes a decision that its disk may yet forget",
+        (
+            Edit(
+                _METADATA_LOG,
+                "        ticket.run()\n",
+                "",
+            ),
+        ),
+        Needs(kinds=("power", "crash-point", "pause", "kill")),
+    ),
+    Mutant(
+        "torn-decision-believed",
+        "P-29, I-7",
+        "the records of a decision are written as batches of one record each",
+        (
+            Edit(
+                _METADATA_LOG,
+                "        batch = build_batch(((None, value) for value in values),"
+                " timestamp_ms=now_ms)\n"
+                "        appended = self._log.append_as_leader(\n"
+                "            batch, read_header(batch), leader_epoch=controller_epoch\n"
+                "        )\n",
+                "        base = self._log.log_end_offset\n"
+                "        for value in values:\n"
+                "            batch = build_batch([(None, value)], timestamp_ms=now_ms)\n"
+                "            appended = self._log.append_as_leader(\n"
+                "                batch, read_header(batch), leader_epoch=controller_epoch\n"
+                "            )\n",
+            ),
+            Edit(
+                _METADATA_LOG,
+                "        return appended.base_offset, appended.next_offset - 1\n",
+                "        return base, appended.next_offset - 1\n",
+            ),
+        ),
+        Needs(kinds=("power", "crash-point", "pause", "kill")),
+    ),
+)

@@ -1,0 +1,213 @@
+"""Bugs of a follower: what it cuts, what it believes, what it says it holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+
+_FOLLOWER: Final = "strandline_broker/core/follower.py"
+_TRUNCATION: Final = "strandline_broker/core/truncation.py"
+_CACHE: Final = "strandline_broker/core/metadata_cache.py"
+_FETCHER: Final = "strandline_broker/hosts/fetcher.py"
+_PARTITION: Final = "strandline_broker/hosts/partition.py"
+_MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
+
+_FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
+
+FOLLOWING: Final = (
+    Mutant(
+        "truncation-by-high-watermark",
+        "P-1, I-40",
+        "a follower cuts its log at its high watermark, and never asks where the histories part",
+        (
+            Edit(
+                _FOLLOWER,
+                "        self.truncate_to_high_watermark = truncate_to_high_watermark\n",
+                "        self.truncate_to_high_watermark = True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "one-round-truncation",
+        "P-2, I-38",
+        "a follower cuts where the leader's epoch ends, without looking where its own does",
+        (
+            Edit(
+                _TRUNCATION,
+                "    if history.latest() <= diverging_epoch:\n",
+                "    if diverging_end >= 0:\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=_FAILOVER),
+    ),
+    Mutant(
+        "high-watermark-of-a-diverging-answer",
+        "P-14, I-13",
+        "a follower takes the leader's high watermark from an answer that says where they part",
+        (
+            Edit(
+                _FOLLOWER,
+                "            return self._on_divergence(\n"
+                "                answer.diverging, log_start_offset, log_end_offset,"
+                " high_watermark, history\n"
+                "            )\n",
+                "            cut = self._on_divergence(\n"
+                "                answer.diverging, log_start_offset, log_end_offset,"
+                " high_watermark, history\n"
+                "            )\n"
+                "            return [AdvanceHighWatermark(Offset(answer.high_watermark)), *cut]\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "high-watermark-above-the-own-log",
+        "P-14, I-13",
+        "a follower believes the leader's high watermark beyond its own log's end",
+        (
+            Edit(
+                _TRUNCATION,
+                "max(own, log_start_offset, min(leader_high_watermark, log_end_offset))",
+                "max(own, log_start_offset, leader_high_watermark)",
+            ),
+        ),
+    ),
+    Mutant(
+        "answer-to-another-question",
+        "P-4, I-42",
+        "a follower takes an answer to an older request for one to its newest",
+        (
+            Edit(
+                _FETCHER,
+                "                if target is None or target.sent_in > number:\n",
+                "                if target is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "epoch-bump-ignored",
+        "P-12, I-44",
+        "a new epoch of the same leader does not begin with reconciling",
+        (
+            Edit(
+                _MANAGER,
+                "        if known is None or state.leader_epoch > known.leader_epoch:\n"
+                "            return True\n",
+                "        if known is None or state.leader != known.leader:\n"
+                "            return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "producers-not-rebuilt-after-a-cut",
+        "P-39, I-58",
+        "what the producers had appended is not forgotten with the records that were cut",
+        (
+            Edit(
+                _PARTITION,
+                "        self.high_watermark = min(self.high_watermark, log.log_end_offset)\n"
+                "        await self.rebuild_producers()\n",
+                "        self.high_watermark = min(self.high_watermark, log.log_end_offset)\n"
+                "        self.take_producers(self.producers)\n",
+            ),
+        ),
+        Needs(kinds=_FAILOVER),
+    ),
+    Mutant(
+        "followers-keep-no-producers",
+        "P-40, I-57",
+        "a follower does not record what producers have appended",
+        (
+            Edit(
+                _PARTITION,
+                "                self.producers.on_append(header, now_ms, marker)\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "follower-reports-what-it-has-not-flushed",
+        "P-75, I-9",
+        "under flush.policy=always a follower fetches from an offset that is not durable",
+        (
+            Edit(
+                _FETCHER,
+                "        if self._context.flush_always:\n"
+                "            for partition in appended:\n"
+                "                await self._context.flusher.flushed(partition.log)\n",
+                "",
+            ),
+        ),
+        Needs(topology={"flush_policy": "always"}, kinds=("power", "slow-disk", "crash-point")),
+    ),
+    Mutant(
+        "old-leaders-log-not-flushed",
+        "P-75, I-9",
+        "under flush.policy=always a new follower fetches from the end of a log that it has not"
+        " flushed",
+        (
+            Edit(
+                _PARTITION,
+                "        if context.flush_always:\n"
+                "            # It fetches from its log end",
+                "        if context.flush_always and False:\n"
+                "            # It fetches from its log end",
+            ),
+        ),
+        Needs(
+            topology={"flush_policy": "always"},
+            kinds=("power", "slow-disk", "partition", "isolate", "stalling-disk"),
+        ),
+    ),
+    Mutant(
+        "gap-in-the-pushes-applied",
+        "P-79, I-34",
+        "an envelope is applied though the one before it never came",
+        (
+            Edit(
+                _CACHE,
+                "if applied == NOTHING_APPLIED or envelope.prev_metadata_offset != applied:",
+                "if applied == NOTHING_APPLIED:",
+            ),
+        ),
+        equivalent="",
+    ),
+    Mutant(
+        "first-push-need-not-be-a-snapshot",
+        "P-79, I-34",
+        "a broker that knows nothing applies an envelope that is only a difference",
+        (
+            Edit(
+                _CACHE,
+                "if applied == NOTHING_APPLIED or envelope.prev_metadata_offset != applied:",
+                "if applied != NOTHING_APPLIED and envelope.prev_metadata_offset != applied:",
+            ),
+        ),
+    ),
+    Mutant(
+        "push-to-an-earlier-incarnation",
+        "P-17, I-32",
+        "a broker obeys pushes for an earlier incarnation of it",
+        (
+            Edit(
+                _CACHE,
+                "        if envelope.broker_epoch != broker_epoch:\n",
+                "        if envelope.broker_epoch != broker_epoch and broker_epoch < 0:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "older-metadata-accepted",
+        "P-79, I-34",
+        "a decision about a partition is taken over whatever its epochs",
+        (
+            Edit(
+                _MANAGER,
+                "        if known is None or state.leader_epoch > known.leader_epoch:\n"
+                "            return True\n",
+                "        if known is None or state.leader_epoch != known.leader_epoch:\n"
+                "            return True\n",
+            ),
+        ),
+    ),
+)

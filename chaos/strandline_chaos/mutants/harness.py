@@ -1,0 +1,131 @@
+"""Looks for each mutant with the simulator, and counts what it takes to find it.
+
+A mutant counts as found only if an oracle, or an assertion of the mutated code, contradicts a run
+whose very plan is sound on the original sources. A crash for another reason is a bad patch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.mutants.scratch import plant, search_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from strandline_chaos.mutants.mutant import Mutant
+
+START_S: Final = 60.0
+"""A worker has so long beyond its own bound to start, and to end its last run."""
+
+FOUND: Final = "found"
+SURVIVED: Final = "survived"
+EQUIVALENT: Final = "equivalent"
+BAD_PATCH: Final = "bad patch"
+HANGS: Final = "hangs"
+UNSOUND: Final = "unsound without it"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of the search for one mutant; whichever is reached first."""
+
+    seeds: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    mutant: Mutant
+    status: str
+    runs: int = 0
+    seconds: float = 0.0
+    by: str = ""
+    """The invariant whose oracle found it, or the kind of failure."""
+    why: str = ""
+
+    @property
+    def passes(self) -> bool:
+        return self.status in (FOUND, EQUIVALENT)
+
+    def document(self) -> dict[str, object]:
+        mutant = self.mutant
+        return {
+            "name": mutant.name,
+            "rules": mutant.rules,
+            "what": mutant.what,
+            "needs": str(mutant.needs),
+            "status": self.status,
+            "seeds": self.runs,
+            "seconds": self.seconds,
+            "found_by": self.by,
+            "why": self.why,
+        }
+
+
+def look_for(mutant: Mutant, bounds: Bounds) -> Result:
+    """Raises DoesNotApply."""
+    if mutant.equivalent:
+        return Result(mutant, EQUIVALENT, why=mutant.equivalent)
+    with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
+        root = Path(scratch)
+        plant(mutant, root)
+        found = _work(mutant, 1, bounds.seeds, bounds.seconds, root)
+    by, why = found.get("by", ""), found.get("why", "")
+    result = Result(mutant, found["status"], found["runs"], found["seconds"], by, why)
+    if result.status != FOUND:
+        return result
+    original = _work(mutant, found["number"], 1, bounds.seconds, None)
+    if original["status"] == SURVIVED:
+        return result
+    why = f"the plan that found it: {original.get('why', original['status'])}"
+    return Result(mutant, UNSOUND, result.runs, result.seconds, by, why)
+
+
+def look_for_all(
+    mutants: Sequence[Mutant], bounds: Bounds, *, jobs: int, on_result: Callable[[Result], None]
+) -> list[Result]:
+    """In the order of `mutants`; `on_result` is told of each in that order."""
+    results = []
+    with ThreadPoolExecutor(jobs) as pool:
+        found: Iterator[Result] = pool.map(lambda mutant: look_for(mutant, bounds), mutants)
+        for result in found:
+            results.append(result)
+            on_result(result)
+    return results
+
+
+def _work(
+    mutant: Mutant, first: int, number: int, seconds: float, root: Path | None
+) -> dict[str, Any]:
+    """What the worker says; its process ends in any case."""
+    arguments = [mutant.name, first, number, seconds, *([] if root is None else [root])]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTHONPATH"] = search_path(root if root is not None else Path.cwd())
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "strandline_chaos.mutants.worker", *map(str, arguments)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + START_S,
+        )
+    except subprocess.TimeoutExpired:
+        spent = round(time.monotonic() - start, 1)
+        return {"status": HANGS, "runs": 0, "seconds": spent, "why": "a run does not end"}
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return {"status": BAD_PATCH, "runs": 0, "seconds": 0.0, "why": last[0]}
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document

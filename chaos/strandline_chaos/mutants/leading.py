@@ -1,0 +1,321 @@
+"""Bugs of a leader: what it counts, what it answers, whom it lets in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+
+_LEADER: Final = "strandline_broker/core/leader.py"
+_REMOTE: Final = "strandline_broker/core/remote_replica.py"
+_APPENDS: Final = "strandline_broker/hosts/appends.py"
+_READS: Final = "strandline_broker/hosts/reads.py"
+_PARTITION: Final = "strandline_broker/hosts/partition.py"
+_ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
+
+_NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
+_DEATH: Final = ("kill", "power", "pause", "isolate")
+
+LEADING: Final = (
+    Mutant(
+        "high-watermark-over-committed-isr",
+        "P-5, I-9, I-16",
+        "the high watermark is taken over the ISR that the leader knows to be committed, without"
+        " the member that its open proposal adds",
+        (
+            Edit(
+                _LEADER,
+                "joins = () if self._proposal is None else sorted(self._proposal.joins)",
+                "joins: list[IsrMember] = []",
+            ),
+        ),
+    ),
+    Mutant(
+        "lost-answer-taken-for-a-refusal",
+        "P-6, I-28",
+        "an AlterPartition without an answer is taken back, though the controller may have"
+        " committed it",
+        (
+            Edit(
+                _LEADER,
+                "            proposal.unsure = True\n        proposal.retry_later(now_ms)\n",
+                "            self._proposal = None\n            return self._advance()\n"
+                "        proposal.retry_later(now_ms)\n",
+            ),
+        ),
+        Needs(kinds=("partition", "isolate", "lossy-link", "pause", "slow-link")),
+    ),
+    Mutant(
+        "alter-partition-never-retried",
+        "P-59, I-29",
+        "an ISR change whose answer was lost stays open for ever",
+        (Edit(_LEADER, "        proposal.retry_later(now_ms)\n", "        pass\n"),),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "leaver-not-counted-before-commit",
+        "P-5, I-9, I-16",
+        "a member that the leader proposes to remove is no longer waited for at once",
+        (
+            Edit(
+                _LEADER,
+                "counted = {m.broker_id: m.broker_epoch for m in self.maximal_isr}",
+                "asked = self.isr if self._proposal is None else self._proposal.request.isr\n"
+                "        counted = {m.broker_id: m.broker_epoch for m in self.maximal_isr"
+                " if m in asked}",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "join-below-epoch-start",
+        "P-10, I-24",
+        "a follower that has reached the high watermark joins the ISR, wherever the leader's epoch"
+        " begins",
+        (Edit(_LEADER, "max(self.high_watermark, self.epoch_start)", "self.high_watermark"),),
+    ),
+    Mutant(
+        "join-before-caught-up",
+        "P-10, I-24",
+        "any follower that fetches joins the ISR",
+        (
+            Edit(
+                _LEADER,
+                "        if follower.log_end_offset < max(self.high_watermark, self.epoch_start):\n"
+                "            return []\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "join-waits-for-high-watermark",
+        "P-74, I-89",
+        "nobody joins the ISR before the high watermark has reached the epoch's start",
+        (
+            Edit(
+                _LEADER,
+                "        if self._state.recovering:\n"
+                "            return []  # the ISR stays {leader}",
+                "        if self._state.recovering or not self.end_offset_known:\n"
+                "            return []  # the ISR stays {leader}",
+            ),
+        ),
+    ),
+    Mutant(
+        "high-watermark-below-min-isr",
+        "P-9, I-9",
+        "the high watermark goes on moving with fewer members in the ISR than min.insync.replicas",
+        (
+            Edit(
+                _LEADER,
+                '        """I-9, I-29."""\n        if self.below_min_isr():\n            return []\n',
+                '        """I-9, I-29."""\n',
+            ),
+        ),
+    ),
+    Mutant(
+        "own-min-insync-replicas",
+        "P-77, I-91",
+        "the leader goes by a min.insync.replicas of its own, 1, and not by the controller's",
+        (
+            Edit(
+                _LEADER,
+                "self._eff_min_insync = state.eff_min_insync",
+                "self._eff_min_insync = 1",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-incarnation-counts",
+        "P-73, I-90",
+        "a fetch counts for the member of the ISR with the same broker id, whatever its epoch",
+        (
+            Edit(
+                _REMOTE,
+                "    newest = max(e for e in (counted, eligible, seen) if e is not None)\n",
+                "    return\n    newest = max(e for e in (counted, eligible, seen)"
+                " if e is not None)\n",
+            ),
+            Edit(
+                _LEADER,
+                "                assert follower.broker_epoch == counted[broker_id], (broker_id,"
+                " follower)\n",
+                "",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=_DEATH),
+    ),
+    Mutant(
+        "follower-end-never-falls",
+        "P-8, I-24",
+        "the leader keeps the greatest end offset that a follower ever named, over its restarts",
+        (
+            Edit(
+                _REMOTE,
+                "            log_end_offset=fetch_offset,\n",
+                "            log_end_offset=max(fetch_offset, self.log_end_offset or fetch_offset),"
+                "\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=("power", "kill", "pause")),
+    ),
+    Mutant(
+        "member-map-cleared",
+        "P-15, I-9",
+        "a replica whose position is not known yet does not hold the high watermark back",
+        (
+            Edit(
+                _LEADER,
+                "                if follower.log_end_offset is None:\n                    return []\n"
+                "                committed",
+                "                if follower.log_end_offset is None:\n                    continue\n"
+                "                committed",
+            ),
+        ),
+    ),
+    Mutant(
+        "leader-counts-what-it-has-not-flushed",
+        "P-75, I-9",
+        "under flush.policy=always the leader counts its own log end and not what it has flushed",
+        (
+            Edit(
+                _LEADER,
+                "self.durable_offset if self._flush_always else self.log_end_offset",
+                "self.log_end_offset",
+            ),
+        ),
+        Needs(topology={"flush_policy": "always"}, kinds=("power", "slow-disk", "crash-point")),
+    ),
+    Mutant(
+        "diverging-fetch-counts",
+        "P-35, I-39",
+        "a fetch from a diverging follower counts as what it holds",
+        (
+            Edit(
+                _READS,
+                "    if diverging is not None:\n        return diverging\n    log = partition.log\n",
+                "    log = partition.log\n"
+                "    if diverging is not None:\n"
+                "        partition.carry_out(\n"
+                "            leader.on_follower_fetch(\n"
+                "                BrokerId(broker_id),\n"
+                "                broker_epoch=BrokerEpoch(broker_epoch),\n"
+                "                leader_epoch=LeaderEpoch(at.current_leader_epoch),\n"
+                "                fetch_offset=Offset(min(at.fetch_offset, log.log_end_offset)),\n"
+                "                log_start_offset=Offset(at.log_start_offset),\n"
+                "                now_ms=partition.context.now_ms(),\n"
+                "            )\n"
+                "        )\n"
+                "        return diverging\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "divergence-not-noticed",
+        "P-2, I-39",
+        "the leader does not compare a follower's last epoch with its own history",
+        (
+            Edit(
+                _READS,
+                "        if epoch < at.last_fetched_epoch or end < at.fetch_offset:\n",
+                "        if end < 0:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "consumers-read-to-the-log-end",
+        "P-33, I-12",
+        "a consumer is given records that are not committed",
+        (
+            Edit(
+                _READS,
+                "limit = leader.high_watermark  # read once (P-33)",
+                "limit = partition.log.log_end_offset if leader else 0",
+            ),
+        ),
+    ),
+    Mutant(
+        "end-offset-before-epoch-start",
+        "P-32, I-11",
+        "a new leader tells its old high watermark as the end offset",
+        (
+            Edit(
+                _LEADER,
+                "return self.high_watermark >= self.epoch_start\n",
+                "return self.high_watermark >= 0\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "acknowledged-when-appended",
+        "P-9, I-19",
+        "acks=all is answered as soon as the leader has the records",
+        (
+            Edit(
+                _APPENDS,
+                "if acks == ACKS_ALL and required_offset > partition.high_watermark:",
+                "if acks == ACKS_ALL and required_offset > partition.log.log_end_offset:",
+            ),
+        ),
+    ),
+    Mutant(
+        "duplicate-acknowledged-at-once",
+        "P-41, I-19",
+        "a repeated batch is acknowledged before its first copy is committed",
+        (
+            Edit(
+                _APPENDS,
+                "        return self._wait(first.required_offset, outcome, acks, on_done)\n",
+                "        on_done(outcome)\n        return None\n",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "sequences-not-checked",
+        "P-39, I-55, I-56",
+        "a repeated batch is appended again",
+        (
+            Edit(
+                _APPENDS,
+                "            if isinstance(verdict, Duplicate):\n",
+                "            if isinstance(verdict, Duplicate) and verdict.last_offset < -1:\n",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "waiters-outlive-the-leadership",
+        "P-25, I-21",
+        "producers that wait for the high watermark go on waiting when the leadership ends, for"
+        " that of a later one",
+        (
+            Edit(
+                _PARTITION,
+                "        self.appends.fail_all(error)\n        self.deletions.on_news()\n",
+                "        self.deletions.on_news()\n",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "failed-change-answered-as-committed",
+        "P-6, I-29",
+        "the broker takes an AlterPartition without an answer for a granted one",
+        (
+            Edit(
+                _ISR_CHANGES,
+                "            pending.answer(pending.proposal.request_id, answers.get(key, failed))\n",
+                "            said = answers.get(key, failed)\n"
+                "            asked = pending.proposal\n"
+                "            if isinstance(said, WireError):\n"
+                "                said = IsrAnswer(\n"
+                "                    self._broker_id, asked.leader_epoch, asked.isr,\n"
+                "                    PartitionEpoch(asked.partition_epoch + 1), 2,\n"
+                "                )\n"
+                "            pending.answer(asked.request_id, said)\n",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+)

@@ -1,0 +1,47 @@
+"""A planted bug: a few exact replacements in the sources, and what a simulation needs to meet it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """In `file`, `old` stands exactly once and becomes `new`."""
+
+    file: str
+    """From the root of its package on: `strandline_broker/core/leader.py`."""
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the plans of a mutant have in common."""
+
+    topology: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the simulated cluster that are not drawn."""
+    kinds: tuple[str, ...] = ()
+    """The only kinds of faults; empty: as each seed draws them."""
+    crash_points: bool = False
+    """The plans are those of `chaos sim --crash-points`, not drawn ones."""
+
+    def __str__(self) -> str:
+        words = [f"{name}={value}" for name, value in self.topology.items()]
+        return " ".join([*words, *self.kinds, *(["crash points"] if self.crash_points else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    rules: str
+    """Pitfalls and invariants that it breaks."""
+    what: str
+    edits: tuple[Edit, ...]
+    needs: Needs = field(default_factory=Needs)
+    equivalent: str = ""
+    """Why no run can tell it from the original; it is then neither run nor counted."""

@@ -1,0 +1,58 @@
+"""The plans that a mutant is looked for with."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.sim.plan import (
+    EVENTS,
+    KINDS,
+    LAST_FAULT_S,
+    Fault,
+    crash_point_plans,
+    draw_plan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_chaos.mutants.mutant import Needs
+    from strandline_chaos.sim.plan import Plan
+    from strandline_chaos.sim.topology import Topology
+
+FAULTS: Final = (4, 12)
+AFTER_EVENT: Final = 0.35
+
+
+def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
+    """Plan `first` and those after it; each follows from its number and from `needs` alone."""
+    if needs.crash_points:
+        every = crash_point_plans(first + number)
+        yield from itertools.islice(every, first - 1, first - 1 + number)
+        return
+    for seed in range(first, first + number):
+        plan = draw_plan(seed)
+        topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
+        faults = _draw(seed, needs.kinds, topology) if needs.kinds else plan.faults
+        yield dataclasses.replace(plan, topology=topology, faults=faults)
+
+
+def _draw(seed: int, kinds: tuple[str, ...], topology: Topology) -> tuple[Fault, ...]:
+    rng = random.Random(f"mutant {seed}")
+    faults = []
+    for _ in range(rng.randint(*FAULTS)):
+        kind = rng.choice(kinds)
+        after = rng.choice(EVENTS) if rng.random() < AFTER_EVENT else None
+        faults.append(
+            Fault(
+                at_s=round(rng.uniform(0.5, LAST_FAULT_S), 3),
+                kind=kind,
+                arguments=KINDS[kind](rng, topology),
+                after=after,
+                delay_s=0.0 if after is None else round(rng.uniform(0.0, 0.05), 3),
+            )
+        )
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -1,0 +1,262 @@
+"""Bugs of storage: what is called durable, and what a start makes of what a crash has left."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+
+_ATOMIC: Final = "strandline_broker/storage/atomic_file.py"
+_EPOCHS: Final = "strandline_broker/storage/leader_epochs.py"
+_TICKET: Final = "strandline_broker/storage/flush_ticket.py"
+_CUT: Final = "strandline_broker/storage/log_cut.py"
+_RECOVERY: Final = "strandline_broker/storage/recovery.py"
+_SCAN: Final = "strandline_broker/storage/recovery_scan.py"
+_SHARED: Final = "strandline_broker/storage/shared_checkpoints.py"
+_MARKER: Final = "strandline_broker/storage/clean_shutdown.py"
+_DIRECTORY: Final = "strandline_broker/storage/directory.py"
+_CHECKPOINTS: Final = "strandline_broker/hosts/log_checkpoints.py"
+_FLUSHER: Final = "strandline_broker/hosts/flusher.py"
+_APP: Final = "strandline_broker/app.py"
+_PUSH: Final = "strandline_broker/hosts/push.py"
+
+_ALWAYS: Final = {"flush_policy": "always", "segment_bytes": 1500}
+_POWER: Final = ("power", "crash-point", "kill")
+
+STORING: Final = (
+    Mutant(
+        "files-replaced-without-fsync",
+        "P-23, I-8",
+        "a small file is renamed into place before its bytes are durable",
+        (Edit(_ATOMIC, "        file.sync()\n        fs.replace", "        fs.replace"),),
+        Needs(kinds=_POWER),
+    ),
+    Mutant(
+        "rename-not-durable",
+        "P-23, I-8",
+        "the directory is not synced after a file was renamed into place",
+        (
+            Edit(
+                _ATOMIC,
+                "        raise\n    fs.fsync_dir(os.path.dirname(path))\n",
+                "        raise\n",
+            ),
+        ),
+        Needs(topology=_ALWAYS, kinds=_POWER),
+    ),
+    Mutant(
+        "flushed-without-fsync",
+        "P-23, I-93",
+        "a flush does not sync the segments that it calls durable",
+        (
+            Edit(
+                _TICKET,
+                "        for file in self.files:\n            file.sync()\n",
+                "",
+            ),
+        ),
+        Needs(topology=_ALWAYS, kinds=_POWER),
+    ),
+    Mutant(
+        "sealed-segments-not-flushed",
+        "P-23, I-8",
+        "a flush syncs the active segment and forgets those that were sealed since the last",
+        (
+            Edit(
+                _TICKET,
+                "    files = [file for s in sealed for file in (s.view().file, *s.unsynced)]\n",
+                "    files = [file for s in sealed for file in s.unsynced]\n",
+            ),
+        ),
+        Needs(topology=_ALWAYS, kinds=_POWER),
+    ),
+    Mutant(
+        "new-segment-not-in-its-directory",
+        "P-23, I-8",
+        "the directory is not synced after a new segment was begun",
+        (
+            Edit(
+                _TICKET,
+                "        if self.sync_directory:\n            self.log.sync_directory()\n",
+                "",
+            ),
+        ),
+        Needs(topology=_ALWAYS, kinds=_POWER),
+    ),
+    Mutant(
+        "fsync-tried-again",
+        "P-24",
+        "a failed fsync is tried again, and its success believed",
+        (
+            Edit(
+                _FLUSHER,
+                "    for ticket in tickets:\n        ticket.run()\n",
+                "    for ticket in tickets:\n"
+                "        try:\n"
+                "            ticket.run()\n"
+                "        except OSError:\n"
+                "            ticket.run()\n",
+            ),
+        ),
+        Needs(topology=_ALWAYS, kinds=("fsync-error", "power", "fsync-error", "crash-point")),
+    ),
+    Mutant(
+        "epoch-not-durable-before-data",
+        "P-11, I-47",
+        "batches of a new leader epoch are appended before the epoch is in its checkpoint",
+        (
+            Edit(
+                _EPOCHS,
+                "        LeaderEpochs(self._fs, self.directory, zip(epochs, starts, strict=True))"
+                ".write()\n",
+                "        if len(epochs) <= len(self._entries[0]):\n"
+                "            LeaderEpochs(\n"
+                "                self._fs, self.directory, zip(epochs, starts, strict=True)\n"
+                "            ).write()\n",
+            ),
+        ),
+        Needs(kinds=_POWER),
+    ),
+    Mutant(
+        "epochs-not-cut-with-the-log",
+        "P-11, I-47",
+        "a truncation leaves the epochs of the records that it takes",
+        (
+            Edit(
+                _CUT,
+                '    truncate_txn_index(fs, kept.path("txnindex"), end_offset)\n'
+                "    log.leader_epochs.truncate_from_end(end_offset)\n",
+                '    truncate_txn_index(fs, kept.path("txnindex"), end_offset)\n',
+            ),
+        ),
+        Needs(kinds=("kill", "pause", "isolate", "partition", "power")),
+    ),
+    Mutant(
+        "checkpoint-above-the-log-end-believed",
+        "P-23, I-7",
+        "a cut below the recovery point does not say that the checkpoints promise too much",
+        (
+            Edit(
+                _CUT,
+                "        log.limits.add(offset)\n",
+                "        pass\n",
+            ),
+        ),
+        Needs(kinds=("power", "pause", "isolate", "partition", "crash-point")),
+    ),
+    Mutant(
+        "recovery-point-ahead-of-the-flush",
+        "P-23, I-8",
+        "the recovery point is the log's end, flushed or not",
+        (
+            Edit(
+                _CHECKPOINTS,
+                "        offsets = {(log.topic, log.partition): log.durable_offset"
+                " for log in logs}\n",
+                "        offsets = {(log.topic, log.partition): log.log_end_offset"
+                " for log in logs}\n",
+            ),
+            Edit(
+                _SHARED,
+                "    RECOVERY_POINTS: lambda log: log.durable_offset,\n",
+                "    RECOVERY_POINTS: lambda log: log.log_end_offset,\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=_POWER),
+    ),
+    Mutant(
+        "recovery-looks-at-the-last-segment-only",
+        "P-22, I-7",
+        "recovery takes every segment but the last for sound, wherever the recovery point is",
+        (
+            Edit(
+                _RECOVERY,
+                "        return max(below - 1, 0)\n",
+                "        return max(below - 1, len(self._segments) - 1)\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated", "segment_bytes": 1500}, kinds=_POWER),
+    ),
+    Mutant(
+        "unscanned-after-any-end",
+        "P-22, I-7, I-52",
+        "a log whose last segment opens is taken to have been closed in order",
+        (
+            Edit(
+                _RECOVERY,
+                "        recent = self._open_clean_tail() if self._expected.clean else None\n",
+                "        recent = self._open_clean_tail()\n",
+            ),
+            Edit(
+                _RECOVERY,
+                "        return recent if last.end_offset == self._expected.recovery_point"
+                " else None\n",
+                "        return recent\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated", "segment_bytes": 1500}, kinds=_POWER),
+    ),
+    Mutant(
+        "damage-cut-as-a-torn-tail",
+        "P-22, I-7",
+        "recovery cuts a log at the first batch that does not hold, even below the recovery point",
+        (
+            Edit(
+                _SCAN,
+                "        return max(self.recovery_point, self.high_watermark if self.always else 0)"
+                "\n",
+                "        return 0\n",
+            ),
+        ),
+        Needs(kinds=_POWER),
+    ),
+    Mutant(
+        "clean-shutdown-marker-kept",
+        "P-22, I-52",
+        "the marker of a clean shutdown is not removed at the start that reads it",
+        (Edit(_MARKER, "    remove_file(fs, path)\n", ""),),
+        Needs(kinds=("stop", "kill", "power", "stop", "crash-point")),
+    ),
+    Mutant(
+        "clean-shutdown-marker-before-the-flush",
+        "P-22, I-52",
+        "a stopping broker says that it stopped cleanly before it has flushed its logs",
+        (
+            Edit(
+                _APP,
+                "            await self.replicas.close()\n"
+                "            if self.is_loaded and epoch != NO_BROKER_EPOCH:\n"
+                "                self.directories.write_clean_shutdown(epoch)\n",
+                "            if self.is_loaded and epoch != NO_BROKER_EPOCH:\n"
+                "                self.directories.write_clean_shutdown(epoch)\n"
+                "            await self.replicas.close()\n",
+            ),
+        ),
+        Needs(kinds=("stop", "power", "stop", "crash-point", "slow-disk")),
+    ),
+    Mutant(
+        "metadata-offset-forgotten",
+        "P-76, I-92",
+        "a broker does not keep how far it has applied the controller's log",
+        (
+            Edit(
+                _PUSH,
+                "        try:\n            await self._remember(envelope)\n",
+                "        try:\n            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "missing-log-begun-anew",
+        "P-20, I-36",
+        "a replica whose directory is gone starts over empty",
+        (
+            Edit(
+                _DIRECTORY,
+                "        elif (topic_id, partition) in self.state.hosted:\n",
+                "        elif (topic_id, partition) in self.state.hosted and not path:\n",
+            ),
+        ),
+        Needs(kinds=_POWER),
+    ),
+)
