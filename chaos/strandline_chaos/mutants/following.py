@@ -148,8 +148,7 @@ FOLLOWING: Final = (
         (
             Edit(
                 _PARTITION,
-                "        if context.flush_always:\n"
-                "            # It fetches from its log end",
+                "        if context.flush_always:\n            # It fetches from its log end",
                 "        if context.flush_always and False:\n"
                 "            # It fetches from its log end",
             ),

@@ -1,0 +1,89 @@
+"""The harness that looks for planted bugs: what it finds, and what it does not take for a find."""
+
+import dataclasses
+import sys
+
+import pytest
+
+from strandline_chaos.mutants import catalogue, harness
+from strandline_chaos.mutants.catalogue import mutant_named
+from strandline_chaos.mutants.harness import Bounds, look_for
+from strandline_chaos.mutants.mutant import Edit, Mutant
+from strandline_cli.main import main
+
+LEADER = "strandline_broker/core/leader.py"
+CHEAP = "acknowledged-when-appended"
+
+
+def with_patch(old: str, new: str) -> Mutant:
+    """A mutant under a name that the worker knows."""
+    return dataclasses.replace(mutant_named(CHEAP), edits=(Edit(LEADER, old, new),))
+
+
+def test_a_cheap_mutant_is_found_by_the_oracle_of_its_rule() -> None:
+    result = look_for(mutant_named(CHEAP), Bounds(3, 60))
+    assert (result.status, result.by) == (harness.FOUND, "I-19")
+    assert result.runs == 1
+    assert result.passes
+
+
+def test_a_mutant_that_changes_nothing_survives() -> None:
+    harmless = with_patch("self._requests = 0\n", "self._requests = 7\n")
+    result = look_for(harmless, Bounds(1, 60))
+    assert (result.status, result.runs) == (harness.SURVIVED, 1)
+    assert not result.passes
+
+
+def test_a_patch_with_a_mistake_is_no_find() -> None:
+    broken = with_patch("self._requests = 0\n", "self._requests = no_such_name\n")
+    result = look_for(broken, Bounds(1, 60))
+    assert result.status == harness.BAD_PATCH
+    assert "no_such_name" in result.why
+    assert not result.passes
+
+
+def test_what_is_broken_without_the_mutant_too_is_no_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"status": "found", "by": "I-9", "why": "w", "number": 4, "runs": 4, "seconds": 1.0}
+    monkeypatch.setattr(harness, "_work", lambda *_: found)
+    result = look_for(mutant_named(CHEAP), Bounds(9, 9))
+    assert result.status == harness.UNSOUND
+    assert not result.passes
+
+
+def test_an_equivalent_mutant_is_not_run() -> None:
+    result = look_for(mutant_named("leader-epoch-not-compared"), Bounds(1, 1))
+    assert (result.status, result.runs) == (harness.EQUIVALENT, 0)
+    assert result.passes
+
+
+def chaos_mutants(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["strandline", "chaos", "mutants", *arguments])
+    try:
+        return int(main() or 0)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_the_command_refuses_an_unknown_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chaos_mutants(monkeypatch, "--only", "x") == 2
+    assert "there is no mutant 'x'" in capsys.readouterr().err
+
+
+def test_the_command_names_a_mutant_that_is_not_up_to_date(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalogue, "MUTANTS", (with_patch("gone", ""),))
+    assert chaos_mutants(monkeypatch, "--only", CHEAP) == 1
+    assert "stands 0 times" in capsys.readouterr().err
+
+
+def test_the_command_fails_for_a_survivor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    survived = harness.Result(mutant_named(CHEAP), harness.SURVIVED, 5, 1.0)
+    monkeypatch.setattr(harness, "look_for", lambda *_: survived)
+    assert chaos_mutants(monkeypatch, "--only", CHEAP) == 1
+    assert f"NOT FOUND: {CHEAP}" in capsys.readouterr().out
+    assert chaos_mutants(monkeypatch, "--only", CHEAP, "--format", "json") == 1
