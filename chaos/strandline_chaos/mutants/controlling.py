@@ -178,7 +178,7 @@ CONTROLLING: Final = (
             ),
         ),
         equivalent="whatever raises the leader epoch raises the partition epoch too, and that is"
-        " compared; only the error's name differs, and a leader settles by the next push either way",
+        " compared; only the error's name differs, and the next push settles it either way",
     ),
     Mutant(
         "unfenced-before-it-has-heard",

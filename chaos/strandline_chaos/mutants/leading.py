@@ -108,7 +108,8 @@ LEADING: Final = (
         (
             Edit(
                 _LEADER,
-                '        """I-9, I-29."""\n        if self.below_min_isr():\n            return []\n',
+                '        """I-9, I-29."""\n'
+                "        if self.below_min_isr():\n            return []\n",
                 '        """I-9, I-29."""\n',
             ),
         ),
@@ -166,9 +167,11 @@ LEADING: Final = (
         (
             Edit(
                 _LEADER,
-                "                if follower.log_end_offset is None:\n                    return []\n"
+                "                if follower.log_end_offset is None:\n"
+                "                    return []\n"
                 "                committed",
-                "                if follower.log_end_offset is None:\n                    continue\n"
+                "                if follower.log_end_offset is None:\n"
+                "                    continue\n"
                 "                committed",
             ),
         ),
@@ -193,7 +196,8 @@ LEADING: Final = (
         (
             Edit(
                 _READS,
-                "    if diverging is not None:\n        return diverging\n    log = partition.log\n",
+                "    if diverging is not None:\n"
+                "        return diverging\n    log = partition.log\n",
                 "    log = partition.log\n"
                 "    if diverging is not None:\n"
                 "        partition.carry_out(\n"
@@ -305,7 +309,8 @@ LEADING: Final = (
         (
             Edit(
                 _ISR_CHANGES,
-                "            pending.answer(pending.proposal.request_id, answers.get(key, failed))\n",
+                "            pending.answer(pending.proposa"
+                "l.request_id, answers.get(key, failed))\n",
                 "            said = answers.get(key, failed)\n"
                 "            asked = pending.proposal\n"
                 "            if isinstance(said, WireError):\n"

@@ -1,4 +1,4 @@
-"""A planted bug: a few exact replacements in the sources, and what a simulation needs to meet it."""
+"""A planted bug: a few exact replacements in the sources, and what a simulation needs for it."""
 
 from __future__ import annotations
 

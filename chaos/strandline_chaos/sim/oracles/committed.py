@@ -8,6 +8,7 @@ With `flush.policy=always` never.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.oracles.violation import Violation
@@ -85,6 +86,20 @@ class Committed:
                 self.entries.append(entry)
                 self._committed[entry.identity] = entry
         self.end = to
+
+    def check_believed(self, mark: int, view: LogView, start: int, where: str) -> None:
+        """I-13: what a follower takes for committed is, and is what it holds itself."""
+        if self.excused is not None:
+            return
+        if mark > self.end:
+            raise Violation("I-13", f"{where}: it believes {mark}, committed is {self.end}")
+        at = bisect_right(self.entries, mark, key=lambda entry: entry.end)
+        if at > 0 and (last := self.entries[at - 1]).base >= start and not view.holds(last):
+            raise Violation(
+                "I-13",
+                f"{where}: it believes {mark} and does not hold committed offset {last.base} of"
+                f" epoch {last.epoch}",
+            )
 
     def on_cut(self, gone: list[Entry], what: str) -> None:
         """I-41: a truncation takes nothing that was committed."""

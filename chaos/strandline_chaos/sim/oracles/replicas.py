@@ -1,5 +1,5 @@
 """What every broker holds and believes, after each of its steps: I-1 to I-4, I-6, I-7, I-9, I-10,
-I-14 to I-17, I-41.
+I-13 to I-17, I-41.
 """
 
 from __future__ import annotations
@@ -186,6 +186,8 @@ class ReplicaOracle:
         leader, mark = partition.leader, partition.high_watermark
         where = f"{node.name} {partition.name}"
         if leader is None:
+            if mark > known.high_watermark:
+                self.ghost(key).check_believed(mark, known.view, known.start, where)
             return
         if leader is known.leader and mark < known.high_watermark:
             raise Violation(
