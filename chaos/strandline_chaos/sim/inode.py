@@ -34,6 +34,15 @@ class Inode:
         """Whether a loss of power could change what is read here."""
         return bool(self.before or self.lost) or len(self.data) != self.durable_size
 
+    def is_durable_to(self, end: int) -> bool:
+        """Whether a loss of power leaves the last page before `end` as it is read now."""
+        page = (end - 1) // PAGE
+        at = page * PAGE
+        durable = self.lost.get(page, self.before.get(page))
+        if durable is None:
+            return end <= self.durable_size
+        return durable[: end - at] == self.data[at:end]
+
     def _touch(self, start: int, end: int) -> None:
         """The bytes [start, end) are about to change."""
         for page in range(start // PAGE, (end + PAGE - 1) // PAGE):

@@ -125,3 +125,14 @@ class LogView:
         """Whether this very entry is here, and by induction all before it."""
         at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
         return at < len(self.entries) and self.entries[at].identity == entry.identity
+
+    def is_durable(self, entry: Entry) -> bool:
+        """Whether the last bytes of an entry that is held would survive a loss of power."""
+        at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
+        segment, stop = self._places[at]
+        try:
+            directory, name = self._disk.parent(f"{self.path}/{segment:020d}.log")
+        except OSError:
+            return False
+        node = directory.durable.get(name)
+        return isinstance(node, Inode) and node.is_durable_to(stop)

@@ -211,11 +211,18 @@ class ReplicaOracle:
         least = min(self._topology.min_insync_replicas, len(decided.replicas))
         if len(leader.isr) < least:
             raise Violation("I-9", f"{where}: committed {mark} with ISR {leader.isr}")
+        always, last = self._topology.flush_policy == "always", self.ghost(key).last
         for name, view in self._views(key, decided.isr):
             if view.end < mark:
                 raise Violation(
                     "I-9",
                     f"{where}: committed {mark} with ISR {decided.isr}, {name} ends at {view.end}",
+                )
+            if always and last is not None and view.holds(last) and not view.is_durable(last):
+                raise Violation(
+                    "I-9",
+                    f"{where}: committed {mark} under flush.policy=always, {name} has not flushed"
+                    f" offset {last.base}",
                 )
 
     def _views(self, key: Key, members: tuple[Any, ...]) -> Iterator[tuple[str, LogView]]:
