@@ -51,7 +51,10 @@ CONTROLLING: Final = (
                 "        )\n",
             ),
         ),
-        Needs(kinds=("kill", "pause", "isolate", "power")),
+        Needs(
+            topology={"min_insync_replicas": 1, "partitions": 1, "flush_policy": "always"},
+            kinds=("kill", "pause", "isolate"),
+        ),
     ),
     Mutant(
         "fenced-broker-elected",
@@ -151,7 +154,7 @@ CONTROLLING: Final = (
                 "    if broker is None:\n",
             ),
         ),
-        Needs(kinds=_DEATH),
+        Needs(kinds=("slow-link", "stop", "kill", "slow-link")),
     ),
     Mutant(
         "no-compare-and-set",

@@ -15,6 +15,8 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_chaos.sim.oracles.violation import Violation
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -48,13 +50,23 @@ def _leaves(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _mistake(outcome: Outcome, raised: list[BaseException]) -> BaseException | None:
-    errors = [*raised, *_leaves(outcome.failure)]
+def _raised(outcome: Outcome, in_calls: list[BaseException]) -> list[BaseException]:
+    """What nodes have died of, and what their handlers have raised."""
+    errors = [*in_calls, *_leaves(outcome.failure)]
     for line in outcome.timeline.lines:
         error = line.fields.get("exc_info")
         if isinstance(error, BaseException):
             errors.extend(_leaves(error))
-    return next((error for error in errors if isinstance(error, MISTAKES)), None)
+    return errors
+
+
+def _found_by(outcome: Outcome, raised: list[BaseException]) -> str:
+    """The invariant's number; `assertion` if the mutated code itself contradicts the run."""
+    if outcome.invariant in ("exit", "uncaught") and any(
+        isinstance(error, AssertionError) and not isinstance(error, Violation) for error in raised
+    ):
+        return "assertion"
+    return outcome.invariant
 
 
 def _check_sources(mutant: Mutant, root: str) -> None:
@@ -84,14 +96,15 @@ def search(name: str, first: int, number: int, seconds: float, root: str) -> dic
             break
         outcome = run_plan(plan)
         runs += 1
-        mistake = _mistake(outcome, mistakes.found)
+        raised = _raised(outcome, mistakes.found)
+        mistake = next((error for error in raised if isinstance(error, MISTAKES)), None)
         if mistake is not None:
             found = {"status": "bad patch", "why": f"{type(mistake).__name__}: {mistake}"}
             break
         if not outcome.sound:
             found = {
                 "status": "found",
-                "by": outcome.invariant,
+                "by": _found_by(outcome, raised),
                 "why": str(outcome.failure),
                 "number": first + runs - 1,
             }

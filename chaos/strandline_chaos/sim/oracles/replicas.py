@@ -36,6 +36,7 @@ class Replica:
         "proposed",
         "start",
         "view",
+        "was_cut",
     )
 
     def __init__(self, incarnation: int, log: Any, view: LogView) -> None:
@@ -49,6 +50,7 @@ class Replica:
         self.leader: Any = None
         self.leader_partition_epoch = -1
         self.proposed: Any = None
+        self.was_cut = False
 
     def is_unchanged(self, partition: Partition) -> bool:
         log, leader = partition.log, partition.leader
@@ -102,6 +104,9 @@ class ReplicaOracle:
             known = self._replicas.get((node.name, key))
             if known is None or not known.is_unchanged(partition):
                 self._on_change(node, key, partition, known)
+            elif known.was_cut and not partition.gate.locked():
+                known.was_cut = False
+                _check_producers(partition, f"{node.name} {partition.name}")
 
     def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
         log, where = partition.log, f"{node.name} {partition.name}"
@@ -115,6 +120,7 @@ class ReplicaOracle:
                 known.view.cut(known.view.start)
         if end < known.end:
             self._sometimes["log truncated"] += 1
+            known.was_cut = True
             ghost.on_cut(known.view.cut(end), f"{where}: cut to {end}")
         for entry in known.view.read_to(end, where):
             ghost.on_appended(entry, where)
@@ -195,7 +201,8 @@ class ReplicaOracle:
                 f"{where}: the high watermark of leader epoch {leader.leader_epoch} fell from"
                 f" {known.high_watermark} to {mark}",
             )
-        if leader is known.leader and mark > known.high_watermark:
+        if leader is not known.leader or mark > known.high_watermark:
+            # A new leader that is its ISR by itself commits in its first step.
             ghost = self.ghost(key)
             new = mark > ghost.end
             ghost.on_high_watermark(mark, known.view, where)
@@ -313,3 +320,15 @@ class ReplicaOracle:
 
 def _names(decided: Decided) -> list[str]:
     return [f"broker-{member}" for member in (*decided.isr, *decided.elr)]
+
+
+def _check_producers(partition: Partition, where: str) -> None:
+    """I-58, right after a truncation: nothing is known of a producer that the log does not hold."""
+    for producer in partition.producers.snapshot():
+        for batch in producer.batches:
+            if batch.last_offset >= partition.log.log_end_offset:
+                raise Violation(
+                    "I-58",
+                    f"{where}: producer {producer.producer_id} has a batch at offset"
+                    f" {batch.base_offset}, the log ends at {partition.log.log_end_offset}",
+                )
