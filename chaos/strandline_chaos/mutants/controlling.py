@@ -58,14 +58,23 @@ CONTROLLING: Final = (
     ),
     Mutant(
         "fenced-broker-elected",
-        "P-27, P-63, I-48",
-        "an election does not ask whether the broker is fenced",
+        "P-27, I-23, I-48",
+        "any broker that is unfenced has every leaderless partition elect its last member",
         (
+            Edit(
+                _ELECTION,
+                "        if partition.leader == NO_LEADER and broker_id in partition.isr:\n",
+                "        if partition.leader == NO_LEADER:\n",
+            ),
             Edit(
                 _ELECTION,
                 "        and broker.eligible\n        and broker.directory_id",
                 "        and broker.directory_id",
             ),
+        ),
+        Needs(
+            topology={"min_insync_replicas": 1, "flush_policy": "always"},
+            kinds=("kill", "pause", "power"),
         ),
     ),
     Mutant(
@@ -208,18 +217,6 @@ CONTROLLING: Final = (
             ),
         ),
         Needs(kinds=("isolate", "pause", "kill", "power")),
-    ),
-    Mutant(
-        "sessions-never-end",
-        "P-61, I-88",
-        "a broker that is not heard any more is not fenced",
-        (
-            Edit(
-                _CONTROLLER,
-                "        while (expired := self.sessions.oldest_expired(now_ms)) is not None:\n",
-                "        while (expired := self.sessions.oldest_expired(-1)) is not None:\n",
-            ),
-        ),
     ),
     Mutant(
         "stopping-broker-stays-in-the-isr",

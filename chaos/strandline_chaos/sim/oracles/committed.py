@@ -36,6 +36,8 @@ class Committed:
         self._leaders: dict[int, tuple[str, int]] = {}
         self.lost_on: dict[str, None] = {}
         """Nodes that lost committed records with the power and do not have them again."""
+        self._cut_short: dict[str, int] = {}
+        """Where the logs end of nodes that lost any records with the power, until they append."""
 
     @property
     def last(self) -> Entry | None:
@@ -86,6 +88,10 @@ class Committed:
                 self.entries.append(entry)
                 self._committed[entry.identity] = entry
         self.end = to
+        for node, end in self._cut_short.items():
+            if end < to and not self._always:
+                # Its last fetch was still under way to the leader when its power went.
+                self._lost(node)
 
     def check_believed(self, mark: int, view: LogView, start: int, where: str) -> None:
         """I-13: what a follower takes for committed is, and is what it holds itself."""
@@ -130,6 +136,8 @@ class Committed:
     def on_power_lost(self, node: str, before: LogView, after: LogView, *, counted: bool) -> None:
         """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR."""
         last = self.last
+        if after.end < before.end:
+            self._cut_short[node] = after.end
         if last is None or not before.holds(last) or after.holds(last):
             return
         if self._always and counted:
@@ -138,10 +146,15 @@ class Committed:
                 f"{self.name}: {node} was in the ISR and lost committed offset {last.base} with"
                 " the power under flush.policy=always",
             )
+        self._lost(node)
+
+    def _lost(self, node: str) -> None:
         self.lost_on[node] = None
         if not self._always and len(self.lost_on) >= self._min_insync:
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
 
     def on_holds_again(self, node: str, view: LogView) -> None:
+        if self._cut_short.get(node, view.end) < view.end:
+            del self._cut_short[node]
         if node in self.lost_on and (self.last is None or view.holds(self.last)):
             del self.lost_on[node]

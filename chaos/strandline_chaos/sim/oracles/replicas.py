@@ -135,8 +135,7 @@ class ReplicaOracle:
             known.leader_partition_epoch = partition.leader.partition_epoch
             known.proposed = partition.leader.proposed
             self._check_maximal_isr(key, partition, where)
-        if ghost.lost_on:
-            ghost.on_holds_again(node.name, known.view)
+        ghost.on_holds_again(node.name, known.view)
 
     def _check_recovery(
         self, before: Replica, known: Replica, ghost: Committed, end: int, where: str
