@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+from strandline_chaos.sim.plan import Fault
 
 _LEADER: Final = "strandline_broker/core/leader.py"
 _REMOTE: Final = "strandline_broker/core/remote_replica.py"
@@ -15,6 +16,12 @@ _ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate")
+
+_CONTROLLER_DIES: Final = tuple(
+    Fault(at_s, "kill", {"node": "controller", "restart_s": 0.4}, "isr", delay_s)
+    for at_s, delay_s in ((1.0, 0.0), (3.5, 0.001), (6.0, 0.0))
+)
+"""Right after it has committed a change of an ISR: its answer is lost."""
 
 LEADING: Final = (
     Mutant(
@@ -43,14 +50,14 @@ LEADING: Final = (
                 "        proposal.retry_later(now_ms)\n",
             ),
         ),
-        Needs(kinds=("partition", "isolate", "lossy-link", "pause", "slow-link")),
+        Needs(kinds=("pause", "kill"), aimed=_CONTROLLER_DIES),
     ),
     Mutant(
         "alter-partition-never-retried",
         "P-59, I-29",
         "an ISR change whose answer was lost stays open for ever",
         (Edit(_LEADER, "        proposal.retry_later(now_ms)\n", "        pass\n"),),
-        Needs(kinds=_NET),
+        Needs(topology={"partitions": 2}, kinds=("pause", "kill"), aimed=_CONTROLLER_DIES),
     ),
     Mutant(
         "leaver-not-counted-before-commit",

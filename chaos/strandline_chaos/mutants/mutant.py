@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline_chaos.sim.plan import Fault
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:
@@ -27,12 +29,12 @@ class Needs:
     """Fields of the simulated cluster that are not drawn."""
     kinds: tuple[str, ...] = ()
     """The only kinds of faults; empty: as each seed draws them."""
-    crash_points: bool = False
-    """The plans are those of `chaos sim --crash-points`, not drawn ones."""
+    aimed: tuple[Fault, ...] = ()
+    """Faults of every plan, beside those that are drawn."""
 
     def __str__(self) -> str:
         words = [f"{name}={value}" for name, value in self.topology.items()]
-        return " ".join([*words, *self.kinds, *(["crash points"] if self.crash_points else [])])
+        return "; ".join([*words, *dict.fromkeys(self.kinds), *map(str, self.aimed)])
 
 
 @dataclass(frozen=True, slots=True)

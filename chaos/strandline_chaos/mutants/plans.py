@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,6 @@ from strandline_chaos.sim.plan import (
     KINDS,
     LAST_FAULT_S,
     Fault,
-    crash_point_plans,
     draw_plan,
 )
 
@@ -29,14 +27,11 @@ AFTER_EVENT: Final = 0.35
 
 def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
     """Plan `first` and those after it; each follows from its number and from `needs` alone."""
-    if needs.crash_points:
-        every = crash_point_plans(first + number)
-        yield from itertools.islice(every, first - 1, first - 1 + number)
-        return
     for seed in range(first, first + number):
         plan = draw_plan(seed)
         topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
         faults = _draw(seed, needs.kinds, topology) if needs.kinds else plan.faults
+        faults = tuple(sorted((*faults, *needs.aimed), key=lambda fault: fault.at_s))
         yield dataclasses.replace(plan, topology=topology, faults=faults)
 
 
