@@ -5,19 +5,34 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+from strandline_chaos.sim.plan import Fault
 
 _ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
 _ELECTION: Final = "strandline_broker/core/controller/election.py"
 _FENCING: Final = "strandline_broker/core/controller/fencing.py"
 _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
 _SHUTDOWN: Final = "strandline_broker/core/controller/shutdown.py"
-_STARTUP: Final = "strandline_broker/core/controller/startup.py"
 _UNFENCING: Final = "strandline_broker/core/controller/unfencing.py"
 _CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
 _METADATA_LOG: Final = "strandline_broker/storage/metadata_log.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate", "slow-link")
+
+_CONTROLLER_TORN: Final = tuple(
+    Fault(
+        at_s,
+        "crash-point",
+        {
+            "node": "controller",
+            "operation": operation,
+            "nodes": [],
+            "restart_s": 0.3,
+            "survival": 0.5,
+        },
+    )
+    for at_s, operation in ((0.3, 7), (1.2, 4), (2.4, 3), (3.6, 5), (4.8, 4), (6.0, 3), (7.2, 5))
+)
 
 CONTROLLING: Final = (
     Mutant(
@@ -232,19 +247,6 @@ CONTROLLING: Final = (
         Needs(kinds=("stop", "kill", "pause")),
     ),
     Mutant(
-        "controller-epoch-not-raised",
-        "P-30, I-31",
-        "a restarted controller goes on in the epoch of the one before",
-        (
-            Edit(
-                _STARTUP,
-                "ControllerEpoch(max(state.controller_epoch, 0) + 1)",
-                "ControllerEpoch(max(state.controller_epoch, 1))",
-            ),
-        ),
-        Needs(kinds=("kill", "power", "isolate", "pause")),
-    ),
-    Mutant(
         "decision-published-before-it-is-durable",
         "P-29, I-30",
         "the controller answers and pushes a decision that its disk may yet forget",
@@ -258,7 +260,7 @@ CONTROLLING: Final = (
         Needs(kinds=("power", "crash-point", "pause", "kill")),
     ),
     Mutant(
-        "torn-decision-believed",
+        "decision-in-several-batches",
         "P-29, I-7",
         "the records of a decision are written as batches of one record each",
         (
@@ -282,6 +284,6 @@ CONTROLLING: Final = (
                 "        return base, appended.next_offset - 1\n",
             ),
         ),
-        Needs(kinds=("power", "crash-point", "pause", "kill")),
+        Needs(kinds=("kill", "pause"), aimed=_CONTROLLER_TORN),
     ),
 )

@@ -159,19 +159,6 @@ FOLLOWING: Final = (
         ),
     ),
     Mutant(
-        "gap-in-the-pushes-applied",
-        "P-79, I-34",
-        "an envelope is applied though the one before it never came",
-        (
-            Edit(
-                _CACHE,
-                "if applied == NOTHING_APPLIED or envelope.prev_metadata_offset != applied:",
-                "if applied == NOTHING_APPLIED:",
-            ),
-        ),
-        equivalent="",
-    ),
-    Mutant(
         "first-push-need-not-be-a-snapshot",
         "P-79, I-34",
         "a broker that knows nothing applies an envelope that is only a difference",

@@ -11,14 +11,10 @@ _EPOCHS: Final = "strandline_broker/storage/leader_epochs.py"
 _TICKET: Final = "strandline_broker/storage/flush_ticket.py"
 _CUT: Final = "strandline_broker/storage/log_cut.py"
 _RECOVERY: Final = "strandline_broker/storage/recovery.py"
-_SCAN: Final = "strandline_broker/storage/recovery_scan.py"
 _SHARED: Final = "strandline_broker/storage/shared_checkpoints.py"
 _MARKER: Final = "strandline_broker/storage/clean_shutdown.py"
-_DIRECTORY: Final = "strandline_broker/storage/directory.py"
 _CHECKPOINTS: Final = "strandline_broker/hosts/log_checkpoints.py"
-_FLUSHER: Final = "strandline_broker/hosts/flusher.py"
 _APP: Final = "strandline_broker/app.py"
-_PUSH: Final = "strandline_broker/hosts/push.py"
 
 _ALWAYS: Final = {"flush_policy": "always", "segment_bytes": 1500}
 _POWER: Final = ("power", "crash-point", "kill")
@@ -82,23 +78,6 @@ STORING: Final = (
             ),
         ),
         Needs(topology=_ALWAYS, kinds=_POWER),
-    ),
-    Mutant(
-        "fsync-tried-again",
-        "P-24",
-        "a failed fsync is tried again, and its success believed",
-        (
-            Edit(
-                _FLUSHER,
-                "    for ticket in tickets:\n        ticket.run()\n",
-                "    for ticket in tickets:\n"
-                "        try:\n"
-                "            ticket.run()\n"
-                "        except OSError:\n"
-                "            ticket.run()\n",
-            ),
-        ),
-        Needs(topology=_ALWAYS, kinds=("fsync-error", "power", "fsync-error", "crash-point")),
     ),
     Mutant(
         "epoch-not-durable-before-data",
@@ -197,20 +176,6 @@ STORING: Final = (
         Needs(topology={"flush_policy": "replicated", "segment_bytes": 1500}, kinds=_POWER),
     ),
     Mutant(
-        "damage-cut-as-a-torn-tail",
-        "P-22, I-7",
-        "recovery cuts a log at the first batch that does not hold, even below the recovery point",
-        (
-            Edit(
-                _SCAN,
-                "        return max(self.recovery_point, self.high_watermark if self.always else 0)"
-                "\n",
-                "        return 0\n",
-            ),
-        ),
-        Needs(kinds=_POWER),
-    ),
-    Mutant(
         "clean-shutdown-marker-kept",
         "P-22, I-52",
         "the marker of a clean shutdown is not removed at the start that reads it",
@@ -233,30 +198,5 @@ STORING: Final = (
             ),
         ),
         Needs(kinds=("stop", "power", "stop", "crash-point", "slow-disk")),
-    ),
-    Mutant(
-        "metadata-offset-forgotten",
-        "P-76, I-92",
-        "a broker does not keep how far it has applied the controller's log",
-        (
-            Edit(
-                _PUSH,
-                "        try:\n            await self._remember(envelope)\n",
-                "        try:\n            pass\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "missing-log-begun-anew",
-        "P-20, I-36",
-        "a replica whose directory is gone starts over empty",
-        (
-            Edit(
-                _DIRECTORY,
-                "        elif (topic_id, partition) in self.state.hosted:\n",
-                "        elif (topic_id, partition) in self.state.hosted and not path:\n",
-            ),
-        ),
-        Needs(kinds=_POWER),
     ),
 )

@@ -332,7 +332,12 @@ def _names(decided: Decided) -> list[str]:
 
 
 def _check_producers(partition: Partition, where: str) -> None:
-    """I-58, right after a truncation: nothing is known of a producer that the log does not hold."""
+    """I-58, right after a truncation: nothing is known of a producer that the log does not hold.
+
+    Where the truncation was cut short the log says that nobody knows, until the next role.
+    """
+    if partition.log.producers is None:
+        return
     for producer in partition.producers.snapshot():
         for batch in producer.batches:
             if batch.last_offset >= partition.log.log_end_offset:
