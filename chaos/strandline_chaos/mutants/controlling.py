@@ -12,6 +12,7 @@ _ELECTION: Final = "strandline_broker/core/controller/election.py"
 _FENCING: Final = "strandline_broker/core/controller/fencing.py"
 _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
 _SHUTDOWN: Final = "strandline_broker/core/controller/shutdown.py"
+_STARTUP: Final = "strandline_broker/core/controller/startup.py"
 _UNFENCING: Final = "strandline_broker/core/controller/unfencing.py"
 _CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
 _METADATA_LOG: Final = "strandline_broker/storage/metadata_log.py"
@@ -245,6 +246,19 @@ CONTROLLING: Final = (
             ),
         ),
         Needs(kinds=("stop", "kill", "pause")),
+    ),
+    Mutant(
+        "controller-epoch-not-raised",
+        "P-30, I-31",
+        "a restarted controller goes on in the epoch of the one before",
+        (
+            Edit(
+                _STARTUP,
+                "ControllerEpoch(max(state.controller_epoch, 0) + 1)",
+                "ControllerEpoch(max(state.controller_epoch, 1))",
+            ),
+        ),
+        Needs(kinds=("kill", "power", "isolate", "pause")),
     ),
     Mutant(
         "decision-published-before-it-is-durable",

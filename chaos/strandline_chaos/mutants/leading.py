@@ -23,6 +23,16 @@ _CONTROLLER_DIES: Final = tuple(
 )
 """Right after it has committed a change of an ISR: its answer is lost."""
 
+_QUIET_RETURN: Final = tuple(
+    fault
+    for start_s, node in ((1.5, "broker-2"), (5.5, "broker-3"))
+    for fault in (
+        Fault(start_s, "power", {"nodes": [node], "restart_s": 1.6, "survival": 0.0}),
+        Fault(start_s + 0.01, "pause", {"node": "writer", "for_s": 3.0}),
+    )
+)
+"""A broker forgets records, and nothing is written until it is back."""
+
 LEADING: Final = (
     Mutant(
         "high-watermark-over-committed-isr",
@@ -165,7 +175,7 @@ LEADING: Final = (
                 "\n",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, kinds=("power", "kill", "pause")),
+        Needs(topology={"flush_policy": "replicated"}, kinds=("slow-link",), aimed=_QUIET_RETURN),
     ),
     Mutant(
         "member-map-cleared",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+from strandline_chaos.sim.plan import Fault
 
 _ATOMIC: Final = "strandline_broker/storage/atomic_file.py"
 _EPOCHS: Final = "strandline_broker/storage/leader_epochs.py"
@@ -18,6 +19,28 @@ _APP: Final = "strandline_broker/app.py"
 
 _ALWAYS: Final = {"flush_policy": "always", "segment_bytes": 1500}
 _POWER: Final = ("power", "crash-point", "kill")
+
+_BROKERS: Final = ["broker-1", "broker-2", "broker-3"]
+_CUT_THEN_DARK: Final = tuple(
+    fault
+    for start_s in (0.8, 3.6, 6.2)
+    for fault in (
+        Fault(start_s, "isolate", {"node": "leader-0", "for_s": 1.8, "hold": False}),
+        Fault(start_s + 2.1, "power", {"nodes": _BROKERS, "restart_s": 0.2, "survival": 0.5}),
+    )
+)
+"""A leader that nobody hears appends and flushes, is cut, and loses its power."""
+_DEPOSED_AT_ONCE: Final = tuple(
+    fault
+    for start_s, delay_s in ((0.8, 0.004), (3.4, 0.01), (6.0, 0.02))
+    for fault in (
+        Fault(
+            start_s, "isolate", {"node": "leader-0", "for_s": 1.5, "hold": False}, "leader", delay_s
+        ),
+        Fault(start_s + 0.1, "kill", {"node": "leader-0", "restart_s": 0.3}),
+    )
+)
+"""A new leader is cut off before anybody has what it appended."""
 
 STORING: Final = (
     Mutant(
@@ -64,7 +87,7 @@ STORING: Final = (
                 "    files = [file for s in sealed for file in s.unsynced]\n",
             ),
         ),
-        Needs(topology=_ALWAYS, kinds=_POWER),
+        Needs(topology=_ALWAYS, kinds=("slow-disk", "stalling-disk", "slow-disk", "power")),
     ),
     Mutant(
         "new-segment-not-in-its-directory",
@@ -108,7 +131,7 @@ STORING: Final = (
                 '    truncate_txn_index(fs, kept.path("txnindex"), end_offset)\n',
             ),
         ),
-        Needs(kinds=("kill", "pause", "isolate", "partition", "power")),
+        Needs(kinds=("pause",), aimed=_DEPOSED_AT_ONCE),
     ),
     Mutant(
         "checkpoint-above-the-log-end-believed",
@@ -121,7 +144,7 @@ STORING: Final = (
                 "        pass\n",
             ),
         ),
-        Needs(kinds=("power", "pause", "isolate", "partition", "crash-point")),
+        Needs(kinds=("pause",), aimed=_CUT_THEN_DARK),
     ),
     Mutant(
         "recovery-point-ahead-of-the-flush",

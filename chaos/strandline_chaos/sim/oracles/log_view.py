@@ -127,9 +127,16 @@ class LogView:
         return at < len(self.entries) and self.entries[at].identity == entry.identity
 
     def is_durable(self, entry: Entry) -> bool:
-        """Whether the last bytes of an entry that is held would survive a loss of power."""
+        """Whether a loss of power would leave an entry that is held, and the segment before it: to
+        their last bytes, which are written last.
+        """
         at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
         segment, stop = self._places[at]
+        before = bisect_left(self._places, segment, key=lambda place: place[0]) - 1
+        return self._reaches(segment, stop) and (before < 0 or self._reaches(*self._places[before]))
+
+    def _reaches(self, segment: int, stop: int) -> bool:
+        """Whether the platter has the bytes of a segment before `stop`."""
         try:
             directory, name = self._disk.parent(f"{self.path}/{segment:020d}.log")
         except OSError:
