@@ -51,7 +51,7 @@ def offsets(
     else:
         emit_table(_COLUMNS, [[_cell(replica[c]) for c in _COLUMNS] for replica in replicas])
         for replica in replicas:
-            if replica["problem"] is not None:
+            if "problem" in replica:
                 note(replica["problem"])
     return 0
 
@@ -115,5 +115,6 @@ def _row(
     for name in ("log_start_offset", "log_end_offset", "high_watermark", "leader_epoch"):
         known = report is not None and (report.error_code == 0 or report.role != "offline")
         row[name] = getattr(report, name) if known else None
-    row["problem"] = report.error_message or None if report is not None else None
+    if report is not None and report.error_message:
+        row["problem"] = report.error_message
     return row
