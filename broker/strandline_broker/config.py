@@ -215,10 +215,10 @@ class BrokerConfig(ServerConfig):
     log_retention_check_interval_ms: int = _key(
         _ms(), "300000", "Time between two looks for segments that retention lets go."
     )
-    log_scrub_interval_ms: int = _key(
+    log_scrub_interval: int = _key(
         integer(-1, INT64_MAX, "milliseconds"),
         str(7 * DAY_MS),
-        "How often every sealed segment is read and checked for damage; 0 or -1: never.",
+        "Milliseconds in which every sealed segment is read once and checked for damage; 0 or -1: never.",
     )
     log_scrub_io_max_bytes_per_second: int = _key(
         integer(1, INT64_MAX, "bytes"),

@@ -29,6 +29,7 @@ _OTHER_NAME: Final[dict[str, str]] = {
     "log.retention.minutes": "log.retention.ms",
     "log.roll.hours": "log.roll.ms",
     "log.roll.jitter.hours": "log.roll.jitter.ms",
+    "log.scrub.interval.ms": "log.scrub.interval",
     "metadata.log.dir": "log.dirs",
     "zookeeper.connect": "controller.quorum.bootstrap.servers",
     "controller.quorum.voters": "controller.quorum.bootstrap.servers",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COUNT = 300
 CONFIG = {
-    "log.scrub.interval.ms": "200",
+    "log.scrub.interval": "200",
     "log.segment.bytes": "20000",
     "replica.lag.time.max.ms": "3000",
 }

@@ -1,7 +1,7 @@
 """Reads sealed segments in the background and finds what the disk has changed in them.
 
 A start does not read what lies below the recovery point, and a reader sees a wrong CRC only in what
-it is asked for. So every `log.scrub.interval.ms` each sealed segment is read once, on a thread of
+it is asked for. So every `log.scrub.interval` each sealed segment is read once, on a thread of
 its own and no faster than `log.scrub.io.max.bytes.per.second`. What is found is marked in the log;
 `damage_watch` tells the controller and heals it.
 """
@@ -54,7 +54,7 @@ class Scrubber:
         )  # fmt: skip
 
     async def run(self) -> None:
-        interval_ms = self._context.config.log_scrub_interval_ms
+        interval_ms = self._context.config.log_scrub_interval
         if interval_ms <= 0:
             return
         await asyncio.sleep(min(interval_ms, FIRST_ROUND_MS) / 1000)
