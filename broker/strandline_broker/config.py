@@ -218,7 +218,7 @@ class BrokerConfig(ServerConfig):
     log_scrub_interval: int = _key(
         integer(-1, INT64_MAX, "milliseconds"),
         str(7 * DAY_MS),
-        "Milliseconds in which every sealed segment is read once and checked for damage; 0 or -1: never.",
+        "Milliseconds between two checks of every sealed segment for damage; 0 or -1: never.",
     )
     log_scrub_io_max_bytes_per_second: int = _key(
         integer(1, INT64_MAX, "bytes"),
