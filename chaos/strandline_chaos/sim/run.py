@@ -124,7 +124,6 @@ class Run:
         )
         await self._until(self._unlevel, "the replicas are not level")
         self._check_equal_logs()
-        self._check_equal_producers()
         await self._read_back()
         self._check_history()
 
@@ -205,25 +204,6 @@ class Run:
                     f"partition {key[1]}: {first} knows producers {known[first]}, {other}"
                     f" {known[other]}",
                 )
-
-    def _check_equal_producers(self) -> None:
-        """I-58: what is known of producers follows from the log alone."""
-        for key in self.oracles.control.partitions:
-            known = {
-                node.name: [
-                    (p.producer_id, p.producer_epoch, p.batches[-1:])
-                    for p in partition.producers.snapshot()
-                ]
-                for node in self.world.brokers
-                for found, partition in node.process.replicas.partitions.items()
-                if found == key
-            }
-            first, *others = known
-            for other in others:
-                if known[other] != known[first]:
-                    raise Violation(
-                        "I-58", f"partition {key[1]}: {first} and {other} know other producers"
-                    )
 
     async def _read_back(self) -> None:
         """By a client on a machine of its own, which nothing has happened to."""
