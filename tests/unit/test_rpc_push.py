@@ -288,7 +288,8 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         return real(*arguments)
 
     monkeypatch.setattr(BrokerDirectories, "create_log", create_log)
-    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.01)
+    # Long enough for the answer to be written: gRPC cannot end a call in the middle of a write.
+    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.5)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
         answer = await ask(call, with_topic(push(9, 4, full=True)))
@@ -296,7 +297,8 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
             KafkaStorageError.code
         ]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call.read()
+            async with asyncio.timeout(WAIT_S):
+                await call.read()
         assert caught.value.code() is grpc.StatusCode.ABORTED
         full = False
         answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
