@@ -19,11 +19,15 @@ NO_LEADER = -1
 
 
 def _is_out_of_use(node: Node) -> bool:
-    """Whether a truncation has failed half-way: the log is not used until it is loaded anew."""
+    """Whether a truncation has failed half-way, or a log could not be loaded for want of room:
+    it is not used until it is loaded anew.
+    """
     replicas = getattr(node.process, "replicas", None)
     if replicas is None:
         return False
-    return any(p.log.damaged is not None for p in replicas.partitions.values())
+    return bool(replicas.refused) or any(
+        p.log.damaged is not None for p in replicas.partitions.values()
+    )
 
 
 class Nemesis:
