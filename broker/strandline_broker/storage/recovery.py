@@ -39,6 +39,7 @@ from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery_scan import OFFSET_MAX, Expectations, Scan
 from strandline_broker.storage.sealed_end import end_by_index
 from strandline_broker.storage.segment import SEGMENT_NAME, Segment
+from strandline_broker.storage.written_again import write_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,8 +271,11 @@ class Recovery:
         return recent if last.end_offset == self._expected.recovery_point else None
 
     def _finish(self, recent: RecentBatches, touched: list[Segment], first: int) -> Recovered:
+        expected = self._expected
         for segment in touched:
             if segment in self._segments:
+                if expected.always or expected.one_batch_at_a_time:
+                    write_again(segment, expected.recovery_point)
                 segment.view().file.sync()
                 if segment is not self._segments[-1]:
                     for file in segment.write_indexes():

@@ -1,0 +1,77 @@
+"""A failed fsync leaves pages that look clean: the next process must not take them for durable."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_runtime.runtime import Buffer
+from support.storage import LARGE, SMALL, Store
+
+RECORDS = [f"{number:03d}".encode() * 40 for number in range(30)]
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return SimDisk(random.Random(1), lambda: 0.0)
+
+
+class Counting(SimFs):
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__(disk)
+        self.written: list[int] = []
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+        self.written.append(sum(map(len, buffers)))
+        return super().pwritev(fd, buffers, offset)
+
+
+def store_on(disk: SimDisk, *, small: bool, found: bool = False) -> Store:
+    return Store(Path("/data"), SMALL if small else LARGE, fs=SimFs(disk), found=found)
+
+
+def fail_a_flush(disk: SimDisk, store: Store) -> None:
+    disk.faults.fsync_error = 1.0
+    with pytest.raises(OSError, match="Input/output"):
+        store.flush()
+    disk.faults.fsync_error = 0.0
+    store.kill()
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["rolled", "one segment"])
+@pytest.mark.parametrize("flushed", [0, 12])
+def test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start(
+    disk: SimDisk, small: bool, flushed: int
+) -> None:
+    store = store_on(disk, small=small)
+    store.directory.update_state(flush_policy="always")
+    for value in RECORDS[:flushed]:
+        store.append(value)
+    store.flush()
+    store.checkpoint(flushed)
+    for value in RECORDS[flushed:]:
+        store.append(value)
+    fail_a_flush(disk, store)
+
+    store = store_on(disk, small=small, found=True)
+    assert store.values() == RECORDS
+    assert store.log.durable_offset == len(RECORDS)
+    store.kill()
+    disk.lose_power(survival=0.0)
+
+    assert store_on(disk, small=small, found=True).values() == RECORDS
+
+
+def test_only_what_lies_above_the_recovery_point_is_written_again(disk: SimDisk) -> None:
+    store = store_on(disk, small=False)
+    store.directory.update_state(flush_policy="always")
+    for value in RECORDS:
+        store.append(value)
+    store.flush()
+    store.checkpoint(len(RECORDS))
+    store.kill()
+    fs = Counting(disk)
+    Store(Path("/data"), LARGE, fs=fs, found=True)
+    assert all(size < len(RECORDS[0]) for size in fs.written), fs.written
