@@ -129,11 +129,16 @@ class Nemesis:
 
     def _kill(self, node: str, restart_s: float) -> None:
         self._node(node).kill()
-        self._later(restart_s, self._node(node).start)
+        self._later(restart_s, self._start, self._node(node))
 
     def _stop(self, node: str, restart_s: float) -> None:
         self._node(node).stop()
-        self._later(restart_s, self._node(node).start)
+        self._later(restart_s, self._start, self._node(node))
+
+    def _start(self, node: Node) -> None:
+        """A client that healing has started, and that was then told to end, stays ended."""
+        if not self._over or node.name in self._world.topology.servers:
+            node.start()
 
     def _pause(self, node: str, for_s: float) -> None:
         self._node(node).pause()
@@ -143,7 +148,7 @@ class Nemesis:
         struck = [self._node(name) for name in dict.fromkeys(nodes) if self._node(name).running]
         for node in struck:
             node.power_off(survival)
-            self._later(restart_s, node.start)
+            self._later(restart_s, self._start, node)
         self._oracles.on_power_lost(struck)
 
     def _crash_point(

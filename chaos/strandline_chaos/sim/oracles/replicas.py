@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
-    from strandline_chaos.sim.oracles.log_view import Entry
     from strandline_chaos.sim.topology import Topology
 
 
@@ -225,21 +224,12 @@ class ReplicaOracle:
                     "I-9",
                     f"{where}: committed {mark} with ISR {decided.isr}, {name} ends at {view.end}",
                 )
-            if always and last is not None and self._forgets(name, view, last):
+            if always and last is not None and view.holds(last) and not view.is_durable(last):
                 raise Violation(
                     "I-9",
                     f"{where}: committed {mark} under flush.policy=always, {name} has not flushed"
                     f" offset {last.base}",
                 )
-
-    def _forgets(self, name: str, view: LogView, last: Entry) -> bool:
-        """Whether a loss of power now could take `last` from a sound disk.
-
-        After a failed fsync the disk calls pages clean that it never wrote, and the next process
-        cannot know (P-24).
-        """
-        failed = self._nodes[broker_id(name)].disk.counts.get("fsync error")
-        return not failed and view.holds(last) and not view.is_durable(last)
 
     def _views(self, key: Key, members: tuple[Any, ...]) -> Iterator[tuple[str, LogView]]:
         """The logs of brokers that run as the incarnation that the controller counts."""
