@@ -1,5 +1,6 @@
 """`strandline log dump|verify|diff`: what they print, how they end, and what they refuse."""
 
+import errno
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from strandline_cli.log_text import bytes_text, time_text
 from strandline_cli.main import run
 from strandline_proto.batch import Compression, build_batch, read_header
+from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
 from support.storage import SMALL, Store
 
@@ -238,11 +240,14 @@ def test_what_cannot_be_read_is_one_line_and_status_2(
 
 
 def test_a_file_that_may_not_be_read_is_refused_by_name(
-    store: Store, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
-    logs(store)[0].chmod(0)
+    def refuse(fs: RealFileSystem, path: str, flags: int, mode: int = 0o644) -> int:
+        if path == str(logs(store)[0]):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return os.open(path, flags, mode)
+
+    monkeypatch.setattr(RealFileSystem, "open", refuse)
     for command in ("dump", "verify"):
         assert run(["log", command, str(store.log_dir)]) == 2
         assert f"{logs(store)[0]} may not be read" in capsys.readouterr().err
