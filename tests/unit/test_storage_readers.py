@@ -83,3 +83,14 @@ def test_a_reader_of_a_log_that_is_deleted_is_told_so(tmp_path: Path) -> None:
         store.directory.delete_log(log)
         store.directory.purge_deleted()
         assert isinstance(reader.exception(timeout=30), KafkaStorageError)
+
+
+def test_a_segment_that_is_cut_before_a_reader_opens_it_has_no_indexes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", SMALL)
+    for i in range(60):
+        store.append(b"%d" % i * 20)
+    segment = store.log.tail[0][0]
+    assert len(segment.view().offsets) > 0
+    segment.release()
+    Path(segment.path()).write_bytes(b"")
+    assert len(segment.view().offsets) == 0

@@ -79,7 +79,10 @@ def jumps(
     behind = at + header.size
     if behind + HEADER_SIZE > end:
         return None
-    after = read_header(file.read(HEADER_SIZE, behind))
+    data = file.read(HEADER_SIZE, behind)
+    if len(data) < HEADER_SIZE:
+        return None
+    after = read_header(data)
     if after.magic == MAGIC and expected < after.base_offset < header.next_offset:
         return f"{offsets}, and offset {after.base_offset} behind them"
     return None

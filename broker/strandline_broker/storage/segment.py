@@ -239,7 +239,10 @@ class Segment:
         """Whether a batch of this segment seems to begin at `position`, which an index names."""
         if position + HEADER_SIZE > self.size:
             return position == 0
-        header = read_header(file.read(HEADER_SIZE, position))
+        data = file.read(HEADER_SIZE, position)
+        if len(data) < HEADER_SIZE:
+            return False  # a cut that came between; who reads on finds out
+        header = read_header(data)
         return (
             header.magic == MAGIC
             and header.last_offset >= self.base_offset
