@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from strandline_bench.options import positive
+
 PARTS: Final = ("append", "read", "recovery", "lookup", "compaction")
 RECORDS: Final = 5_000_000
 RECOVERY_GB: Final = 1.0
@@ -69,13 +71,6 @@ def parse(argv: Sequence[str]) -> LogOptions:
     )
 
 
-def _positive(text: str) -> int:
-    number = int(text.replace("_", ""))
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench log",
@@ -84,12 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--only", default=",".join(PARTS), metavar="PART,...", help=f"some of {', '.join(PARTS)}")
-    add("--rounds", type=_positive, default=7, help="of append and read, in alternation (7)")
-    add("--round-mb", type=_positive, default=256, help="written or read in each (256)")
+    add("--rounds", type=positive, default=7, help="of append and read, in alternation (7)")
+    add("--round-mb", type=positive, default=256, help="written or read in each (256)")
     add("--recovery-gb", type=float, default=RECOVERY_GB, help=f"of log ({RECOVERY_GB:g})")
-    add("--partitions", type=_positive, default=1000, help="that start after a stop (1000)")
-    add("--segments", type=_positive, default=1000, help="of the log that is looked up in (1000)")
-    add("--records", type=_positive, default=RECORDS, help=f"to compact ({RECORDS:_})")
+    add("--partitions", type=positive, default=1000, help="that start after a stop (1000)")
+    add("--segments", type=positive, default=1000, help="of the log that is looked up in (1000)")
+    add("--records", type=positive, default=RECORDS, help=f"to compact ({RECORDS:_})")
     add("--live-share", type=float, default=0.1, help="distinct keys for each record (0.1)")
     add("--dir", type=Path, default=Path(tempfile.gettempdir()), help="where to write meanwhile")
     add("--format", choices=("table", "json"), default="table")

@@ -28,6 +28,7 @@ class Hurried(RealFileSystem):
     def _skip(self, fd: int) -> None:
         pass
 
+    # The parent's are os's own functions, whose types no method has.
     fsync = _skip  # type: ignore[assignment]
     fdatasync = _skip  # type: ignore[assignment]
 

@@ -97,7 +97,7 @@ def parse(argv: Sequence[str]) -> Options:
     )
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     number = int(text.replace("_", ""))
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
@@ -114,16 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("measure", choices=tuple(MEASURES))
     add("--bootstrap", metavar="HOST:PORT,...", help="measure this cluster instead of an own one")
-    add("--brokers", type=_positive, default=3, help="brokers of the own cluster (3)")
-    add("--replication-factor", type=_positive, default=3)
+    add("--brokers", type=positive, default=3, help="brokers of the own cluster (3)")
+    add("--replication-factor", type=positive, default=3)
     add("--acks", choices=("0", "1", "all"), default="all")
-    add("--record-size", type=_positive, default=1024, help="bytes of a value (1024)")
-    add("--partitions", type=_positive, help="3; 1 for failover and latency")
+    add("--record-size", type=positive, default=1024, help="bytes of a value (1024)")
+    add("--partitions", type=positive, help="3; 1 for failover and latency")
     add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
-    add("--records", type=_positive, help="records of a round (as many as make 256 MB)")
+    add("--records", type=positive, help="records of a round (as many as make 256 MB)")
     add("--flush-policy", choices=("replicated", "always"), default="replicated")
-    add("--rounds", type=_positive, help="5 startups, 20 kills, 3 of anything else")
-    add("--batch-size", type=_positive, default=256 << 10, help="the producer's batches (262144)")
+    add("--rounds", type=positive, help="5 startups, 20 kills, 3 of anything else")
+    add("--batch-size", type=positive, default=256 << 10, help="the producer's batches (262144)")
     add("--api", choices=("send_many", "send", "both"), default="both", help="of produce (both)")
     add(
         "--floor", action="store_true", help="alternate with a bare path: what the transport allows"

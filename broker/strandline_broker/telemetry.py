@@ -56,6 +56,7 @@ def _import_structlog() -> Any:
     """
     hidden = "rich" not in sys.modules
     if hidden:
+        # None is how the import system is told that there is no such module.
         sys.modules["rich"] = None  # type: ignore[assignment]
     try:
         import structlog

@@ -83,6 +83,7 @@ def _has_assertion(error: BaseException) -> bool:
     return isinstance(error, AssertionError)
 
 
+# A Service finds its methods by name, which the generated servicer types do not express.
 def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
     services_pb2_grpc.add_BrokerServiceServicer_to_server(service, server)  # type: ignore[arg-type]
 

@@ -60,7 +60,10 @@ class LazyService(grpc.GenericRpcHandler):
 def add_standard_services(
     server: grpc.aio.Server, services: tuple[str, ...], is_serving: Callable[[], bool]
 ) -> None:
-    """Health and reflection. The process is healthy while `is_serving` says so."""
+    """Health and reflection. The process is healthy while `is_serving` says so.
+
+    Both packages come without types.
+    """
 
     def health(collector: Any) -> None:
         from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped]
@@ -89,7 +92,7 @@ class _Health:
         self._names = ("", *services)
         self._is_serving = is_serving
 
-    def _status(self) -> Any:
+    def _status(self) -> Any:  # grpc_health has no types
         from grpc_health.v1.health_pb2 import (  # type: ignore[import-untyped]
             HealthCheckResponse,
         )
