@@ -47,6 +47,11 @@ def segments(store: Store) -> list[Path]:
     return sorted(store.log_dir.glob("*.log"))
 
 
+def second_batch(store: Store) -> int:
+    """Where the second batch of the first segment begins."""
+    return read_header(segments(store)[0].read_bytes()).size
+
+
 def change(path: Path, at: int, data: bytes) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:at] + data + content[at + len(data) :])
@@ -222,6 +227,39 @@ def test_an_epoch_that_begins_elsewhere_than_its_checkpoint_says_is_told_once(st
     (finding,) = wrong(store)
     assert finding.severity is Severity.REPAIR
     assert "epoch 5 begins at offset 25, the log ends at 24" in finding.what
+
+
+@pytest.mark.parametrize("to", [3, 10, 11, 17])
+def test_a_log_that_was_shortened_within_a_segment_is_sound(store: Store, to: int) -> None:
+    store.start()
+    store.shorten(to)
+    store.stop()
+    assert wrong(store) == []
+    assert report(store).log_start == to
+    alone = verify_partition(FS, str(store.log_dir), Expected())
+    assert [f for f in alone.findings if f.severity is not Severity.NOTE] == []
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_below_the_log_start_an_epoch_above_the_first_or_one_that_falls_is_found(
+    store: Store, epoch: int
+) -> None:
+    store.start()
+    store.shorten(3)
+    store.stop()
+    change(segments(store)[0], 12, struct.pack(">i", 2 if epoch else 1))
+    if not epoch:
+        change(segments(store)[0], second_batch(store) + 12, struct.pack(">i", 0))
+    (found,) = wrong(store)
+    assert found.severity is Severity.DAMAGE
+    assert "leader epoch" in found.what
+
+
+def test_an_epoch_checkpoint_that_begins_behind_the_log_start_is_found(store: Store) -> None:
+    checkpoint = store.log_dir / "leader-epoch-checkpoint"
+    checkpoint.write_text("0\n2\n1 2\n4 10\n")
+    (found,) = wrong(store)
+    assert "the epoch checkpoint says -1" in found.what
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])

@@ -237,9 +237,10 @@ class _Verification:
         if self._epochs is not None:
             i = bisect_right(self._starts, offset)
             named = self._epochs[i - 1].epoch if i > 0 else -1
-            if epoch != named:
+            lawful = epoch == named if i > 0 else self._is_before_epochs(batch, offset)
+            if not lawful:
                 why = f"leader epoch {epoch}, the epoch checkpoint says {named}"
-            elif i < len(self._starts) and self._starts[i] <= batch.last_offset:
+            elif 0 < i < len(self._starts) and self._starts[i] <= batch.last_offset:
                 why = f"epoch {self._epochs[i].epoch} begins at {self._starts[i]}, within the batch"
         elif epoch < self._latest_epoch:
             invariant, why = "I-2", f"leader epoch {epoch} after {self._latest_epoch}"
@@ -248,7 +249,21 @@ class _Verification:
             self._epochs_told.add((epoch, named))
             self._note_bad(invariant, path, batch.position, why, offset=offset)
             self._settle_bad(follows=offset)
-        self._latest_epoch = max(epoch, self._latest_epoch)
+        if why is None:
+            self._latest_epoch = max(epoch, self._latest_epoch)
+
+    def _is_before_epochs(self, batch: Batch, offset: int) -> bool:
+        """Whether the batch begins below the log's start, from which on the checkpoint says
+        something: all that is known there is that epochs do not fall (I-5, I-2).
+        """
+        if not self._epochs or batch.leader_epoch < self._latest_epoch:
+            return False
+        first, start = self._epochs[0], self._report.expected.log_start
+        if start is not None and first.start_offset > start:
+            return False
+        if batch.last_offset < first.start_offset:
+            return offset < first.start_offset and batch.leader_epoch <= first.epoch
+        return batch.leader_epoch == first.epoch
 
     def _note_bad(
         self, invariant: str, path: str, position: int, why: str, *, offset: int | None = None
