@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.alter_partition import decide_alter_partition
 from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.configs import decide_alter_configs
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import (
     decide_expire,
@@ -46,10 +45,7 @@ from strandline_broker.core.controller.registration import (
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import may_shut_down
 from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.topics import (
-    decide_create_topic,
-    decide_delete_topic,
-)
+from strandline_broker.hosts.controller.administration import Administration
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import Pipeline
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
@@ -74,12 +70,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline_broker.core.controller.alter_partition import Proposal, Verdict
-    from strandline_broker.core.controller.configs import Alteration
     from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.registration import Registration
     from strandline_broker.core.controller.state import Broker, ControllerState
-    from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
     from strandline_broker.hosts.controller.pipeline import DecisionLog
     from strandline_broker.hosts.controller.pusher import Translate
     from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
@@ -113,6 +107,7 @@ class Controller:
         self._runtime = runtime
         self._progress = asyncio.Event()
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
+        self.administration = Administration(runtime, settings, state, self._pipeline)
         self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
         self._pusher = Pusher(
             PushPlan(
@@ -211,38 +206,6 @@ class Controller:
     ) -> ProducerId:
         return await self._pipeline.submit(
             partial(decide_producer_ids, self.state, broker_id, broker_epoch)
-        )
-
-    async def create_topic(self, wish: NewTopic, *, validate_only: bool) -> CreatedTopic:
-        return await self._pipeline.submit(
-            partial(
-                decide_create_topic,
-                self.state,
-                wish,
-                defaults=self._settings.topic_defaults,
-                topic_id=TopicId(self._runtime.random_id()),
-                validate_only=validate_only,
-            )
-        )
-
-    async def delete_topic(self, *, name: str, topic_id: bytes) -> DeletedTopic:
-        return await self._pipeline.submit(
-            partial(decide_delete_topic, self.state, name=name, topic_id=topic_id)
-        )
-
-    async def alter_configs(
-        self, kind: int, name: str, alterations: Sequence[Alteration], *, validate_only: bool
-    ) -> None:
-        await self._pipeline.submit(
-            partial(
-                decide_alter_configs,
-                self.state,
-                kind=kind,
-                name=name,
-                alterations=alterations,
-                keys=self._settings.server_keys,
-                validate_only=validate_only,
-            )
         )
 
     async def until_applied(self, limit_s: float) -> list[BrokerId]:

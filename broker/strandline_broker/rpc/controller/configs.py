@@ -47,7 +47,7 @@ class AlterConfigsRpc:
                 if (resource.type, resource.name) in repeated:
                     raise InvalidRequest(f"{resource.name!r} is altered twice in one request")
                 async with asyncio.timeout(limit_s(request.timeout_ms)):
-                    await self._controller.alter_configs(
+                    await self._controller.administration.alter_configs(
                         resource.type,
                         resource.name,
                         [Alteration(c.name, c.operation, c.value) for c in resource.configs],

@@ -27,7 +27,7 @@ class TopicsRpc:
             result = response.topics.add(name=topic.name)
             try:
                 async with asyncio.timeout(limit_s(request.timeout_ms)):
-                    created = await self._controller.create_topic(
+                    created = await self._controller.administration.create_topic(
                         _new_topic(topic), validate_only=request.validate_only
                     )
                 result.partitions = created.partitions
@@ -46,7 +46,7 @@ class TopicsRpc:
             result = response.topics.add(name=topic.name, topic_id=topic.topic_id)
             try:
                 async with asyncio.timeout(limit_s(request.timeout_ms)):
-                    deleted = await self._controller.delete_topic(
+                    deleted = await self._controller.administration.delete_topic(
                         name=topic.name, topic_id=topic.topic_id
                     )
                 result.name, result.topic_id = deleted.name, deleted.topic_id

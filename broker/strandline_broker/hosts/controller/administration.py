@@ -1,0 +1,72 @@
+"""What people ask of the controller, each question one decision in the pipeline.
+
+Whoever may say no to an administrator's wish stands in core; here is only which decision it is.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.controller.configs import decide_alter_configs
+from strandline_broker.core.controller.topics import (
+    decide_create_topic,
+    decide_delete_topic,
+)
+from strandline_proto.ids import TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.core.controller.configs import Alteration
+    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
+    from strandline_broker.hosts.controller.pipeline import Pipeline
+    from strandline_broker.hosts.controller.settings import ControllerSettings
+    from strandline_runtime.runtime import Runtime
+
+
+class Administration:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ControllerSettings,
+        state: ControllerState,
+        pipeline: Pipeline,
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._state = state
+        self._pipeline = pipeline
+
+    async def create_topic(self, wish: NewTopic, *, validate_only: bool) -> CreatedTopic:
+        return await self._pipeline.submit(
+            partial(
+                decide_create_topic,
+                self._state,
+                wish,
+                defaults=self._settings.topic_defaults,
+                topic_id=TopicId(self._runtime.random_id()),
+                validate_only=validate_only,
+            )
+        )
+
+    async def delete_topic(self, *, name: str, topic_id: bytes) -> DeletedTopic:
+        return await self._pipeline.submit(
+            partial(decide_delete_topic, self._state, name=name, topic_id=topic_id)
+        )
+
+    async def alter_configs(
+        self, kind: int, name: str, alterations: Sequence[Alteration], *, validate_only: bool
+    ) -> None:
+        await self._pipeline.submit(
+            partial(
+                decide_alter_configs,
+                self._state,
+                kind=kind,
+                name=name,
+                alterations=alterations,
+                keys=self._settings.server_keys,
+                validate_only=validate_only,
+            )
+        )
