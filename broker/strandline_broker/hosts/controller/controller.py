@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.alter_partition import decide_alter_partition
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import (
-    decide_expire,
-    decide_fence,
-    decide_replica_failed,
-)
+from strandline_broker.core.controller.fencing import decide_expire, decide_fence
 from strandline_broker.core.controller.heartbeat import (
     answer_heartbeat,
     asks_for_change,
@@ -39,7 +35,6 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.registration import (
     StoreMismatch,
-    check_memory,
     decide_registration,
 )
 from strandline_broker.core.controller.sessions import Sessions
@@ -48,26 +43,22 @@ from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.hosts.controller.administration import Administration
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import Pipeline
+from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_proto.errors import (
-    NONE,
-    KafkaStorageError,
-    StaleBrokerEpoch,
     ThrottlingQuotaExceeded,
-    UnknownServerError,
 )
 from strandline_proto.ids import (
     NO_LEADER,
     BrokerEpoch,
     BrokerId,
-    ControllerEpoch,
     MetadataOffset,
     ProducerId,
     TopicId,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from strandline_broker.core.controller.alter_partition import Proposal, Verdict
     from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
@@ -77,11 +68,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller.pipeline import DecisionLog
     from strandline_broker.hosts.controller.pusher import Translate
     from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
-    from strandline_proto.v1 import push_pb2
     from strandline_runtime.runtime import Runtime
-
-APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.code})
-"""Errors of one partition that say: this broker cannot carry it (P-79)."""
 
 SHUTDOWN_WAIT_S: Final = 0.25
 """Well below the time that a broker gives an answer to its heartbeat."""
@@ -109,12 +96,21 @@ class Controller:
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
         self.administration = Administration(runtime, settings, state, self._pipeline)
         self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
+        answers = PushAnswers(
+            runtime,
+            state,
+            submit=self._pipeline.submit,
+            store_id=identity.store_id,
+            spawn=self._spawn,
+            on_applied=self._on_applied,
+            refuse_to_run=self._refuse_to_run,
+        )
         self._pusher = Pusher(
             PushPlan(
                 runtime=runtime,
                 snapshot=lambda: push.snapshot(self.state),
                 translate=translate,
-                on_answer=self._on_push_answer,
+                on_answer=answers.on_answer,
                 answer_timeout_s=settings.session_ms / 1000,
             )
         )
@@ -309,46 +305,11 @@ class Controller:
         self._pusher.publish(envelope)
         self._on_progress()
 
-    def _on_push_answer(self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse) -> None:
-        mismatch = check_memory(
-            self.state,
-            ours=self.identity.store_id,
-            broker_id=receiver.broker_id,
-            store_id=answer.store_id,
-            controller_epoch=ControllerEpoch(answer.controller_epoch),
-            metadata_offset=MetadataOffset(answer.applied_metadata_offset),
-        )
-        if mismatch is not None:
-            self._refuse_to_run(mismatch)
-        self._on_applied(receiver, MetadataOffset(answer.applied_metadata_offset))
-        if answer.error_code not in (NONE, StaleBrokerEpoch.code):
-            self._runtime.log.warning(
-                "a broker refuses a push", broker=receiver.broker_id, why=answer.error_message
-            )
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                self._runtime.log.warning(
-                    "a broker could not apply a partition",
-                    broker=receiver.broker_id,
-                    topic_id=topic.topic_id.hex(),
-                    partition=partition.partition_index,
-                    error_code=partition.error_code,
-                    why=partition.error_message,
-                )
-                if partition.error_code in APPLY_FAILURES and self._tasks is not None:
-                    decide = partial(
-                        decide_replica_failed,
-                        self.state,
-                        receiver.broker_id,
-                        receiver.epoch,
-                        topic_id=TopicId(topic.topic_id),
-                        partition=partition.partition_index,
-                        as_of=MetadataOffset(answer.metadata_offset),
-                    )
-                    why = "it cannot apply a partition"
-                    self._tasks.create_task(
-                        self._fence(decide, receiver.broker_id, receiver.epoch, why)
-                    )
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._tasks is None:
+            work.close()  # nobody decides before `run`
+        else:
+            self._tasks.create_task(work)
 
     def _on_applied(self, broker: Broker, offset: MetadataOffset) -> None:
         if self.applied.on_applied(broker.broker_id, broker.epoch, offset):

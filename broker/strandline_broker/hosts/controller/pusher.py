@@ -40,8 +40,10 @@ class Translate(Protocol):
 
 
 class OnAnswer(Protocol):
-    def __call__(self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse) -> None:
-        """The broker has answered. Must not wait."""
+    def __call__(
+        self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse, *, full: bool
+    ) -> None:
+        """The broker has answered; `full`: to a snapshot. Must not wait."""
         ...
 
 
@@ -149,7 +151,7 @@ class PushStream:
                 raise _Over("an answer to nothing")
             sent = self._unanswered.popleft()
             self._answered = self._answered or answer.error_code == NONE
-            self._plan.on_answer(self._broker, answer)
+            self._plan.on_answer(self._broker, answer, full=sent.full)
             if answer.error_code == StaleBrokerEpoch.code:
                 raise _Over("another incarnation answers")
             if answer.want_full:

@@ -1,0 +1,135 @@
+"""What a broker's answer to a push means (3.1): how far it is, what it could not apply, and what it
+may lead now.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.controller.fencing import decide_replica_failed
+from strandline_broker.core.controller.leaderless import decide_lead_again, may_lead_again
+from strandline_broker.core.controller.registration import check_memory
+from strandline_proto.errors import (
+    NONE,
+    KafkaStorageError,
+    StaleBrokerEpoch,
+    ThrottlingQuotaExceeded,
+    UnknownServerError,
+)
+from strandline_proto.ids import ControllerEpoch, MetadataOffset, TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Set
+    from typing import Any
+
+    from strandline_broker.core.controller.decision import Decision
+    from strandline_broker.core.controller.registration import StoreMismatch
+    from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_proto.v1 import push_pb2
+    from strandline_runtime.runtime import Runtime
+
+APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.code})
+"""Errors of one partition that say: this broker cannot carry it (P-79)."""
+
+
+class PushAnswers:
+    """Owned by the controller.
+
+    `spawn` runs beside the streams what waits for a decision of the pipeline, `submit`; the streams
+    must not wait.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        state: ControllerState,
+        *,
+        submit: Callable[[Callable[[], Decision[bool]]], Awaitable[bool]],
+        store_id: str,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        on_applied: Callable[[Broker, MetadataOffset], None],
+        refuse_to_run: Callable[[StoreMismatch], None],
+    ) -> None:
+        self._log = runtime.log
+        self._state = state
+        self._decide = submit
+        self._store_id = store_id
+        self._spawn = spawn
+        self._on_applied = on_applied
+        self._refuse_to_run = refuse_to_run
+
+    def on_answer(
+        self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse, *, full: bool
+    ) -> None:
+        mismatch = check_memory(
+            self._state,
+            ours=self._store_id,
+            broker_id=receiver.broker_id,
+            store_id=answer.store_id,
+            controller_epoch=ControllerEpoch(answer.controller_epoch),
+            metadata_offset=MetadataOffset(answer.applied_metadata_offset),
+        )
+        if mismatch is not None:
+            self._refuse_to_run(mismatch)
+        self._on_applied(receiver, MetadataOffset(answer.applied_metadata_offset))
+        if answer.error_code not in (NONE, StaleBrokerEpoch.code):
+            self._log.warning(
+                "a broker refuses a push", broker=receiver.broker_id, why=answer.error_message
+            )
+        as_of = MetadataOffset(answer.metadata_offset)
+        failed = set()
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                failed.add((TopicId(topic.topic_id), partition.partition_index))
+                self._on_failed(receiver, TopicId(topic.topic_id), partition, as_of)
+        if full and not answer.want_full and answer.error_code == NONE:
+            self._on_snapshot_applied(receiver, failed, as_of)
+
+    def _on_failed(
+        self,
+        receiver: Broker,
+        topic_id: TopicId,
+        failed: push_pb2.LeaderAndIsrPartitionResult,
+        as_of: MetadataOffset,
+    ) -> None:
+        self._log.warning(
+            "a broker could not apply a partition",
+            broker=receiver.broker_id,
+            topic_id=topic_id.hex(),
+            partition=failed.partition_index,
+            error_code=failed.error_code,
+            why=failed.error_message,
+        )
+        if failed.error_code in APPLY_FAILURES:
+            decide = partial(
+                decide_replica_failed,
+                self._state,
+                receiver.broker_id,
+                receiver.epoch,
+                topic_id=topic_id,
+                partition=failed.partition_index,
+                as_of=as_of,
+            )
+            self._spawn(self._submit(decide, receiver, "a replica is elected around"))
+
+    def _on_snapshot_applied(
+        self, receiver: Broker, failed: Set[tuple[TopicId, int]], as_of: MetadataOffset
+    ) -> None:
+        """What it could not lead before, it may lead now. A broker asks for a snapshot at most
+        every few seconds, so an election that fails again and again makes no tight loop.
+        """
+        who = (receiver.broker_id, receiver.epoch)
+        if may_lead_again(self._state, *who, failed=failed, as_of=as_of):
+            decide = partial(decide_lead_again, self._state, *who, failed=failed, as_of=as_of)
+            self._spawn(self._submit(decide, receiver, "a broker leads again"))
+
+    async def _submit(
+        self, decide: Callable[[], Decision[bool]], receiver: Broker, done: str
+    ) -> None:
+        try:
+            changed = await self._decide(decide)
+        except ThrottlingQuotaExceeded:
+            return  # it says so again with the next snapshot
+        if changed:
+            self._log.info(done, broker=receiver.broker_id, epoch=receiver.epoch)

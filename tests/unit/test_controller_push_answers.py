@@ -1,0 +1,146 @@
+"""What a broker's answer to a push makes the controller decide: elect around it, or elect it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from strandline_broker.hosts.controller.push_answers import PushAnswers
+from strandline_proto.errors import KafkaStorageError, NotEnoughReplicas, StaleControllerEpoch
+from strandline_proto.ids import NO_LEADER, MetadataOffset, TopicId
+from strandline_proto.v1 import push_pb2
+from strandline_runtime.real import real_runtime
+from support.controller_cluster import B1, B2, STORE, Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from strandline_broker.core.controller.decision import Decision
+    from strandline_broker.core.controller.registration import StoreMismatch
+    from strandline_broker.core.controller.state import Broker
+
+    Answer = push_pb2.LeaderAndIsrResponse
+
+
+class Asked:
+    """A controller in memory; what an answer makes it decide is decided at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.applied: list[tuple[int, int]] = []
+        self.mismatches: list[StoreMismatch] = []
+        self.answers = PushAnswers(
+            real_runtime("controller"),
+            cluster.state,
+            submit=self._submit,
+            store_id=STORE,
+            spawn=self._spawn,
+            on_applied=self._on_applied,
+            refuse_to_run=self.mismatches.append,
+        )
+
+    async def _submit(self, decide: Callable[[], Decision[bool]]) -> bool:
+        return self.cluster.commit(decide())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(work)
+
+    def _on_applied(self, broker: Broker, offset: MetadataOffset) -> None:
+        self.applied.append((broker.broker_id, offset))
+
+    def answer(self, *, full: bool, back: int = 0, **fields: Any) -> None:
+        """Broker 1 answers the envelope at the log's end, or `back` before it."""
+        state = self.cluster.state
+        offset = state.last_offset - back
+        answer = push_pb2.LeaderAndIsrResponse(
+            store_id=STORE,
+            controller_epoch=state.controller_epoch,
+            metadata_offset=offset,
+            applied_metadata_offset=offset,
+            **fields,
+        )
+        self.answers.on_answer(state.brokers[B1], answer, full=full)
+
+
+def cannot_apply(topic_id: TopicId, error_code: int) -> list[push_pb2.LeaderAndIsrTopicResult]:
+    failed = push_pb2.LeaderAndIsrPartitionResult(partition_index=0, error_code=error_code)
+    return [push_pb2.LeaderAndIsrTopicResult(topic_id=topic_id, partitions=[failed])]
+
+
+@pytest.fixture
+def asked() -> Asked:
+    """Broker 1 alone is in the ISR of its topic."""
+    cluster = Cluster([B1, B2])
+    cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    cluster.unfence(B2)
+    return Asked(cluster)
+
+
+def topic_of(asked: Asked) -> TopicId:
+    (partition,) = asked.cluster.state.partitions()
+    assert partition.isr == (B1,)
+    return partition.topic_id
+
+
+def leader_of(asked: Asked) -> int:
+    return asked.cluster.partition(topic_of(asked)).leader
+
+
+def test_a_last_member_leads_again_once_it_has_applied_a_snapshot(asked: Asked) -> None:
+    """I-88: it was unfenced all the time, so no unfencing elects it."""
+    topic = topic_of(asked)
+    asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
+    assert leader_of(asked) == NO_LEADER
+    asked.answer(full=False)
+    assert leader_of(asked) == NO_LEADER, "an election at once would fail at once, and so on"
+    asked.answer(full=True)
+    assert leader_of(asked) == B1
+    before = len(asked.cluster.envelopes)
+    asked.answer(full=True)
+    assert len(asked.cluster.envelopes) == before, "there is nothing to elect"
+
+
+def test_what_the_broker_could_not_apply_of_the_snapshot_it_does_not_lead(asked: Asked) -> None:
+    topic = topic_of(asked)
+    asked.answer(full=True, topics=cannot_apply(topic, KafkaStorageError.code))
+    assert leader_of(asked) == NO_LEADER
+    asked.answer(full=True, topics=cannot_apply(topic, KafkaStorageError.code))
+    assert leader_of(asked) == NO_LEADER
+
+
+def test_a_snapshot_from_before_the_partition_changed_proves_nothing(asked: Asked) -> None:
+    topic = topic_of(asked)
+    asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
+    asked.answer(full=True, back=1)
+    assert leader_of(asked) == NO_LEADER
+
+
+def test_a_snapshot_that_was_not_applied_elects_nobody(asked: Asked) -> None:
+    topic = topic_of(asked)
+    asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
+    asked.answer(full=True, error_code=StaleControllerEpoch.code)
+    asked.answer(full=True, want_full=True)
+    assert leader_of(asked) == NO_LEADER
+
+
+def test_a_fenced_broker_leads_nothing_by_a_snapshot(asked: Asked) -> None:
+    asked.cluster.fence(B1)
+    asked.answer(full=True)
+    assert leader_of(asked) == NO_LEADER
+
+
+def test_only_what_says_that_the_replica_is_unfit_elects_around_it(asked: Asked) -> None:
+    """P-79."""
+    topic = topic_of(asked)
+    asked.answer(full=False, topics=cannot_apply(topic, NotEnoughReplicas.code))
+    assert leader_of(asked) == B1
+    assert asked.applied == [(B1, asked.cluster.state.last_offset)]
+
+
+def test_a_broker_that_remembers_more_than_there_is_stops_the_controller(asked: Asked) -> None:
+    """P-76."""
+    asked.answer(full=False, back=-5)
+    assert len(asked.mismatches) == 1
