@@ -21,6 +21,7 @@ from strandline_broker.hosts.controller.settings import ControllerSettings, Iden
 from strandline_broker.hosts.lifecycle import CannotStart
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
+from strandline_broker.rpc.controller.elections import ElectionsRpc
 from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_broker.rpc.controller.service import (
     CONTROLLER_SERVICE,
@@ -91,6 +92,7 @@ class ControllerProcess:
             BrokersRpc(self.controller),
             TopicsRpc(self.controller),
             AlterConfigsRpc(self.controller),
+            ElectionsRpc(self.controller),
             ClusterRpc(
                 self.controller,
                 pid=self._runtime.pid,

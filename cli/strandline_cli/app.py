@@ -9,6 +9,7 @@ from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.down import down
 from strandline_cli.commands.health import health
 from strandline_cli.commands.kill import kill
+from strandline_cli.commands.leader import leader_app
 from strandline_cli.commands.log import log_app
 from strandline_cli.commands.offsets import offsets
 from strandline_cli.commands.produce import produce
@@ -47,6 +48,7 @@ def build_app() -> typer.Typer:
     ):
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")
+    app.add_typer(leader_app(), name="leader")
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")

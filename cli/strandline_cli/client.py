@@ -15,6 +15,7 @@ _REMEDIES = {
     "TopicAlreadyExists": "choose another name, or delete it with `strandline topic delete`",
     "NotController": "start the controller (`strandline start controller`) and try again",
     "BrokerIdNotRegistered": "`strandline status` shows the brokers there are",
+    "EligibleLeadersNotAvailable": "`strandline topic describe` shows who is in sync",
     "InvalidReplicationFactor": "`strandline status` shows the live brokers",
 }
 

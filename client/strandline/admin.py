@@ -16,6 +16,7 @@ from strandline._descriptions import (
     description,
     replica,
 )
+from strandline._elections import election, moves, results
 from strandline._offsets import Offsets
 from strandline._session import Session
 from strandline.errors import (
@@ -29,6 +30,7 @@ from strandline.types import (
     Broker,
     ClusterDescription,
     CreatedTopic,
+    ElectionType,
     NewTopic,
     ReplicaInfo,
     TopicDescription,
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from strandline.types import ConfigChange, ConfigValue
+    from strandline.types import ConfigChange, ConfigValue, ElectionResult
+    from strandline_proto.v1 import elections_pb2
     from strandline_runtime.runtime import Runtime
 
 
@@ -213,6 +216,35 @@ class Admin:
                 raise from_code(topic.error_code, f"topic {topic.name!r}")
             found[topic.name] = description(topic)
         return found
+
+    # Leaders.
+
+    async def elect_leaders(
+        self,
+        kind: ElectionType = ElectionType.PREFERRED,
+        partitions: Iterable[TopicPartition | tuple[str, int] | str] | None = None,
+    ) -> list[ElectionResult]:
+        """Have leaders elected, each partition by itself; a topic's name stands for all of it.
+
+        Without `partitions`: every partition of the cluster that the preferred leader does not
+        lead. No acknowledged record is lost; producers and consumers find the new leader by
+        themselves. Raises only what concerns the whole request.
+        """
+        request = election(kind, partitions, self._timeout_s)
+        return [] if request is None else await self._elect(request)
+
+    async def move_leaders(
+        self, leaders: Mapping[TopicPartition | tuple[str, int], int]
+    ) -> list[ElectionResult]:
+        """Have each of these partitions led by that member of its ISR.
+
+        It leads until the next election, be it one that brings the preferred leader back.
+        """
+        request = moves(leaders, self._timeout_s)
+        return [] if request is None else await self._elect(request)
+
+    async def _elect(self, request: elections_pb2.ElectLeadersRequest) -> list[ElectionResult]:
+        return results(await self._ask(lambda stub: stub.ElectLeaders, request))
 
     # Cluster.
 

@@ -299,6 +299,24 @@ class OffsetNotAvailable(BrokerError, wire.OffsetNotAvailable):
     retriable = wire.OffsetNotAvailable.retriable
 
 
+class PreferredLeaderNotAvailable(BrokerError, wire.PreferredLeaderNotAvailable):
+    """See strandline_proto.errors.PreferredLeaderNotAvailable."""
+
+    retriable = wire.PreferredLeaderNotAvailable.retriable
+
+
+class EligibleLeadersNotAvailable(BrokerError, wire.EligibleLeadersNotAvailable):
+    """See strandline_proto.errors.EligibleLeadersNotAvailable."""
+
+    retriable = wire.EligibleLeadersNotAvailable.retriable
+
+
+class ElectionNotNeeded(BrokerError, wire.ElectionNotNeeded):
+    """See strandline_proto.errors.ElectionNotNeeded."""
+
+    retriable = wire.ElectionNotNeeded.retriable
+
+
 class InvalidRecord(BrokerError, wire.InvalidRecord):
     """See strandline_proto.errors.InvalidRecord."""
 

@@ -17,6 +17,7 @@ from strandline.consumer import NO_GROUPS
 from strandline.consumer import Consumer as AsyncConsumer
 from strandline.errors import ClientClosed, UnsupportedFeature
 from strandline.producer import Producer as AsyncProducer
+from strandline.types import ElectionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         ConfigValue,
         ConsumerRecord,
         CreatedTopic,
+        ElectionResult,
         Headers,
         NewTopic,
         OffsetAndTimestamp,
@@ -332,6 +334,18 @@ class Admin(_Blocking[AsyncAdmin]):
         self, before: Mapping[TopicPartition | tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
         return self._call(lambda twin: twin.delete_records(before))
+
+    def elect_leaders(
+        self,
+        kind: ElectionType = ElectionType.PREFERRED,
+        partitions: Iterable[TopicPartition | tuple[str, int] | str] | None = None,
+    ) -> list[ElectionResult]:
+        return self._call(lambda twin: twin.elect_leaders(kind, partitions))
+
+    def move_leaders(
+        self, leaders: Mapping[TopicPartition | tuple[str, int], int]
+    ) -> list[ElectionResult]:
+        return self._call(lambda twin: twin.move_leaders(leaders))
 
     def list_topics(self) -> list[str]:
         return self._call(lambda twin: twin.list_topics())

@@ -280,6 +280,25 @@ class ConfigChange:
     operation: AlterConfigOpType = AlterConfigOpType.SET
 
 
+class ElectionType(IntEnum):
+    """Which replica `Admin.elect_leaders` makes the leader."""
+
+    PREFERRED = 0
+    """The first of the partition's replicas."""
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionResult:
+    """What became of one partition in an election."""
+
+    partition: TopicPartition
+    leader: int
+    """Who leads it now; -1: nobody."""
+    error: Exception | None
+    """Why the leader was not changed; ElectionNotNeeded if the right one led already."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
     """Start and end of what consumers can read of one partition."""

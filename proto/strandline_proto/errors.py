@@ -235,6 +235,27 @@ class OffsetNotAvailable(WireError):
     retriable = True
 
 
+class PreferredLeaderNotAvailable(WireError):
+    """The first replica of the partition cannot lead now: it is not in sync, or not alive."""
+
+    code = 80
+    retriable = True
+
+
+class EligibleLeadersNotAvailable(WireError):
+    """No replica that was asked for can lead the partition now."""
+
+    code = 83
+    retriable = True
+
+
+class ElectionNotNeeded(WireError):
+    """The partition is led as the election would have it."""
+
+    code = 84
+    retriable = True
+
+
 class StaleControllerEpoch(WireError):
     """A newer controller has taken over."""
 

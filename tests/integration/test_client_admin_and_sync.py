@@ -24,6 +24,7 @@ from strandline.errors import (
     BrokerUnreachable,
     ClientClosed,
     ConfigurationError,
+    ElectionNotNeeded,
     InvalidConfig,
     InvalidReplicationFactor,
     NoBrokerReachable,
@@ -63,6 +64,26 @@ async def test_topics_are_created_described_listed_and_deleted(cluster: Scripted
         for call in (admin.delete_topics, admin.describe_topics):
             with pytest.raises(UnknownTopicOrPartition, match="'orders' does not exist"):
                 await call(["orders"])
+
+
+async def test_leaders_are_elected_and_moved_each_partition_by_itself(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders", 3)
+    async with Admin(cluster.bootstrap) as admin:
+        moved = await admin.move_leaders({("orders", 0): 2, ("orders", 1): 2})
+        assert [(r.partition.partition, r.leader) for r in moved] == [(0, 2), (1, 2)]
+        assert [type(r.error) for r in moved] == [type(None), ElectionNotNeeded]
+        elected = await admin.elect_leaders(partitions=[("orders", 1), "nope"])
+        assert [(r.partition, r.leader) for r in elected] == [
+            (("orders", 1), 1),
+            (("nope", -1), -1),
+        ]
+        assert [type(r.error) for r in elected] == [type(None), UnknownTopicOrPartition]
+        whole = await admin.elect_leaders(partitions=["orders"])
+        assert [type(r.error) for r in whole] == [type(None), ElectionNotNeeded, type(None)]
+        assert await admin.elect_leaders(partitions=[]) == []
+        assert await admin.move_leaders({}) == []
 
 
 async def test_cluster_replicas_configuration_and_offsets_are_described(

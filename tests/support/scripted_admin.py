@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_proto import errors
-from strandline_proto.v1 import metadata_pb2
+from strandline_proto.v1 import elections_pb2, metadata_pb2
 
 if TYPE_CHECKING:
     import asyncio
@@ -92,4 +92,25 @@ class ScriptedAdmin:
             if any(config.name == "segment.byte" for config in resource.configs):
                 result.error_code = errors.InvalidConfig.code
                 result.error_message = "unknown topic configuration key 'segment.byte'"
+        return answer
+
+    async def ElectLeaders(self, request: Any, context: Any) -> Any:
+        """Who is designated leads; broker 1 is the preferred leader of all."""
+        await self.awake.wait()
+        answer = elections_pb2.ElectLeadersResponse()
+        for topic in request.topics:
+            if topic.name not in self.cluster.topics:
+                code = errors.UnknownTopicOrPartition.code
+                answer.results.add(topic=topic.name, partition=-1, leader=-1, error_code=code)
+                continue
+            wanted = {p.partition: p.leader for p in topic.partitions}
+            every = range(len(self.cluster.topics[topic.name][1]))
+            for index in wanted or every:
+                designated = request.election_type == 100
+                leader = wanted[index] if designated else 1
+                result = answer.results.add(topic=topic.name, partition=index, leader=leader)
+                if self.cluster.partition(topic.name, index).leader == leader:
+                    result.error_code = errors.ElectionNotNeeded.code
+                else:
+                    self.cluster.move_leader(topic.name, index, leader)
         return answer

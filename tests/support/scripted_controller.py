@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from strandline_proto.v1 import controller_pb2, metadata_pb2, services_pb2_grpc
+from strandline_proto.v1 import controller_pb2, elections_pb2, metadata_pb2, services_pb2_grpc
 from strandline_runtime.real import real_runtime
 
 if TYPE_CHECKING:
@@ -97,6 +97,9 @@ class ScriptedController(services_pb2_grpc.ControllerServiceServicer):
                 metadata_pb2.AlterConfigsResult(type=r.type, name=r.name) for r in request.resources
             ]
         )
+
+    async def ElectLeaders(self, request: Any, context: Any) -> Any:
+        return elections_pb2.ElectLeadersResponse()
 
     async def DescribeCluster(self, request: Any, context: Any) -> Any:
         return metadata_pb2.DescribeClusterResponse(cluster_id="cluster")

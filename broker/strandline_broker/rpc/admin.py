@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from strandline_proto.v1 import metadata_pb2
+from strandline_proto.v1 import elections_pb2, metadata_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.controller_link import ControllerLink
@@ -59,6 +59,19 @@ class AdminRpc:
         except grpc.RpcError as error:
             failed = self._link.failure(error)
             return metadata_pb2.IncrementalAlterConfigsResponse(
+                error_code=failed.code, error_message=str(failed)
+            )
+
+    async def ElectLeaders(
+        self, request: elections_pb2.ElectLeadersRequest, context: Any
+    ) -> elections_pb2.ElectLeadersResponse:
+        try:
+            return await self._link.stub.ElectLeaders(
+                request, timeout=_timeout_s(request.timeout_ms)
+            )
+        except grpc.RpcError as error:
+            failed = self._link.failure(error)
+            return elections_pb2.ElectLeadersResponse(
                 error_code=failed.code, error_message=str(failed)
             )
 

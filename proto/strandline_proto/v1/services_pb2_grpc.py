@@ -5,6 +5,7 @@ import warnings
 
 from strandline_proto.v1 import controller_pb2 as strandline__proto_dot_v1_dot_controller__pb2
 from strandline_proto.v1 import delete_records_pb2 as strandline__proto_dot_v1_dot_delete__records__pb2
+from strandline_proto.v1 import elections_pb2 as strandline__proto_dot_v1_dot_elections__pb2
 from strandline_proto.v1 import fetch_pb2 as strandline__proto_dot_v1_dot_fetch__pb2
 from strandline_proto.v1 import metadata_pb2 as strandline__proto_dot_v1_dot_metadata__pb2
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
@@ -89,6 +90,11 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/DeleteTopics',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsResponse.FromString,
+                _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/ElectLeaders',
+                request_serializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersResponse.FromString,
                 _registered_method=True)
         self.DescribeCluster = channel.unary_unary(
                 '/strandline_proto.v1.BrokerService/DescribeCluster',
@@ -186,6 +192,13 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ElectLeaders(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeCluster(self, request, context):
         """Forwarded to the controller.
         """
@@ -266,6 +279,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopics,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersResponse.SerializeToString,
             ),
             'DescribeCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeCluster,
@@ -570,6 +588,33 @@ class BrokerService:
             _registered_method=True)
 
     @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/ElectLeaders',
+            strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DescribeCluster(request,
             target,
             options=(),
@@ -838,6 +883,11 @@ class ControllerServiceStub:
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/ElectLeaders',
+                request_serializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
         self.DescribeCluster = channel.unary_unary(
                 '/strandline_proto.v1.ControllerService/DescribeCluster',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeClusterRequest.SerializeToString,
@@ -896,6 +946,13 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ElectLeaders(self, request, context):
+        """Elects other leaders where that loses nothing, each partition by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeCluster(self, request, context):
         """The controller and every registered broker, as the controller knows them.
         """
@@ -942,6 +999,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopics,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersResponse.SerializeToString,
             ),
             'DescribeCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeCluster,
@@ -1117,6 +1179,33 @@ class ControllerService:
             '/strandline_proto.v1.ControllerService/DeleteTopics',
             strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/ElectLeaders',
+            strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_elections__pb2.ElectLeadersResponse.FromString,
             options,
             channel_credentials,
             insecure,

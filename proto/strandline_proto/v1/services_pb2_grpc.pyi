@@ -9,6 +9,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from strandline_proto.v1 import controller_pb2 as _controller_pb2
 from strandline_proto.v1 import delete_records_pb2 as _delete_records_pb2
+from strandline_proto.v1 import elections_pb2 as _elections_pb2
 from strandline_proto.v1 import fetch_pb2 as _fetch_pb2
 from strandline_proto.v1 import metadata_pb2 as _metadata_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
@@ -60,6 +61,8 @@ class BrokerServiceStub:
     """Forwarded to the controller."""
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]
     """Forwarded to the controller."""
+    ElectLeaders: _grpc.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]
+    """Forwarded to the controller."""
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]
     """Forwarded to the controller."""
     DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]
@@ -93,6 +96,8 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     CreateTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
+    ElectLeaders: _aio.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
@@ -184,6 +189,14 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metadata_pb2.DeleteTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.DeleteTopicsResponse, _abc.Awaitable[_metadata_pb2.DeleteTopicsResponse]]:
+        """Forwarded to the controller."""
+
+    @_abc_1.abstractmethod
+    def ElectLeaders(
+        self,
+        request: _elections_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_elections_pb2.ElectLeadersResponse, _abc.Awaitable[_elections_pb2.ElectLeadersResponse]]:
         """Forwarded to the controller."""
 
     @_abc_1.abstractmethod
@@ -282,6 +295,8 @@ class ControllerServiceStub:
     """Creates topics, each in one atomic decision."""
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]
     """Deletes topics by id or name."""
+    ElectLeaders: _grpc.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]
+    """Elects other leaders where that loses nothing, each partition by itself."""
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]
     """The controller and every registered broker, as the controller knows them."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
@@ -304,6 +319,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Creates topics, each in one atomic decision."""
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
     """Deletes topics by id or name."""
+    ElectLeaders: _aio.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]  # type: ignore[assignment]
+    """Elects other leaders where that loses nothing, each partition by itself."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     """The controller and every registered broker, as the controller knows them."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
@@ -359,6 +376,14 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.DeleteTopicsResponse, _abc.Awaitable[_metadata_pb2.DeleteTopicsResponse]]:
         """Deletes topics by id or name."""
+
+    @_abc_1.abstractmethod
+    def ElectLeaders(
+        self,
+        request: _elections_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_elections_pb2.ElectLeadersResponse, _abc.Awaitable[_elections_pb2.ElectLeadersResponse]]:
+        """Elects other leaders where that loses nothing, each partition by itself."""
 
     @_abc_1.abstractmethod
     def DescribeCluster(

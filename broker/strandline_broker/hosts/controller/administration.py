@@ -6,9 +6,13 @@ Whoever may say no to an administrator's wish stands in core; here is only which
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.controller.configs import decide_alter_configs
+from strandline_broker.core.controller.leadership import (
+    decide_elect_leaders,
+    wishes_where_needed,
+)
 from strandline_broker.core.controller.topics import (
     decide_create_topic,
     decide_delete_topic,
@@ -19,11 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.core.controller.configs import Alteration
+    from strandline_broker.core.controller.leadership import (
+        ElectionResult,
+        ElectionType,
+        ElectionWish,
+    )
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
     from strandline_broker.hosts.controller.pipeline import Pipeline
     from strandline_broker.hosts.controller.settings import ControllerSettings
     from strandline_runtime.runtime import Runtime
+
+ELECTIONS_PER_BATCH: Final = 500
+"""So that many partitions hold up neither other decisions nor the event loop."""
 
 
 class Administration:
@@ -70,3 +82,21 @@ class Administration:
                 validate_only=validate_only,
             )
         )
+
+    async def elect_leaders(
+        self, kind: ElectionType, wishes: Sequence[ElectionWish] | None
+    ) -> list[ElectionResult]:
+        """Without wishes: every partition that is not led by its preferred leader.
+
+        What one batch has elected stays elected if a later one is not taken any more.
+        """
+        if wishes is None:
+            wishes = wishes_where_needed(self._state)
+        results: list[ElectionResult] = []
+        for first in range(0, len(wishes), ELECTIONS_PER_BATCH):
+            batch = wishes[first : first + ELECTIONS_PER_BATCH]
+            elected = await self._pipeline.submit(
+                partial(decide_elect_leaders, self._state, kind, batch)
+            )
+            results += elected
+        return results

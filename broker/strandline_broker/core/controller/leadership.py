@@ -1,0 +1,163 @@
+"""Other leaders by the administrator's word: the preferred one, or one of their choice (3.11).
+
+Only a member of the ISR takes over, alive, on the disk it was in sync on and sound (I-48), so that
+nothing acknowledged is lost; the leader epoch rises, which fences the leader before it (I-35). Each
+partition is answered by itself.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.election import electable, is_sound
+from strandline_broker.core.controller.records import AnyRecord, PartitionChangeRecord
+from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_proto.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    PreferredLeaderNotAvailable,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    WireError,
+)
+from strandline_proto.ids import NO_LEADER, BrokerId
+
+
+class ElectionType(enum.IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+    DESIGNATED = 100
+    """Our own: the replica that the wish names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionWish:
+    topic: str
+    partition: int
+    leader: BrokerId = NO_LEADER
+    """Of a designated election alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionResult:
+    topic: str
+    partition: int
+    leader: BrokerId
+    """Who leads after it."""
+    error: WireError | None = None
+
+
+def preferred_leader(partition: Partition) -> BrokerId:
+    return partition.replicas[0]
+
+
+def election_type(number: int) -> ElectionType:
+    """Raises InvalidRequest for a number that stands for no type."""
+    try:
+        return ElectionType(number)
+    except ValueError:
+        raise InvalidRequest(
+            f"election type {number} is unknown: 0 is preferred, 1 unclean, 100 designated"
+        ) from None
+
+
+def wishes_of_topic(state: ControllerState, topic: str) -> list[ElectionWish]:
+    """Every partition of it. Raises UnknownTopicOrPartition."""
+    topic_id = state.topic_ids.get(topic)
+    if topic_id is None:
+        raise UnknownTopicOrPartition(f"no topic is called {topic!r}")
+    return [ElectionWish(topic, index) for index in sorted(state.topics[topic_id].partitions)]
+
+
+def wishes_where_needed(state: ControllerState) -> list[ElectionWish]:
+    """Every partition of the cluster that its preferred leader does not lead."""
+    return [
+        ElectionWish(topic.name, partition.index)
+        for topic in state.topics.values()
+        for partition in topic.partitions.values()
+        if partition.leader != preferred_leader(partition)
+    ]
+
+
+def decide_elect_leaders(
+    state: ControllerState, kind: ElectionType, wishes: Sequence[ElectionWish]
+) -> Decision[list[ElectionResult]]:
+    """One election for each wish, in one batch; a partition that is named again is refused there.
+
+    The answer is in the order of the wishes.
+    """
+    if kind is ElectionType.UNCLEAN:
+        raise UnsupportedVersion("unclean elections by command are not supported yet")
+    records: list[AnyRecord] = []
+    results = []
+    seen = set()
+    for wish in wishes:
+        leader = _leader(state, wish)
+        try:
+            if (wish.topic, wish.partition) in seen:
+                raise InvalidRequest(f"{wish.topic}-{wish.partition} is named twice: name it once")
+            seen.add((wish.topic, wish.partition))
+            change = _elected(state, kind, wish)
+        except WireError as error:
+            results.append(ElectionResult(wish.topic, wish.partition, leader, error))
+        else:
+            assert change.leader is not None
+            records.append(change)
+            results.append(ElectionResult(wish.topic, wish.partition, change.leader))
+    return Decision(records, answer=results)
+
+
+def _find(state: ControllerState, wish: ElectionWish) -> Partition | None:
+    topic_id = state.topic_ids.get(wish.topic)
+    return None if topic_id is None else state.partition(topic_id, wish.partition)
+
+
+def _leader(state: ControllerState, wish: ElectionWish) -> BrokerId:
+    partition = _find(state, wish)
+    return NO_LEADER if partition is None else partition.leader
+
+
+def _elected(
+    state: ControllerState, kind: ElectionType, wish: ElectionWish
+) -> PartitionChangeRecord:
+    where = f"{wish.topic}-{wish.partition}"
+    partition = _find(state, wish)
+    if partition is None:
+        raise UnknownTopicOrPartition(f"there is no partition {where}")
+    designated = kind is ElectionType.DESIGNATED
+    wanted = wish.leader if designated else preferred_leader(partition)
+    if wanted not in partition.replicas:
+        raise InvalidReplicaAssignment(
+            f"{where}: broker {wanted} holds no replica; brokers {list(partition.replicas)} do"
+        )
+    if partition.leader == wanted:
+        raise ElectionNotNeeded(f"{where}: broker {wanted} leads it already")
+    why = why_not(state, partition, wanted)
+    if why is not None:
+        refusal = EligibleLeadersNotAvailable if designated else PreferredLeaderNotAvailable
+        raise refusal(f"{where}: broker {wanted} cannot lead, {why}")
+    return PartitionChangeRecord(
+        topic_id=partition.topic_id, partition=partition.index, leader=wanted
+    )
+
+
+def why_not(state: ControllerState, partition: Partition, broker_id: BrokerId) -> str | None:
+    """Why that replica may not take over just now; None if it may.
+
+    Not even one that lacks a damaged range: who leads now lacks nothing that it knows of.
+    """
+    broker = state.brokers.get(broker_id)
+    if broker is None or broker.fenced:
+        return "it is not alive"
+    if broker.in_controlled_shutdown:
+        return "it is stopping"
+    if broker_id not in partition.isr:
+        return f"it is not in sync: the ISR is {sorted(partition.isr)}"
+    if not electable(partition, broker_id, state.brokers):
+        return "its replica is out of service, or on another disk than it was in sync on"
+    if not is_sound(partition, broker_id, state.brokers):
+        return "its replica lacks a damaged range"
+    return None

@@ -1,0 +1,96 @@
+"""ElectLeaders on the wire, at the controller; brokers forward it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_broker.core.controller.leadership import (
+    ElectionResult,
+    ElectionType,
+    ElectionWish,
+    election_type,
+    wishes_of_topic,
+)
+from strandline_broker.rpc.controller.topics import limit_s
+from strandline_proto.errors import InvalidRequest, RequestTimedOut, WireError
+from strandline_proto.ids import NO_LEADER, BrokerId
+from strandline_proto.v1 import elections_pb2
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.controller.controller import Controller
+
+APPLY_WAIT_S: Final = 2.0
+"""How long an answer waits for brokers that are slow to work by the elections."""
+
+PARTITIONS_MAX: Final = 10_000
+"""Named in one request; they are translated on the event loop."""
+
+
+class ElectionsRpc:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def ElectLeaders(
+        self, request: elections_pb2.ElectLeadersRequest, context: Any
+    ) -> elections_pb2.ElectLeadersResponse:
+        response = elections_pb2.ElectLeadersResponse()
+        asked_s = limit_s(request.timeout_ms)
+        try:
+            kind = election_type(request.election_type)
+            wishes, unknown = self._wishes(kind, request)
+            async with asyncio.timeout(asked_s):
+                results = await self._controller.administration.elect_leaders(kind, wishes)
+        except WireError as error:
+            response.error_code, response.error_message = error.code, str(error)
+            return response
+        except TimeoutError:
+            slow = RequestTimedOut(
+                "the controller's disk was too slow; which leaders were elected is unknown, look "
+                "before a retry"
+            )
+            response.error_code, response.error_message = slow.code, str(slow)
+            return response
+        for result in (*unknown, *results):
+            error_code = 0 if result.error is None else result.error.code
+            response.results.add(
+                topic=result.topic,
+                partition=result.partition,
+                leader=result.leader,
+                error_code=error_code,
+                error_message="" if result.error is None else str(result.error),
+            )
+        if any(result.error is None for result in results):
+            # Well within the asker's own limit: what is durable must not look like a failure.
+            wait_s = APPLY_WAIT_S if asked_s is None else min(APPLY_WAIT_S, asked_s / 2)
+            response.pending_brokers.extend(await self._controller.until_applied(wait_s))
+        return response
+
+    def _wishes(
+        self, kind: ElectionType, request: elections_pb2.ElectLeadersRequest
+    ) -> tuple[list[ElectionWish] | None, list[ElectionResult]]:
+        """What is asked for (None: all that need it), and an answer for each unknown topic."""
+        designated = kind is ElectionType.DESIGNATED
+        if not request.topics:
+            if designated:
+                raise InvalidRequest("a designated election names its partitions and their leaders")
+            return None, []
+        wishes: list[ElectionWish] = []
+        unknown: list[ElectionResult] = []
+        for topic in request.topics:
+            wishes += [
+                ElectionWish(topic.name, p.partition, BrokerId(p.leader)) for p in topic.partitions
+            ]
+            if not topic.partitions:
+                if designated:
+                    raise InvalidRequest(f"topic {topic.name}: no partition is named")
+                try:
+                    wishes += wishes_of_topic(self._controller.state, topic.name)
+                except WireError as error:
+                    unknown.append(ElectionResult(topic.name, -1, NO_LEADER, error))
+        if len(wishes) > PARTITIONS_MAX:
+            raise InvalidRequest(
+                f"{len(wishes)} partitions in one request, {PARTITIONS_MAX} are possible: send "
+                "several"
+            )
+        return wishes, unknown

@@ -1,0 +1,17 @@
+"""`strandline leader ...`: the group of commands about who leads partitions."""
+
+import typer
+
+from strandline_cli.commands.leader_elect import elect
+from strandline_cli.commands.leader_move import move
+
+
+def leader_app() -> typer.Typer:
+    app = typer.Typer(
+        help="Choose who leads partitions, without losing a record.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.command("elect")(elect)
+    app.command("move")(move)
+    return app
