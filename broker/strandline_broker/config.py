@@ -317,6 +317,21 @@ class ControllerConfig(ServerConfig):
     min_insync_replicas: int = _key(
         integer(1, INT32_MAX), "2", "Default of the topics' min.insync.replicas."
     )
+    auto_leader_rebalance_enable: bool = _key(
+        boolean, "true", "Whether leaders come back to their preferred replicas by themselves."
+    )
+    leader_imbalance_check_interval_seconds: int = _key(
+        integer(1, INT32_MAX, "seconds"),
+        "300",
+        "Time between two looks at who leads; leaders move while no broker was fenced or came for"
+        " a session.",
+    )
+    leader_imbalance_per_broker_percentage: int = _key(
+        integer(0, 100),
+        "10",
+        "So many percent of the partitions that prefer a broker may be led by others; above it,"
+        " they are given back.",
+    )
     cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
 
 

@@ -17,7 +17,6 @@ ONLY_VALUE: Final[dict[str, str]] = {
     "delete.topic.enable": "true",
     "remote.log.storage.system.enable": "false",
     "log.cleaner.threads": "1",
-    "auto.leader.rebalance.enable": "false",
     "eligible.leader.replicas.enable": "false",
 }
 """Accepted with this value, and refused with any other."""

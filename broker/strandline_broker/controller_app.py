@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
+from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
@@ -73,6 +74,11 @@ class ControllerProcess:
             min_insync_replicas=config.min_insync_replicas,
             topic_defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
             server_keys=ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time),
+            balance=BalanceSettings(
+                enabled=config.auto_leader_rebalance_enable,
+                interval_s=config.leader_imbalance_check_interval_seconds,
+                percentage=config.leader_imbalance_per_broker_percentage,
+            ),
         )
         translate = PushTranslator(identity)
         self.controller = Controller(runtime, identity, settings, self.state, self.log, translate)

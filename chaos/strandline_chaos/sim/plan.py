@@ -23,6 +23,8 @@ TOGETHER: Final = 0.4
 """How likely a fault follows the one before it within half a second, on the same server if both
 have one: what one fault alone does not break, two at the right moment may.
 """
+BALANCE_S: Final = (1, 2, 300)
+"""How often leaders are balanced; the last one is longer than any run."""
 FORMAT: Final = 1
 EVENTS: Final = ("leader", "isr")
 """What a fault may wait for: a leadership or an ISR that the controller changes."""
@@ -278,6 +280,7 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         partitions=rng.choice((1, 2)),
         flush_policy=rng.choice(("replicated", "always")),
         segment_bytes=rng.choice((1500, 4000, 1 << 20)),
+        balance_s=random.Random(f"balance {seed}").choice(BALANCE_S),
     )
     kinds = [kind for kind in KINDS if rng.random() < 0.35] or [rng.choice(list(KINDS))]
     faults: list[Fault] = []

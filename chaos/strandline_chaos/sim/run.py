@@ -156,6 +156,8 @@ class Run:
                 return f"partition {index} has no leader"
             if len(partition.isr) < len(partition.replicas):
                 return f"partition {index} has ISR {partition.isr} of {partition.replicas}"
+            if topology.balance_s < LIVENESS_S and partition.leader != partition.replicas[0]:
+                return f"partition {index} is led by {partition.leader} of {partition.replicas}"
         return ""
 
     def _unlevel(self) -> str:

@@ -31,9 +31,12 @@ class Topology:
     min_insync_replicas: int = 2
     flush_policy: str = "replicated"
     segment_bytes: int = 4000
+    balance_s: int = 300
+    """How often the controller looks whether preferred leaders lead."""
 
     def __post_init__(self) -> None:
-        for name in ("brokers", "partitions", "replication_factor", "min_insync_replicas"):
+        counts = ("brokers", "partitions", "replication_factor", "min_insync_replicas", "balance_s")
+        for name in counts:
             if getattr(self, name) < 1:
                 raise ImpossibleTopology(f"{name}={getattr(self, name)} is below 1")
         if self.replication_factor > self.brokers:
@@ -72,16 +75,15 @@ def broker_id(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-CONTROLLER_CONFIG: Final = load_controller_config(
-    None,
-    {
+def controller_config(topology: Topology) -> object:
+    settings = {
         "node.id": "1000",
         "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
         "log.dirs": DATA,
         "broker.session.timeout.ms": "1000",
-    },
-    {},
-)
+        "leader.imbalance.check.interval.seconds": str(topology.balance_s),
+    }
+    return load_controller_config(None, settings, {})
 
 
 def broker_config(topology: Topology, name: str) -> object:

@@ -20,11 +20,11 @@ from strandline_chaos.sim.node import Node
 from strandline_chaos.sim.timeline import Timeline
 from strandline_chaos.sim.topology import (
     CONTROLLER,
-    CONTROLLER_CONFIG,
     READER,
     WRITER,
     Topology,
     broker_config,
+    controller_config,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class World:
         return self._run_broker
 
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
-        node.process = ControllerProcess(runtime, CONTROLLER_CONFIG, VERSION)
+        config: Any = controller_config(self.topology)
+        node.process = ControllerProcess(runtime, config, VERSION)
         await node.process.run(stop)
 
     async def _run_broker(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:

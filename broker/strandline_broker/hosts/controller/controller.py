@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.alter_partition import decide_alter_partition
 from strandline_broker.core.controller.applied import Applied
+from strandline_broker.core.controller.balance import Quiet
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_expire, decide_fence
 from strandline_broker.core.controller.heartbeat import (
@@ -41,6 +42,7 @@ from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import may_shut_down
 from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.hosts.controller.administration import Administration
+from strandline_broker.hosts.controller.balancer import Balancer
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import Pipeline
 from strandline_broker.hosts.controller.push_answers import PushAnswers
@@ -54,7 +56,6 @@ from strandline_proto.ids import (
     BrokerId,
     MetadataOffset,
     ProducerId,
-    TopicId,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ class Controller:
         self._progress = asyncio.Event()
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
         self.administration = Administration(runtime, settings, state, self._pipeline)
+        self._quiet = Quiet(settings.session_ms, self.now_ms())
+        self._balancer = Balancer(
+            runtime,
+            settings.balance,
+            state,
+            self.applied,
+            self._pipeline,
+            self._quiet,
+            self.now_ms,
+        )
         self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
         answers = PushAnswers(
             runtime,
@@ -138,6 +149,7 @@ class Controller:
             tasks.create_task(self._pusher.run())
             tasks.create_task(self._detector.run())
             tasks.create_task(self._sweep())
+            tasks.create_task(self._balancer.run())
 
     def close(self) -> None:
         self._pipeline.close()
@@ -252,6 +264,7 @@ class Controller:
             now_ms = self.now_ms()
             if not self.sessions.on_sweep(now_ms):
                 self.applied.on_own_stall(now_ms - swept_ms)
+                self._quiet.on_unrest(now_ms)
                 self._runtime.log.warning("the controller stalled", ms=now_ms - swept_ms)
             else:
                 await self._sweep_once(now_ms)
@@ -287,6 +300,7 @@ class Controller:
     def _on_commit(self, records: Sequence[AnyRecord], envelope: push.Envelope) -> None:
         now_ms = self.now_ms()
         for record in records:
+            self._quiet.on_commit(record, now_ms)
             match record:
                 case PartitionRecord(leader=leader) | PartitionChangeRecord(leader=leader):
                     if leader is not None and leader != NO_LEADER:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.topics import TopicDefaults
 from strandline_proto.ids import BrokerId
@@ -20,3 +21,4 @@ class ControllerSettings:
     min_insync_replicas: int
     topic_defaults: TopicDefaults
     server_keys: ServerKeys
+    balance: BalanceSettings

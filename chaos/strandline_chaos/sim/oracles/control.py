@@ -1,9 +1,10 @@
-"""What the controller has committed, across its restarts: I-22, I-23, I-27, I-30."""
+"""What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.controller.records import RECOVERED
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class ControlOracle:
                 f" {(old.leader_epoch, old.partition_epoch)} to"
                 f" {(new.leader_epoch, new.partition_epoch)}",
             )
+        self._check_election(where, old, new)
         if new.leader != old.leader:
             self._sometimes["leader changed"] += 1
             self.on_event("leader")
@@ -90,6 +92,26 @@ class ControlOracle:
             self._sometimes["ISR grown"] += 1
         if new.isr != old.isr:
             self.on_event("isr")
+
+    def _check_election(self, where: str, old: Partition, new: Partition) -> None:
+        """I-48: a leader is of the ISR or the ELR that it was elected from, unless the partition
+        says that it may have lost records. While replicas change, the election may come in one
+        batch with the news of who is in sync.
+        """
+        if new.leader in (old.leader, NO_LEADER) or new.replicas != old.replicas:
+            return
+        declared = new.leader_recovery_state != RECOVERED
+        if not declared and new.leader not in {*old.isr, *old.elr}:
+            raise Violation(
+                "I-48",
+                f"{where}: {new.leader} was elected; in sync were {old.isr}, ELR {old.elr}",
+            )
+        broker = self.brokers.get(new.leader)
+        if broker is None or not broker.eligible:
+            raise Violation("I-48", f"{where}: {new.leader} was elected and is not alive")
+        was = self.brokers.get(old.leader)
+        if was is not None and was.eligible and old.leader in new.isr:
+            self._sometimes["leader moved without need"] += 1
 
     def _check_fenced(self) -> None:
         """Without ELR the last member of an ISR stays in it, fenced and leaderless."""
