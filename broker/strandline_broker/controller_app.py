@@ -24,6 +24,7 @@ from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.elections import ElectionsRpc
 from strandline_broker.rpc.controller.push import PushTranslator
+from strandline_broker.rpc.controller.reassignments import ReassignmentsRpc
 from strandline_broker.rpc.controller.service import (
     CONTROLLER_SERVICE,
     Service,
@@ -99,6 +100,7 @@ class ControllerProcess:
             TopicsRpc(self.controller),
             AlterConfigsRpc(self.controller),
             ElectionsRpc(self.controller),
+            ReassignmentsRpc(self.controller),
             ClusterRpc(
                 self.controller,
                 pid=self._runtime.pid,

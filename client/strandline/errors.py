@@ -317,6 +317,12 @@ class ElectionNotNeeded(BrokerError, wire.ElectionNotNeeded):
     retriable = wire.ElectionNotNeeded.retriable
 
 
+class NoReassignmentInProgress(BrokerError, wire.NoReassignmentInProgress):
+    """See strandline_proto.errors.NoReassignmentInProgress."""
+
+    retriable = wire.NoReassignmentInProgress.retriable
+
+
 class InvalidRecord(BrokerError, wire.InvalidRecord):
     """See strandline_proto.errors.InvalidRecord."""
 

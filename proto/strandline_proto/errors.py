@@ -262,6 +262,12 @@ class StaleControllerEpoch(WireError):
     code = 11
 
 
+class NoReassignmentInProgress(WireError):
+    """There is no reassignment of the partition to cancel."""
+
+    code = 85
+
+
 class InvalidRecord(WireError):
     """A record breaks a rule of its topic."""
 

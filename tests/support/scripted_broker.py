@@ -24,6 +24,7 @@ from strandline_proto.v1 import (
 )
 from support.scripted_admin import ScriptedAdmin
 from support.scripted_log import Act, Partition
+from support.scripted_reassignments import ScriptedReassignments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,7 +76,7 @@ class ScriptedCluster:
         return ",".join(f"127.0.0.1:{b.port}" for b in self.brokers.values())
 
 
-class ScriptedBroker(ScriptedAdmin, services_pb2_grpc.BrokerServiceServicer):
+class ScriptedBroker(ScriptedAdmin, ScriptedReassignments, services_pb2_grpc.BrokerServiceServicer):
     """One broker of the cluster."""
 
     def __init__(self, cluster: ScriptedCluster, broker_id: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_proto.v1 import controller_pb2, elections_pb2, metadata_pb2, services_pb2_grpc
 from strandline_runtime.real import real_runtime
+from support.scripted_reassignments import ScriptedReassignments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 WAIT_S = 10.0
 
 
-class ScriptedController(services_pb2_grpc.ControllerServiceServicer):
+class ScriptedController(ScriptedReassignments, services_pb2_grpc.ControllerServiceServicer):
     """Attributes are the script: replace one to change what is answered from then on."""
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
 """An envelope on the wire: each broker is told of its own replicas, and everybody of everything."""
 
+from strandline_broker.core.controller.reassignment import Wish, decide_reassignments
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.controller.push import PushTranslator
@@ -95,3 +96,24 @@ def test_a_deletion_stops_the_replicas_of_those_who_have_some() -> None:
     ]
     assert not told(cluster, B3).stop_replica
     assert list(told(cluster, B3).update_metadata.deleted_topic_ids) == [topic]
+
+
+def test_a_removed_replica_is_deleted_under_the_epoch_of_its_removal() -> None:
+    """P-18, I-85."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2), (B2, B1))
+    wishes = [Wish("t", index, (B2,)) for index in (0, 1)]
+    cluster.commit(decide_reassignments(cluster.state, wishes))
+    stopped = [
+        (each.topic_id, p.partition_index, p.leader_epoch, p.delete_partition)
+        for each in told(cluster, B1).stop_replica
+        for p in each.partitions
+    ]
+    assert stopped == [(topic, 0, 1, True), (topic, 1, 1, True)]
+    assert not told(cluster, B1).leader_and_isr
+    assert not told(cluster, B2).stop_replica
+    cluster.commit(decide_reassignments(cluster.state, [Wish("t", 0, (B2, B3))]))
+    (hosted,) = told(cluster, B3).leader_and_isr
+    assert list(hosted.partitions[0].adding_replicas) == [B3]
+    assert not hosted.partitions[0].is_new
+    assert not told(cluster, B3).stop_replica

@@ -45,6 +45,7 @@ KAFKAS_TABLE = {
     "PreferredLeaderNotAvailable": (80, True),
     "EligibleLeadersNotAvailable": (83, True),
     "ElectionNotNeeded": (84, True),
+    "NoReassignmentInProgress": (85, False),
     "InvalidRecord": (87, False),
     "ThrottlingQuotaExceeded": (89, True),
     "InvalidUpdateVersion": (95, False),

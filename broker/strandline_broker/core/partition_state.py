@@ -41,6 +41,8 @@ class PartitionState:
     is_new: bool
     recovering: bool
     """The leader came from an unclean election and has not yet said that it recovered."""
+    adding: tuple[BrokerId, ...] = ()
+    """Replicas that a reassignment under way adds: what they copy may be throttled."""
 
     @property
     def where(self) -> str:

@@ -76,7 +76,12 @@ class ReplicaLogs:
     async def create(self, state: PartitionState, config: LogConfig) -> Log:
         """A log in the directory with the fewest."""
         failed = self._directories.failed
-        if failed and not state.is_new:
+        # What a reassignment adds is in none of them, unless it was here before.
+        is_added = (
+            self._context.me in state.adding
+            and (state.topic_id, state.partition) not in self._directories.hosted
+        )
+        if failed and not (state.is_new or is_added):
             raise KafkaStorageError(
                 f"{state.where} is not here, but may be in {', '.join(failed)}, out of service: "
                 f"repair it, or take it out of log.dirs, and restart broker {self._context.me}"

@@ -28,7 +28,7 @@ class AdminRpc:
     ) -> metadata_pb2.CreateTopicsResponse:
         try:
             return await self._link.stub.CreateTopics(
-                request, timeout=_timeout_s(request.timeout_ms)
+                request, timeout=timeout_s(request.timeout_ms)
             )
         except grpc.RpcError as error:
             failed = self._link.failure(error)
@@ -41,7 +41,7 @@ class AdminRpc:
     ) -> metadata_pb2.DeleteTopicsResponse:
         try:
             return await self._link.stub.DeleteTopics(
-                request, timeout=_timeout_s(request.timeout_ms)
+                request, timeout=timeout_s(request.timeout_ms)
             )
         except grpc.RpcError as error:
             failed = self._link.failure(error)
@@ -54,7 +54,7 @@ class AdminRpc:
     ) -> metadata_pb2.IncrementalAlterConfigsResponse:
         try:
             return await self._link.stub.IncrementalAlterConfigs(
-                request, timeout=_timeout_s(request.timeout_ms)
+                request, timeout=timeout_s(request.timeout_ms)
             )
         except grpc.RpcError as error:
             failed = self._link.failure(error)
@@ -67,7 +67,7 @@ class AdminRpc:
     ) -> elections_pb2.ElectLeadersResponse:
         try:
             return await self._link.stub.ElectLeaders(
-                request, timeout=_timeout_s(request.timeout_ms)
+                request, timeout=timeout_s(request.timeout_ms)
             )
         except grpc.RpcError as error:
             failed = self._link.failure(error)
@@ -87,7 +87,7 @@ class AdminRpc:
             )
 
 
-def _timeout_s(timeout_ms: int) -> float:
+def timeout_s(timeout_ms: int) -> float:
     """The request's own limit within bounds; one that names none gets the default."""
     if timeout_ms <= 0:
         return TIMEOUT_S_DEFAULT

@@ -154,6 +154,7 @@ def _partition_state(
         ),
         partition_epoch=PartitionEpoch(partition.partition_epoch),
         replicas=_brokers(partition.replicas),
+        adding=_brokers(partition.adding_replicas),
         elr=_brokers(partition.elr),
         eff_min_insync=partition.eff_min_insync_replicas,
         is_new=partition.is_new,

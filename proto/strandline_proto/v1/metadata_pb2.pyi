@@ -487,6 +487,7 @@ class BrokerDescription(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    DECOMMISSIONING_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -497,6 +498,8 @@ class BrokerDescription(_message.Message):
     version: _builtins.str
     last_heard_ms: _builtins.int
     """Milliseconds since the controller last heard from it; -1 if it never did."""
+    decommissioning: _builtins.bool
+    """It is to leave the cluster, and takes no new replicas."""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]: ...
     @_builtins.property
@@ -516,10 +519,11 @@ class BrokerDescription(_message.Message):
         version: _builtins.str = ...,
         last_heard_ms: _builtins.int = ...,
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
+        decommissioning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "state", b"state", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "state", b"state", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from strandline_proto.v1 import fetch_pb2 as strandline__proto_dot_v1_dot_fetch_
 from strandline_proto.v1 import metadata_pb2 as strandline__proto_dot_v1_dot_metadata__pb2
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
 from strandline_proto.v1 import push_pb2 as strandline__proto_dot_v1_dot_push__pb2
+from strandline_proto.v1 import reassignment_pb2 as strandline__proto_dot_v1_dot_reassignment__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -115,6 +116,26 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/IncrementalAlterConfigs',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
+                _registered_method=True)
+        self.AlterPartitionReassignments = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/AlterPartitionReassignments',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionReassignments = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/ListPartitionReassignments',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.DecommissionBroker = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/DecommissionBroker',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerResponse.FromString,
+                _registered_method=True)
+        self.UnregisterBroker = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/UnregisterBroker',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
                 _registered_method=True)
 
 
@@ -227,6 +248,34 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterPartitionReassignments(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionReassignments(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecommissionBroker(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnregisterBroker(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -304,6 +353,26 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.IncrementalAlterConfigs,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.SerializeToString,
+            ),
+            'AlterPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPartitionReassignments,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionReassignments,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'DecommissionBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecommissionBroker,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerResponse.SerializeToString,
+            ),
+            'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnregisterBroker,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -722,6 +791,114 @@ class BrokerService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def AlterPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/AlterPartitionReassignments',
+            strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/ListPartitionReassignments',
+            strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecommissionBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/DecommissionBroker',
+            strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnregisterBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/UnregisterBroker',
+            strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class ReplicaServiceStub:
     """For the controller.
@@ -898,6 +1075,26 @@ class ControllerServiceStub:
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
                 _registered_method=True)
+        self.AlterPartitionReassignments = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/AlterPartitionReassignments',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionReassignments = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/ListPartitionReassignments',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.DecommissionBroker = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/DecommissionBroker',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerResponse.FromString,
+                _registered_method=True)
+        self.UnregisterBroker = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/UnregisterBroker',
+                request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer:
@@ -967,6 +1164,34 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterPartitionReassignments(self, request, context):
+        """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionReassignments(self, request, context):
+        """The reassignments under way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecommissionBroker(self, request, context):
+        """A broker that is to leave gets no new replicas.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnregisterBroker(self, request, context):
+        """Forgets a broker that hosts nothing and is shut down.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1014,6 +1239,26 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.IncrementalAlterConfigs,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.SerializeToString,
+            ),
+            'AlterPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPartitionReassignments,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionReassignments,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'DecommissionBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecommissionBroker,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerResponse.SerializeToString,
+            ),
+            'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnregisterBroker,
+                    request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1260,6 +1505,114 @@ class ControllerService:
             '/strandline_proto.v1.ControllerService/IncrementalAlterConfigs',
             strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.IncrementalAlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/AlterPartitionReassignments',
+            strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.AlterPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/ListPartitionReassignments',
+            strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecommissionBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/DecommissionBroker',
+            strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.DecommissionBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnregisterBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/UnregisterBroker',
+            strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

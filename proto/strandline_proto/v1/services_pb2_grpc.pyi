@@ -14,6 +14,7 @@ from strandline_proto.v1 import fetch_pb2 as _fetch_pb2
 from strandline_proto.v1 import metadata_pb2 as _metadata_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
 from strandline_proto.v1 import push_pb2 as _push_pb2
+from strandline_proto.v1 import reassignment_pb2 as _reassignment_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -71,6 +72,14 @@ class BrokerServiceStub:
     """Configuration of topics and brokers with its origin."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
     """Forwarded to the controller."""
+    AlterPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.AlterPartitionReassignmentsRequest, _reassignment_pb2.AlterPartitionReassignmentsResponse]
+    """Forwarded to the controller."""
+    ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.ListPartitionReassignmentsRequest, _reassignment_pb2.ListPartitionReassignmentsResponse]
+    """Forwarded to the controller."""
+    DecommissionBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.DecommissionBrokerRequest, _reassignment_pb2.DecommissionBrokerResponse]
+    """Forwarded to the controller."""
+    UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]
+    """Forwarded to the controller."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -106,6 +115,14 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     DescribeConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
     """Configuration of topics and brokers with its origin."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
+    AlterPartitionReassignments: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.AlterPartitionReassignmentsRequest, _reassignment_pb2.AlterPartitionReassignmentsResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
+    ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.ListPartitionReassignmentsRequest, _reassignment_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
+    DecommissionBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.DecommissionBrokerRequest, _reassignment_pb2.DecommissionBrokerResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
+    UnregisterBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -231,6 +248,38 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_metadata_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_metadata_pb2.IncrementalAlterConfigsResponse]]:
         """Forwarded to the controller."""
 
+    @_abc_1.abstractmethod
+    def AlterPartitionReassignments(
+        self,
+        request: _reassignment_pb2.AlterPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.AlterPartitionReassignmentsResponse, _abc.Awaitable[_reassignment_pb2.AlterPartitionReassignmentsResponse]]:
+        """Forwarded to the controller."""
+
+    @_abc_1.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: _reassignment_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.ListPartitionReassignmentsResponse, _abc.Awaitable[_reassignment_pb2.ListPartitionReassignmentsResponse]]:
+        """Forwarded to the controller."""
+
+    @_abc_1.abstractmethod
+    def DecommissionBroker(
+        self,
+        request: _reassignment_pb2.DecommissionBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.DecommissionBrokerResponse, _abc.Awaitable[_reassignment_pb2.DecommissionBrokerResponse]]:
+        """Forwarded to the controller."""
+
+    @_abc_1.abstractmethod
+    def UnregisterBroker(
+        self,
+        request: _reassignment_pb2.UnregisterBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.UnregisterBrokerResponse, _abc.Awaitable[_reassignment_pb2.UnregisterBrokerResponse]]:
+        """Forwarded to the controller."""
+
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ReplicaServiceStub:
@@ -301,6 +350,14 @@ class ControllerServiceStub:
     """The controller and every registered broker, as the controller knows them."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
     """Alters configuration of topics and brokers, each in one atomic decision."""
+    AlterPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.AlterPartitionReassignmentsRequest, _reassignment_pb2.AlterPartitionReassignmentsResponse]
+    """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided."""
+    ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.ListPartitionReassignmentsRequest, _reassignment_pb2.ListPartitionReassignmentsResponse]
+    """The reassignments under way."""
+    DecommissionBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.DecommissionBrokerRequest, _reassignment_pb2.DecommissionBrokerResponse]
+    """A broker that is to leave gets no new replicas."""
+    UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]
+    """Forgets a broker that hosts nothing and is shut down."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -325,6 +382,14 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """The controller and every registered broker, as the controller knows them."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
     """Alters configuration of topics and brokers, each in one atomic decision."""
+    AlterPartitionReassignments: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.AlterPartitionReassignmentsRequest, _reassignment_pb2.AlterPartitionReassignmentsResponse]  # type: ignore[assignment]
+    """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided."""
+    ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.ListPartitionReassignmentsRequest, _reassignment_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
+    """The reassignments under way."""
+    DecommissionBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.DecommissionBrokerRequest, _reassignment_pb2.DecommissionBrokerResponse]  # type: ignore[assignment]
+    """A broker that is to leave gets no new replicas."""
+    UnregisterBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
+    """Forgets a broker that hosts nothing and is shut down."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     """For brokers."""
@@ -400,5 +465,37 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_metadata_pb2.IncrementalAlterConfigsResponse]]:
         """Alters configuration of topics and brokers, each in one atomic decision."""
+
+    @_abc_1.abstractmethod
+    def AlterPartitionReassignments(
+        self,
+        request: _reassignment_pb2.AlterPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.AlterPartitionReassignmentsResponse, _abc.Awaitable[_reassignment_pb2.AlterPartitionReassignmentsResponse]]:
+        """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided."""
+
+    @_abc_1.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: _reassignment_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.ListPartitionReassignmentsResponse, _abc.Awaitable[_reassignment_pb2.ListPartitionReassignmentsResponse]]:
+        """The reassignments under way."""
+
+    @_abc_1.abstractmethod
+    def DecommissionBroker(
+        self,
+        request: _reassignment_pb2.DecommissionBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.DecommissionBrokerResponse, _abc.Awaitable[_reassignment_pb2.DecommissionBrokerResponse]]:
+        """A broker that is to leave gets no new replicas."""
+
+    @_abc_1.abstractmethod
+    def UnregisterBroker(
+        self,
+        request: _reassignment_pb2.UnregisterBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reassignment_pb2.UnregisterBrokerResponse, _abc.Awaitable[_reassignment_pb2.UnregisterBrokerResponse]]:
+        """Forgets a broker that hosts nothing and is shut down."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.reassignment import completion
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING, PartitionChangeRecord
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.state import ControllerState, Partition, changed
@@ -18,6 +19,7 @@ from strandline_proto.errors import (
     IneligibleReplica,
     InvalidRequest,
     InvalidUpdateVersion,
+    NewLeaderElected,
     NotController,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -55,7 +57,9 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one proposal: what is committed, or why it was refused."""
+    """What became of one proposal: what is committed, or why it was refused. One that ended the
+    leader's own epoch, as it completed a reassignment, is committed and has an error that says so.
+    """
 
     proposal: Proposal
     committed: Committed | None
@@ -90,6 +94,11 @@ def decide_alter_partition(
                 at = state.next_offset + len(records)
                 partition = changed(partition, change, MetadataOffset(at))
                 records.append(change)
+                end = completion(state, partition, state.brokers)
+                if end is not None:
+                    partition = changed(partition, end, MetadataOffset(at + 1))
+                    records.append(end)
+                    _check_still_leads(state, partition, broker_id, proposal)
             committed = Committed(
                 partition,
                 state.isr_with_epochs(partition),
@@ -148,6 +157,20 @@ def _judge(
         ),
     )
     return partition, change
+
+
+def _check_still_leads(
+    state: ControllerState, partition: Partition, broker_id: BrokerId, proposal: Proposal
+) -> None:
+    """The proposal is accepted, and the reassignment that it completed may have ended the epoch in
+    which it was made: the push tells its leader the rest (3.7).
+    """
+    where = f"{state.topics[partition.topic_id].name}-{partition.index}"
+    if partition.leader_epoch != proposal.leader_epoch:
+        done = f"{where}: the ISR is committed and has completed the reassignment"
+        if partition.leader != broker_id:
+            raise NewLeaderElected(f"{done}; broker {partition.leader} leads now")
+        raise FencedLeaderEpoch(f"{done}; leader epoch {partition.leader_epoch} has begun")
 
 
 def _check_epochs(

@@ -19,6 +19,7 @@ from strandline_broker.core.controller.election import (
     leave_isr,
 )
 from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import (
     AnyRecord,
     OfflineReplicasRecord,
@@ -44,7 +45,8 @@ def decide_offline_replicas(state: ControllerState, heartbeat: Heartbeat) -> Dec
     broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
     told = heartbeat.offline_replicas
     brokers = {**state.brokers, broker.broker_id: replace(broker, offline_replicas=told)}
-    records: list[AnyRecord] = list(_changes(state, heartbeat, brokers))
+    changes = list(_changes(state, heartbeat, brokers))
+    records: list[AnyRecord] = [*changes, *completions(state, changes, brokers)]
     if told != broker.offline_replicas:
         records.append(
             OfflineReplicasRecord(

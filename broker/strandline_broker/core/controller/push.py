@@ -21,7 +21,14 @@ from strandline_broker.core.controller.records import (
     UnregisterBrokerRecord,
 )
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition, Topic
-from strandline_proto.ids import BrokerEpoch, BrokerId, ControllerEpoch, MetadataOffset, TopicId
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,18 @@ class RemovedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedReplicas:
+    """Brokers that hold a partition no more, since `leader_epoch` began: nothing of an older
+    assignment may delete a replica that came back later (P-18).
+    """
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DynamicConfigs:
     """Configuration of brokers that is decided here, whole."""
 
@@ -68,6 +87,7 @@ class Envelope:
     full: bool
     topics: tuple[PushedTopic, ...] = ()
     removed_topics: tuple[RemovedTopic, ...] = ()
+    removed_replicas: tuple[RemovedReplicas, ...] = ()
     brokers: tuple[Broker, ...] = ()
     removed_brokers: tuple[BrokerId, ...] = ()
     dynamic: DynamicConfigs | None = None
@@ -88,6 +108,8 @@ class Changes:
     brokers: dict[BrokerId, None] = field(default_factory=dict)
     served: dict[tuple[TopicId, int], None] = field(default_factory=dict)
     """Partitions of which a replica went offline or came back by itself."""
+    replicas_before: dict[tuple[TopicId, int], tuple[BrokerId, ...]] = field(default_factory=dict)
+    """Of partitions whose replicas change."""
     removed_topics: list[RemovedTopic] = field(default_factory=list)
     removed_brokers: list[BrokerId] = field(default_factory=list)
 
@@ -100,7 +122,7 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
             case PartitionRecord():
                 changes.partitions[(record.topic_id, record.partition)] = True
             case PartitionChangeRecord():
-                changes.partitions.setdefault((record.topic_id, record.partition), False)
+                _begin_change(state, record, changes)
             case ConfigRecord(topic_id=topic_id) if topic_id is not None:
                 changes.configs[topic_id] = None
             case ConfigRecord() | BrokerConfigRecord():
@@ -118,6 +140,14 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
             case _:
                 pass  # epochs travel in the header; producer ids concern nobody else
     return changes
+
+
+def _begin_change(state: ControllerState, record: PartitionChangeRecord, changes: Changes) -> None:
+    key = (record.topic_id, record.partition)
+    changes.partitions.setdefault(key, False)
+    before = state.partition(*key)
+    if record.replicas is not None and before is not None:
+        changes.replicas_before[key] = before.replicas
 
 
 def _served_otherwise(
@@ -142,10 +172,20 @@ def delta(state: ControllerState, changes: Changes) -> Envelope:
         full=False,
         topics=tuple(topics),
         removed_topics=tuple(changes.removed_topics),
+        removed_replicas=tuple(_removed_replicas(state, changes)),
         brokers=tuple(state.brokers[b] for b in changes.brokers if b in state.brokers),
         removed_brokers=tuple(changes.removed_brokers),
         dynamic=_dynamic(state) if changes.dynamic else None,
     )
+
+
+def _removed_replicas(state: ControllerState, changes: Changes) -> Iterable[RemovedReplicas]:
+    for (topic_id, index), before in changes.replicas_before.items():
+        partition = state.partition(topic_id, index)
+        if partition is not None:  # or its topic was deleted in the same batch
+            gone = tuple(b for b in before if b not in partition.replicas)
+            if gone:
+                yield RemovedReplicas(topic_id, index, partition.leader_epoch, gone)
 
 
 def snapshot(state: ControllerState) -> Envelope:

@@ -78,6 +78,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True):
     leader_recovery_state: int = RECOVERED
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    original: tuple[BrokerId, ...] = ()
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
 
@@ -97,6 +98,8 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True):
     directories: tuple[str, ...] | None = None
     adding: tuple[BrokerId, ...] | None = None
     removing: tuple[BrokerId, ...] | None = None
+    original: tuple[BrokerId, ...] | None = None
+    """The replicas before the reassignment under way, in their order; empty without one."""
     leader_recovery_state: int | None = None
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
@@ -119,14 +122,15 @@ class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
 
 
 class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
-    """Fences, unfences, or starts the controlled shutdown of one incarnation; None leaves a mark as
-    it is.
+    """Fences, unfences, or starts the controlled shutdown of one incarnation, or says that the
+    broker is to leave, so that it takes no new replicas; None leaves a mark as it is.
     """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    decommissioning: bool | None = None
 
 
 class OfflineReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

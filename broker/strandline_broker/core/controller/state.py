@@ -76,6 +76,8 @@ class Broker:
     in_controlled_shutdown: bool = False
     shutdown_offset: MetadataOffset | None = None
     """Of the record that began its controlled shutdown; set once (P-65)."""
+    decommissioning: bool = False
+    """Whether it is to leave the cluster; that outlasts its incarnations."""
     offline_replicas: frozenset[OfflineReplica] = frozenset()
     """What it cannot serve; told anew by each incarnation, before it is unfenced."""
 
@@ -93,8 +95,13 @@ class Broker:
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be in an ISR (I-23) and hold new partitions."""
+        """Whether it may be in an ISR (I-23)."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether it may be given partitions that it does not hold."""
+        return self.eligible and not self.decommissioning
 
     @property
     def inter_broker_endpoint(self) -> Endpoint:
@@ -121,6 +128,13 @@ class Partition:
     last_known_elr: tuple[BrokerId, ...]
     changed_at: MetadataOffset
     """Offset of the last record about it."""
+    original: tuple[BrokerId, ...] = ()
+    """The replicas before the reassignment under way, in their order; empty without one."""
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas that a reassignment under way leads to; without one, those there are."""
+        return tuple(b for b in self.replicas if b not in self.removing)
 
     def directory_of(self, broker_id: BrokerId) -> str:
         return self.directories[self.replicas.index(broker_id)]
@@ -141,6 +155,7 @@ def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOff
         directories=partition.directories if change.directories is None else change.directories,
         adding=partition.adding if change.adding is None else change.adding,
         removing=partition.removing if change.removing is None else change.removing,
+        original=partition.original if change.original is None else change.original,
         leader_recovery_state=(
             partition.leader_recovery_state
             if change.leader_recovery_state is None
@@ -162,6 +177,8 @@ def _check(p: Partition) -> None:
     assert len(set(p.isr)) == len(p.isr), (p, "I-22")
     assert len(set(p.replicas)) == len(p.replicas) == len(p.directories), p
     assert p.leader == NO_LEADER or p.leader in p.isr, (p, "I-22")
+    assert set(p.replicas) == {*p.original, *p.target} or p.original == (), (p, "I-85")
+    assert (p.original == ()) == (p.adding == p.removing == ()), (p, "I-85")
 
 
 @dataclass(slots=True)
@@ -205,9 +222,13 @@ class ControllerState:
         return None if topic is None else topic.partitions.get(index)
 
     def effective_min_isr(self, topic: Topic, partition: Partition) -> int:
-        """min.insync.replicas, never above the number of replicas (I-91)."""
+        """min.insync.replicas, never above the number of replicas (I-91).
+
+        While a reassignment is under way, of those before it: neither may copies that are not made
+        yet be asked for, nor fewer be enough before the move is done.
+        """
         text = topic.configs.get(MIN_INSYNC_REPLICAS, self.min_insync_default)
-        return min(int(text), len(partition.replicas))
+        return min(int(text), len(partition.original or partition.replicas))
 
     @property
     def min_insync_default(self) -> str:
@@ -283,6 +304,7 @@ class ControllerState:
             leader_recovery_state=record.leader_recovery_state,
             adding=record.adding,
             removing=record.removing,
+            original=record.original,
             elr=record.elr,
             last_known_elr=record.last_known_elr,
             changed_at=offset,
@@ -331,6 +353,7 @@ class ControllerState:
                 del self.brokers[record.broker_id]
 
     def _replay_registration(self, record: RegisterBrokerRecord, offset: MetadataOffset) -> None:
+        before = self.brokers.get(record.broker_id)
         self.brokers[record.broker_id] = Broker(
             broker_id=record.broker_id,
             epoch=BrokerEpoch(offset),
@@ -345,6 +368,7 @@ class ControllerState:
             features=record.features,
             log_dirs=record.log_dirs,
             fencing_offset=offset,
+            decommissioning=before is not None and before.decommissioning,
         )
 
     def _replay_broker_change(
@@ -364,4 +388,6 @@ class ControllerState:
                 in_controlled_shutdown=record.in_controlled_shutdown,
                 shutdown_offset=offset if record.in_controlled_shutdown else None,
             )
+        if record.decommissioning is not None:
+            broker = replace(broker, decommissioning=record.decommissioning)
         self.brokers[record.broker_id] = broker

@@ -147,11 +147,13 @@ def _automatic_assignments(
         factor = defaults.replication_factor
     if factor < 1:
         raise InvalidReplicationFactor(f"topic {wish.name}: replication factor {factor} is below 1")
-    candidates = [Candidate(b.broker_id, b.rack) for b in state.brokers.values() if b.eligible]
+    candidates = [
+        Candidate(b.broker_id, b.rack) for b in state.brokers.values() if b.takes_replicas
+    ]
     if factor > len(candidates):
         raise InvalidReplicationFactor(
             f"topic {wish.name}: replication factor {factor} is more than the {len(candidates)} "
-            "live brokers: "
+            "live brokers that take new replicas: "
             "start more brokers or ask for fewer replicas"
         )
     # Topics of one partition each would otherwise all be led by the same broker.
@@ -190,6 +192,10 @@ def _check_replicas(
     for broker_id in replicas:
         if broker_id not in state.brokers:
             raise InvalidReplicaAssignment(f"{where}: broker {broker_id} is not registered")
+        if state.brokers[broker_id].decommissioning:
+            raise InvalidReplicaAssignment(
+                f"{where}: broker {broker_id} is being decommissioned and takes no new replicas"
+            )
     if not any(state.brokers[b].eligible for b in replicas):
         raise InvalidReplicaAssignment(f"{where}: no broker of {list(replicas)} is live")
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import lead_again
+from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
 from strandline_broker.core.controller.state import Broker, ControllerState
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
@@ -39,4 +40,5 @@ def decide_unfence(
     mark = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, fenced=False
     )
-    return Decision((mark, *lead_again(state, broker_id, brokers)), answer=True)
+    elections = lead_again(state, broker_id, brokers)
+    return Decision((mark, *elections, *completions(state, elections, brokers)), answer=True)

@@ -9,10 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.controller.configs import decide_alter_configs
+from strandline_broker.core.controller.decommission import (
+    decide_decommission,
+    decide_unregister,
+)
 from strandline_broker.core.controller.leadership import (
     decide_elect_leaders,
     wishes_where_needed,
 )
+from strandline_broker.core.controller.reassignment import decide_reassignments
 from strandline_broker.core.controller.topics import (
     decide_create_topic,
     decide_delete_topic,
@@ -28,10 +33,12 @@ if TYPE_CHECKING:
         ElectionType,
         ElectionWish,
     )
+    from strandline_broker.core.controller.reassignment import Outcome, Wish
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
     from strandline_broker.hosts.controller.pipeline import Pipeline
     from strandline_broker.hosts.controller.settings import ControllerSettings
+    from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 
 ELECTIONS_PER_BATCH: Final = 500
@@ -100,3 +107,12 @@ class Administration:
             )
             results += elected
         return results
+
+    async def reassign(self, wishes: Sequence[Wish]) -> list[Outcome]:
+        return await self._pipeline.submit(partial(decide_reassignments, self._state, wishes))
+
+    async def decommission(self, broker_id: BrokerId, *, undo: bool) -> None:
+        await self._pipeline.submit(partial(decide_decommission, self._state, broker_id, undo=undo))
+
+    async def unregister(self, broker_id: BrokerId) -> None:
+        await self._pipeline.submit(partial(decide_unregister, self._state, broker_id))

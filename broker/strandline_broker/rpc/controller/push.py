@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Envelope,
         PushedPartition,
         PushedTopic,
+        RemovedReplicas,
         RemovedTopic,
     )
     from strandline_broker.core.controller.state import Broker
@@ -40,7 +41,10 @@ class PushTranslator:
             metadata_offset=envelope.metadata_offset,
             prev_metadata_offset=envelope.prev_metadata_offset,
             full=envelope.full,
-            stop_replica=_stopped(envelope.removed_topics, me),
+            stop_replica=[
+                *_stopped(envelope.removed_topics, me),
+                *_removed(envelope.removed_replicas, me),
+            ],
             leader_and_isr=_hosted(envelope.topics, me),
             update_metadata=push_pb2.UpdateMetadata(
                 topics=[_topic_metadata(topic) for topic in envelope.topics],
@@ -63,6 +67,23 @@ def _stopped(removed: Iterable[RemovedTopic], me: BrokerId) -> Iterable[push_pb2
                         partition_index=index, leader_epoch=TOPIC_DELETED, delete_partition=True
                     )
                     for index in mine
+                ],
+            )
+
+
+def _removed(
+    removed: Iterable[RemovedReplicas], me: BrokerId
+) -> Iterable[push_pb2.StopReplicaTopic]:
+    for replicas in removed:
+        if me in replicas.brokers:
+            yield push_pb2.StopReplicaTopic(
+                topic_id=replicas.topic_id,
+                partitions=[
+                    push_pb2.StopReplicaPartition(
+                        partition_index=replicas.partition,
+                        leader_epoch=replicas.leader_epoch,
+                        delete_partition=True,
+                    )
                 ],
             )
 

@@ -129,6 +129,7 @@ class ClusterRpc:
             version=broker.version,
             last_heard_ms=-1 if heard_ms is None else self._controller.now_ms() - heard_ms,
             offline_log_dirs=self._controller.offline_log_dirs.get(broker.broker_id, ()),
+            decommissioning=broker.decommissioning,
         )
 
 

@@ -1,0 +1,128 @@
+"""Reassignments and the decommission of brokers, on the wire; brokers forward these calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.core.controller.reassignment import Outcome, Wish
+from strandline_broker.rpc.controller.topics import limit_s
+from strandline_proto.errors import RequestTimedOut, UnknownTopicOrPartition, WireError
+from strandline_proto.ids import BrokerId
+from strandline_proto.v1 import reassignment_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.core.controller.state import Partition, Topic
+    from strandline_broker.hosts.controller.controller import Controller
+
+
+class ReassignmentsRpc:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._administration = controller.administration
+
+    async def AlterPartitionReassignments(
+        self, request: reassignment_pb2.AlterPartitionReassignmentsRequest, context: Any
+    ) -> reassignment_pb2.AlterPartitionReassignmentsResponse:
+        response = reassignment_pb2.AlterPartitionReassignmentsResponse()
+        try:
+            async with asyncio.timeout(limit_s(request.timeout_ms)):
+                outcomes = await self._administration.reassign(list(_wishes(request)))
+        except (WireError, TimeoutError) as error:
+            response.error_code, response.error_message = _told(error)
+            return response
+        for outcome in outcomes:
+            _add(response, outcome)
+        return response
+
+    async def ListPartitionReassignments(
+        self, request: reassignment_pb2.ListPartitionReassignmentsRequest, context: Any
+    ) -> reassignment_pb2.ListPartitionReassignmentsResponse:
+        response = reassignment_pb2.ListPartitionReassignmentsResponse()
+        state = self._controller.state
+        asked = {topic.name: set(topic.partitions) for topic in request.topics}
+        for name in asked:
+            if name not in state.topic_ids:
+                unknown = UnknownTopicOrPartition(f"no topic is called {name!r}")
+                response.error_code, response.error_message = unknown.code, str(unknown)
+                return response
+        for topic in state.topics.values():
+            if not asked or topic.name in asked:
+                _list(response, topic, asked.get(topic.name, set()))
+        return response
+
+    async def DecommissionBroker(
+        self, request: reassignment_pb2.DecommissionBrokerRequest, context: Any
+    ) -> reassignment_pb2.DecommissionBrokerResponse:
+        response = reassignment_pb2.DecommissionBrokerResponse()
+        try:
+            async with asyncio.timeout(limit_s(request.timeout_ms)):
+                await self._administration.decommission(
+                    BrokerId(request.broker_id), undo=request.undo
+                )
+        except (WireError, TimeoutError) as error:
+            response.error_code, response.error_message = _told(error)
+        return response
+
+    async def UnregisterBroker(
+        self, request: reassignment_pb2.UnregisterBrokerRequest, context: Any
+    ) -> reassignment_pb2.UnregisterBrokerResponse:
+        response = reassignment_pb2.UnregisterBrokerResponse()
+        try:
+            async with asyncio.timeout(limit_s(request.timeout_ms)):
+                await self._administration.unregister(BrokerId(request.broker_id))
+        except (WireError, TimeoutError) as error:
+            response.error_code, response.error_message = _told(error)
+        return response
+
+
+def _told(error: WireError | TimeoutError) -> tuple[int, str]:
+    if isinstance(error, TimeoutError):
+        error = RequestTimedOut(
+            "the controller's disk was too slow; the outcome is unknown, look before a retry"
+        )
+    return error.code, str(error)
+
+
+def _wishes(request: reassignment_pb2.AlterPartitionReassignmentsRequest) -> Iterable[Wish]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            target = None
+            if partition.HasField("target"):
+                target = tuple(BrokerId(b) for b in partition.target.replicas)
+            yield Wish(topic.name, partition.partition_index, target)
+
+
+def _add(response: reassignment_pb2.AlterPartitionReassignmentsResponse, outcome: Outcome) -> None:
+    wish, error = outcome.wish, outcome.error
+    if not response.topics or response.topics[-1].name != wish.topic:
+        response.topics.add(name=wish.topic)
+    result = response.topics[-1].partitions.add(partition_index=wish.partition)
+    if error is not None:
+        result.error_code, result.error_message = error.code, str(error)
+
+
+def _list(
+    response: reassignment_pb2.ListPartitionReassignmentsResponse, topic: Topic, only: set[int]
+) -> None:
+    ongoing = [
+        _ongoing(p)
+        for p in topic.partitions.values()
+        if p.original != () and (not only or p.index in only)
+    ]
+    if ongoing:
+        response.topics.add(name=topic.name, topic_id=topic.topic_id, partitions=ongoing)
+
+
+def _ongoing(partition: Partition) -> reassignment_pb2.OngoingPartitionReassignment:
+    return reassignment_pb2.OngoingPartitionReassignment(
+        partition_index=partition.index,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
+        original_replicas=partition.original,
+        isr=partition.isr,
+        leader=partition.leader,
+    )
