@@ -57,9 +57,9 @@ class Event:
 
 
 class History:
-    """Writes events down in the order in which they are told."""
+    """Writes events down in the order in which they are told; only keeps them without `write`."""
 
-    def __init__(self, write: Callable[[str], object], now_ns: Callable[[], int]) -> None:
+    def __init__(self, write: Callable[[str], object] | None, now_ns: Callable[[], int]) -> None:
         self._write = write
         self._now_ns = now_ns
         self.events: list[Event] = []
@@ -123,7 +123,8 @@ class History:
             len(self.events), self._now_ns(), process, kind, f, value, op, error=error, node=node
         )
         self.events.append(event)
-        self._write(event.line() + "\n")
+        if self._write is not None:
+            self._write(event.line() + "\n")
 
 
 def read_history(lines: Iterable[str]) -> list[Event]:

@@ -105,6 +105,8 @@ class Pipe:
     def __init__(self, network: SimNetwork, source: End) -> None:
         self._network = network
         self.source = source
+        self.link: Link | None = None
+        """What its frames go over, once one has."""
         self.last_arrival_s = 0.0
         self.is_lost = False
         """A frame is missing, so nothing after it can ever be delivered."""

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import gc
 import hashlib
-import heapq
 import sys
 from array import array
 from asyncio import events
 from collections import deque
+from contextvars import Context, copy_context
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from strandline_chaos.sim.executor import SimExecutor
@@ -27,10 +27,9 @@ from strandline_chaos.sim.owner import OWNER, Owner, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
-    from contextvars import Context
 
 STEP_S: Final = 1e-6
-DIGEST_EVERY: Final = 4096
+DIGEST_EVERY: Final = 8192
 WAITING_SHOWN: Final = 12
 
 T = TypeVar("T")
@@ -87,14 +86,11 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimLoop:
-    """What asyncio uses of an event loop. `steps_max` bounds a run; `after_step(owner)` is called
-    after each callback of a node.
-    """
+    """What asyncio uses of an event loop. `steps_max` bounds a run."""
 
     def __init__(self, *, steps_max: int = 20_000_000) -> None:
         self.now = 0.0
         self.steps = 0
-        self.after_step: Callable[[Owner], None] | None = None
         self.uncaught: list[dict[str, Any]] = []
         """What the exception handler was told: an error here is a defect of the simulated code."""
         self._steps_max = steps_max
@@ -176,7 +172,7 @@ class SimLoop:
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Any:
         if context is None:
-            context = contextvars.copy_context()
+            context = copy_context()
         handle = SimHandle(callback, args, context, context.get(OWNER))
         self._ready.append(handle)
         return handle
@@ -190,7 +186,9 @@ class SimLoop:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        clock = OWNER.get()
+        when = (self.now if clock is None else clock.local(self.now)) + delay
+        return self._at(when, clock, callback, args, context)
 
     def call_at(
         self,
@@ -200,9 +198,18 @@ class SimLoop:
         context: Context | None = None,
     ) -> Any:
         """`when` is in the clock of the caller's node."""
-        clock = OWNER.get()
+        return self._at(when, OWNER.get(), callback, args, context)
+
+    def _at(
+        self,
+        when: float,
+        clock: Owner | None,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> SimHandle:
         if context is None:
-            context = contextvars.copy_context()
+            context = copy_context()
         handle = SimHandle(callback, args, context, context.get(OWNER), when)
         self._push(when if clock is None else clock.to_global(when), handle)
         return handle
@@ -211,17 +218,18 @@ class SimLoop:
         self, delay_s: float, owner: Owner | None, callback: Callable[..., Any], *args: Any
     ) -> SimHandle:
         """Call as `owner` after `delay_s` of global time: how a message arrives, or a disk ends."""
-        context = contextvars.Context() if owner is None else owner.context.copy()
-        handle = SimHandle(callback, args, context, owner, self.now + delay_s)
-        self._push(self.now + delay_s, handle)
+        context = Context() if owner is None else owner.context.copy()
+        when = self.now + delay_s
+        handle = SimHandle(callback, args, context, owner, when)
+        self._push(when, handle)
         return handle
 
     def _push(self, when: float, handle: SimHandle) -> None:
-        self._timer_count += 1
-        heapq.heappush(self._timers, (when, self._timer_count, handle))
+        count = self._timer_count = self._timer_count + 1
+        heappush(self._timers, (when, count, handle))
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=cast("Any", self))
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]
 
     def create_task(
         self,
@@ -291,7 +299,7 @@ class SimLoop:
         self._generators[id(generator)] = generator
 
     def _run_until(self, main: SimTask) -> None:
-        ready, timers, pop = self._ready, self._timers, heapq.heappop
+        ready, timers, trace = self._ready, self._timers, self._trace
         while not main.done():
             if not ready:
                 if not timers:
@@ -300,36 +308,44 @@ class SimLoop:
                     )
                 self.now = max(self.now, timers[0][0])
             while timers and timers[0][0] <= self.now:
-                ready.append(pop(timers)[2])
-            for _ in range(len(ready)):
-                self._step(ready.popleft())
-                if self._failure is not None:
-                    raise self._failure
+                handle = heappop(timers)[2]
+                if not handle.cancelled_:
+                    ready.append(handle)
+            self._run_ready(len(ready))
+            if len(trace) >= DIGEST_EVERY:
+                self._flush_trace()
             if self.steps > self._steps_max:
                 raise Livelock(f"{self.steps} steps at {self.now:.6f} s: {self.waiting()}")
 
-    def _step(self, handle: SimHandle) -> None:
-        owner = handle.owner
-        if handle.cancelled_ or (owner is not None and not _may_run(owner, handle)):
-            return
-        self.now += STEP_S
-        self.steps += 1
-        trace = self._trace
-        trace.append(self.now)
-        trace.append(0 if owner is None else owner.number)
-        if len(trace) >= DIGEST_EVERY:
-            self._flush_trace()
-        try:
-            handle.context.run(handle.callback, *handle.args)
-        except Stopped:
-            pass
-        except Exception as error:  # noqa: BLE001
-            self.call_exception_handler({"message": "a callback failed", "exception": error})
-        if owner is not None:
-            if self.after_step is not None:
-                self.after_step(owner)
-            if owner.busy_s > 0:
-                self._block(owner)
+    def _run_ready(self, count: int) -> None:  # noqa: C901 - a call is what it must not cost
+        """The hot loop of every run: one callback after the other, each a step."""
+        take, trace = self._ready.popleft, self._trace.append
+        for _ in range(count):
+            handle = take()
+            if handle.cancelled_:
+                continue
+            owner = handle.owner
+            if owner is not None and (owner.frozen or owner.blocked or not owner.alive):
+                if owner.alive:
+                    owner.backlog.append(handle)
+                continue
+            now = self.now = self.now + STEP_S
+            self.steps += 1
+            trace(now)
+            trace(0.0 if owner is None else owner.number)
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except Stopped:
+                pass
+            except Exception as error:  # noqa: BLE001
+                self.call_exception_handler({"message": "a callback failed", "exception": error})
+            if owner is not None:
+                if owner.on_step is not None and owner.alive:
+                    owner.on_step()
+                if owner.busy_s > 0:
+                    self._block(owner)
+            if self._failure is not None:
+                raise self._failure
 
     def _block(self, owner: Owner) -> None:
         """The step took time on its own thread: the node does nothing else meanwhile."""
@@ -361,15 +377,6 @@ class SimLoop:
                 _discard(task.get_coro())
         self._tasks.clear()
         self._generators.clear()
-
-
-def _may_run(owner: Owner, handle: SimHandle) -> bool:
-    if not owner.alive:
-        return False
-    if owner.frozen or owner.blocked:
-        owner.backlog.append(handle)
-        return False
-    return True
 
 
 def _discard(coro: Any) -> None:

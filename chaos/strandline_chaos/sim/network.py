@@ -185,17 +185,23 @@ class SimNetwork:
         if not target.is_open and target.node.name not in self._dark:
             self.hang_up(target, "Connection reset by peer")
             return
-        link = self._link(source.node.name, target.node.name)
+        link = pipe.link
+        if link is None:
+            link = pipe.link = self._link(source.node.name, target.node.name)
         if link.blocked is Blocked.HOLD:
             link.held.append((source, pipe, lambda: self.transmit(pipe, deliver, args)))
         elif link.blocked is Blocked.DROP or not target.is_open:
             pipe.is_lost = source.has_lost = True
         else:
-            arrival_s = max(self._now() + self._latency_s(link), pipe.last_arrival_s)
+            now_s = self._now()
+            arrival_s = now_s + self._latency_s(link)
+            if arrival_s < pipe.last_arrival_s:
+                arrival_s = pipe.last_arrival_s
             pipe.last_arrival_s = arrival_s
-            source.last_arrival_s = max(source.last_arrival_s, arrival_s)
+            if arrival_s > source.last_arrival_s:
+                source.last_arrival_s = arrival_s
             pipe.put(deliver, args)
-            self._post(arrival_s - self._now(), target.node.owner, pipe.arrive)
+            self._post(arrival_s - now_s, target.node.owner, pipe.arrive)
 
     def hang_up(self, end: End, why: str, *, in_order: bool = False) -> None:
         """Tell the other side that this end is closed, after all that was sent if `in_order`."""

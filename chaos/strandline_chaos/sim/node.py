@@ -66,6 +66,8 @@ class Node:
         self.incarnation = 0
         self.exits: list[str] = []
         """Why processes of this node ended by themselves, oldest first."""
+        self.on_step: Callable[[], None] | None = None
+        """Called after each step of its process, while that lives."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         self.on_crash: Callable[[Node], None] = lambda node: None
         """A process has ended in any other way than in order; its disk is as it left it."""
@@ -101,6 +103,7 @@ class Node:
         owner = self.owner = self.loop.new_owner(self.name)
         owner.wall_offset_s = self.wall_offset_s
         owner.set_rate(self.loop.now, self.rate)
+        owner.on_step = self.on_step
         self._fs = SimFs(self.disk)
         self.process = None
         self._stop = asyncio.Event()

@@ -39,6 +39,8 @@ class Owner:
         self.backlog: list[SimHandle] = []
         self.busy_s = 0.0
         """How long the step that runs now has blocked its event loop; the loop takes it."""
+        self.on_step: Callable[[], None] | None = None
+        """Called after each step of a life that goes on."""
         self.wall_offset_s = 0.0
         self.rate = 1.0
         """Local seconds in a second."""

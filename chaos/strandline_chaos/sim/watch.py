@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.history import History
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from strandline_chaos.history import Positioned
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.committed import Committed
-    from strandline_chaos.sim.owner import Owner
     from strandline_chaos.sim.world import World
 
 DISK_REASONS: Final = ("Errno", "Input/output error", "No space left")
@@ -34,21 +34,17 @@ class Oracles:
         self.replicas = ReplicaOracle(world.nodes, world.topology, self.control, self.sometimes)
         self.disks_may_fail = False
         self._world = world
-        self._servers = {name: world.nodes[name] for name in world.topology.servers}
         self._controller = world.nodes[CONTROLLER]
-        world.loop.after_step = self._after_step
+        self._controller.on_step = self._after_controller
         world.on_exit = self._on_exit
         for name in world.topology.broker_names:
             world.nodes[name].on_crash = self._on_crash
+            world.nodes[name].on_step = partial(self.replicas.on_step, world.nodes[name])
         self.history = world.history = CheckedHistory(world, self)
 
-    def _after_step(self, owner: Owner) -> None:
-        node = self._servers.get(owner.name)
-        if node is None or node.process is None or node.owner is not owner or not owner.alive:
-            return
-        if node is not self._controller:
-            self.replicas.on_step(node)
-        elif self.control.on_step(node.process.state):
+    def _after_controller(self) -> None:
+        process = self._controller.process
+        if process is not None and self.control.on_step(process.state):
             self.replicas.on_decided()
 
     def _on_exit(self, node: Node, why: str) -> None:
@@ -88,7 +84,7 @@ class CheckedHistory(History):
     """Compares what clients are told with what is committed at that moment: I-12, I-19."""
 
     def __init__(self, world: World, oracles: Oracles) -> None:
-        super().__init__(len, lambda: int(world.loop.now * 1e9))
+        super().__init__(None, lambda: int(world.loop.now * 1e9))
         self.acknowledged = 0
         self._world = world
         self._oracles = oracles

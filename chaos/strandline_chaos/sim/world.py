@@ -49,7 +49,7 @@ class World:
             now=lambda: self.loop.now,
             post=self.loop.post,
         )
-        self.history = History(len, lambda: int(self.loop.now * 1e9))
+        self.history = History(None, lambda: int(self.loop.now * 1e9))
         self.values = [itertools.count() for _ in range(topology.partitions)]
         """The next value of each key, over all lives of the writer."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None

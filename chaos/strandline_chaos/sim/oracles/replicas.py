@@ -53,12 +53,13 @@ class Replica:
         self.was_cut = False
 
     def is_unchanged(self, partition: Partition) -> bool:
+        """Asked of every replica of a broker after each of its steps."""
         log, leader = partition.log, partition.leader
         return (
             self.log is log
-            and self.end == log.log_end_offset
-            and self.high_watermark == partition.high_watermark
             and self.leader is leader
+            and self.high_watermark == partition.high_watermark
+            and self.end == log.log_end_offset
             and self.start == log.log_start_offset
             and (
                 leader is None
@@ -84,6 +85,8 @@ class ReplicaOracle:
         self._control = control
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
+        self._known: dict[Partition, Replica] = {}
+        """The same by the broker's own object, for a look after every step."""
 
     def ghost(self, key: Key) -> Committed:
         found = self.committed.get(key)
@@ -100,10 +103,11 @@ class ReplicaOracle:
         replicas = getattr(node.process, "replicas", None)
         if replicas is None:
             return
+        known_of = self._known.get
         for key, partition in replicas.partitions.items():
-            known = self._replicas.get((node.name, key))
+            known = known_of(partition)
             if known is None or not known.is_unchanged(partition):
-                self._on_change(node, key, partition, known)
+                self._on_change(node, key, partition, self._replicas.get((node.name, key)))
             elif known.was_cut and not partition.gate.locked():
                 known.was_cut = False
                 _check_producers(partition, f"{node.name} {partition.name}")
@@ -126,6 +130,7 @@ class ReplicaOracle:
             ghost.on_appended(entry, where)
             if partition.leader is not None:
                 ghost.on_led(entry.epoch, node.name, node.incarnation)
+        self._known[partition] = known
         known.end, known.start = end, log.log_start_offset
         self._check_order(partition, known, where)
         self._check_role(node, key, partition, known)
