@@ -6,152 +6,31 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 import pytest
 
-from strandline_broker.config_loading import load_broker_config
-from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.hosts.push import PushReceiver
-from strandline_broker.hosts.replica_manager import ReplicaManager
-from strandline_broker.rpc.broker_service import Service, add_replica_service
-from strandline_broker.rpc.identify import IdentifyRpc
-from strandline_broker.rpc.push import PushRpc, envelope_from_wire
+from strandline_broker.rpc.push import envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
-from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.errors import (
     KafkaStorageError,
     StaleBrokerEpoch,
     StaleControllerEpoch,
 )
-from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
+from strandline_proto.ids import BrokerId, TopicId
 from strandline_proto.v1 import common_pb2, push_pb2
-from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.real import real_runtime
+from support.pushed_broker import MY_EPOCH, TOPIC_ID, ask, broker, push, with_topic
 from support.scripted_controller import WAIT_S, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from strandline_broker.storage.log import Log
-    from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
-
-TOPIC_ID = b"t" * 16
-MY_EPOCH = 7
-
-
-@dataclass
-class Subject:
-    stub: ReplicaServiceAsyncStub
-    receiver: PushReceiver
-    replicas: ReplicaManager
-    metadata: MetadataCache
-    directory: BrokerDirectories
-
-
-@asynccontextmanager
-async def broker(path: Path) -> AsyncIterator[Subject]:
-    """A broker that is loaded and registered; `receiver.run` is up to the test."""
-    runtime = real_runtime("broker-1")
-    config = load_broker_config(
-        None,
-        {
-            "node.id": "1",
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "log.dirs": str(path),
-            "controller.quorum.bootstrap.servers": "127.0.0.1:1",
-        },
-        {},
-    )
-    directory = BrokerDirectories.open(
-        runtime.fs, [str(path)], node_id=1, cluster_id=None, new_id=runtime.random_id
-    )
-    metadata = MetadataCache(cluster_id="cluster", store_id=directory.state.store_id or "")
-
-    def epoch() -> BrokerEpoch:
-        return BrokerEpoch(MY_EPOCH)
-
-    replicas = ReplicaManager(
-        runtime, config, directory, metadata, broker_epoch=epoch, propose_isr=lambda *_: None
-    )
-    receiver = PushReceiver(
-        runtime, metadata, replicas, broker_epoch=epoch, on_applied=lambda: None
-    )
-    server = runtime.network.server()
-    identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
-    service = Service(runtime, ServerMetrics(runtime.metrics), PushRpc(receiver), identify)
-    add_replica_service(server, service)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await replicas.load()
-    channel = runtime.network.channel(f"127.0.0.1:{port}")
-    try:
-        async with running(replicas.run()):
-            yield Subject(ReplicaServiceStub(channel), receiver, replicas, metadata, directory)
-    finally:
-        await channel.close()
-        await server.stop(None)
-        await replicas.close()
-        directory.close()
-
-
-def push(
-    offset: int,
-    prev: int,
-    *,
-    full: bool = False,
-    controller_epoch: int = 1,
-    broker_epoch: int = MY_EPOCH,
-) -> push_pb2.LeaderAndIsrRequest:
-    return push_pb2.LeaderAndIsrRequest(
-        controller_id=100,
-        cluster_id="cluster",
-        store_id="store",
-        controller_epoch=controller_epoch,
-        broker_epoch=broker_epoch,
-        metadata_offset=offset,
-        prev_metadata_offset=prev,
-        full=full,
-    )
-
-
-def with_topic(
-    request: push_pb2.LeaderAndIsrRequest, *, leader_epoch: int = 0
-) -> push_pb2.LeaderAndIsrRequest:
-    """The same push, electing broker 1 leader of its only partition."""
-    topic = request.leader_and_isr.add(topic_name="orders", topic_id=TOPIC_ID)
-    topic.configs.add(name="max.message.bytes", value="5000")
-    topic.partitions.add(
-        partition_index=0,
-        leader=1,
-        leader_epoch=leader_epoch,
-        partition_epoch=leader_epoch,
-        isr_with_epochs=[common_pb2.BrokerAndEpoch(broker_id=1, broker_epoch=MY_EPOCH)],
-        replicas=[1],
-        eff_min_insync_replicas=1,
-        is_new=True,
-    )
-    known = request.update_metadata.topics.add(topic_name="orders", topic_id=TOPIC_ID)
-    known.partitions.add(
-        index=0, leader=1, leader_epoch=leader_epoch, isr=[1], replicas=[1], partition_epoch=0
-    )
-    request.update_metadata.live_brokers.add(broker_id=1, broker_epoch=MY_EPOCH)
-    return request
-
-
-async def ask(call: Call, request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrResponse:
-    async with asyncio.timeout(WAIT_S):
-        await call.write(request)
-        answer = await call.read()
-    assert isinstance(answer, push_pb2.LeaderAndIsrResponse), answer
-    return answer
 
 
 async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.storage.file import NO_SPACE
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 PASSING: Final = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors that say nothing against the disk: what asked for it is refused, and may ask again."""
+FULL_DISK_RETRY_S: Final = 5.0
+"""How long after a disk was too full for something it is tried again."""
 
 
 def is_full_disk(error: BaseException | None) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.log_dirs import is_full_disk, to_the_end
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.storage.damage import BadBatch, DamagedLog
 from strandline_proto.errors import WireError
@@ -38,6 +39,8 @@ class Loaded:
     log: Log | None = None
     producers: ProducerStates | None = None
     refusal: str = ""
+    lacked_space: bool = False
+    """Whether only a full disk is why."""
 
 
 class LogLoader:
@@ -66,6 +69,14 @@ class LogLoader:
             telling.cancel()
         self._tell("logs loaded", begun_s)
         return self._loaded
+
+    async def load_one(self, directory: DataDirectory, found: PartitionDir) -> Loaded:
+        """That one log, to the end even if the caller is cancelled."""
+        thread = self._runtime.serial_executor("recovery-late")
+        try:
+            return await to_the_end(thread, partial(self._open, directory, found))
+        finally:
+            thread.shutdown(wait=False)
 
     async def _on_thread(
         self, directory: DataDirectory, waiting: deque[PartitionDir], number: int
@@ -97,8 +108,11 @@ class LogLoader:
             )
         except (DamagedLog, BadBatch, OSError, WireError) as error:
             why = f"{found.topic}-{found.partition} is out of service: {error}"
+            full = is_full_disk(error)
+            if full:
+                why += "; it is opened again by itself once there is room"
             self._runtime.log.error("replica refused", reason=why)
-            return Loaded(directory, found, refusal=why)
+            return Loaded(directory, found, refusal=why, lacked_space=full)
         return Loaded(directory, found, log, producers)
 
     def _report(self, message: str) -> None:

@@ -22,9 +22,10 @@ from strandline_broker.core.truncation import follower_high_watermark, follower_
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
 from strandline_broker.hosts.flush_schedule import flush_if_many
-from strandline_broker.hosts.log_dirs import NO_SPACE, PASSING
+from strandline_broker.hosts.log_dirs import PASSING
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
+from strandline_broker.storage.file import NO_SPACE
 from strandline_broker.storage.gaps_marker import FirstGap
 from strandline_proto.batch import end_marker_epoch
 from strandline_proto.errors import (

@@ -18,6 +18,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 ENVELOPES_WAITING_MAX: Final = 64
-FULL_DISK_RETRY_S: Final = 5.0
-"""How long after a disk was too full for an envelope everything is asked for again."""
 
 PartitionError = tuple[bytes, int, WireError]
 
@@ -78,6 +77,7 @@ class PushReceiver:
         """When to ask for everything again, as something could not be applied."""
         self._metadata = metadata
         self._replicas = replicas
+        replicas.ask_for_all = self._ask_for_all
         self._broker_epoch = broker_epoch
         self._on_applied = on_applied
         self._current: PushStream | None = None

@@ -6,6 +6,7 @@ something: it is refused, and reported as offline (P-20).
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
-    from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.partition_dirs import PartitionDir
 
 Key = tuple[bytes, int]
 
@@ -36,24 +38,59 @@ class ReplicaLogs:
         self._directories = context.dirs.directories
         self.refused: dict[Key, str] = {}
         """Replicas whose log cannot be opened or made, and why: they serve nothing."""
-        self._unopened: set[Key] = set()
+        self._unopened: dict[Key, Loaded] = {}
+        self._opening = asyncio.Lock()
 
     async def load(self) -> list[Loaded]:
         """Open every log of the data directories; one that cannot be opened is refused (I-7)."""
+        online = self._dirs.online()
+        for log_dir in online:
+            self._purge(log_dir)  # what a crash left of a deletion
+        loaded = await self._loader().load([each.directory for each in online])
+        for each in loaded:
+            if each.log is None:
+                self._keep_out(each)
+        return [each for each in loaded if each.log is not None]
+
+    def _loader(self) -> LogLoader:
         config = self._context.config
-        loader = LogLoader(
+        return LogLoader(
             self._context.runtime,
             config=keep_everything(self._context),
             expiration_ms=config.producer_id_expiration_ms,
             threads=config.num_recovery_threads_per_data_dir,
         )
-        loaded = await loader.load([each.directory for each in self._dirs.online()])
-        for each in loaded:
-            if each.log is None:
-                key = (each.found.topic_id, each.found.partition)
-                self.refused[key] = each.refusal
-                self._unopened.add(key)
-        return [each for each in loaded if each.log is not None]
+
+    def _keep_out(self, each: Loaded) -> None:
+        key = (each.found.topic_id, each.found.partition)
+        self.refused[key] = each.refusal
+        self._unopened[key] = each
+
+    def waits_for_room(self, key: Key) -> bool:
+        """Whether this replica is refused for nothing but a full disk."""
+        return key in self._unopened and self._unopened[key].lacked_space
+
+    async def open_late(self, adopt: Callable[[Loaded], None]) -> bool:
+        """Try again to open what a full disk kept from being opened; whether any of it is open."""
+        done = False
+        for key in filter(self.waits_for_room, list(self._unopened)):
+            async with self._opening:
+                done |= await self._open_again(key, adopt)
+        return done
+
+    async def _open_again(self, key: Key, adopt: Callable[[Loaded], None]) -> bool:
+        refused = self._unopened.get(key)
+        if refused is None or all(
+            refused.directory is not d.directory for d in self._dirs.online()
+        ):
+            return False
+        found = await self._loader().load_one(refused.directory, refused.found)
+        if found.log is None:
+            self._keep_out(found)
+            return False
+        del self.refused[key], self._unopened[key]
+        adopt(found)
+        return True
 
     async def begin_anew_if_gone(self, state: PartitionState) -> None:
         """A replica whose directory is gone may be made anew if it is in no ISR: then it counts for
@@ -105,36 +142,63 @@ class ReplicaLogs:
         self.refused[state.topic_id, state.partition] = why
         self._context.report_offline()
 
-    async def forget(self, key: Key) -> None:
-        """A replica that is refused is not assigned to this broker any more."""
-        if self.refused.pop(key, None) is not None and key not in self._unopened:
-            await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
+    async def forget(self, key: Key, *, delete: bool) -> None:
+        """A replica that is refused is not assigned to this broker any more. Its files, if there
+        are any, make way for a topic of the same name (P-19).
+        """
+        async with self._opening:
+            if self.refused.pop(key, None) is None:
+                return
+            unopened = self._unopened.pop(key, None)
+            if unopened is None:
+                await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
+                return
+            found = unopened.found
+            where = (f"{found.topic}-{found.partition}", found.path)
+            log_dir = next(d for d in self._dirs.all if d.directory is unopened.directory)
+            await self._give_up(log_dir, found, where, delete=delete)
 
     async def delete(self, partition: Partition) -> None:
         """Free the name at once, remove the files later (P-51)."""
-        await self._give_up(partition, self._directories.delete_log)
-        log_dir = self._dirs.of(partition.log)
-        if log_dir.failure is None:
-            log_dir.cold.submit(log_dir.directory.purge_deleted)
+        await self._retire(partition, delete=True)
 
     async def set_aside(self, partition: Partition) -> None:
         """Keep the files under another name, for the operator to remove (I-87)."""
-        await self._give_up(partition, self._directories.mark_stray)
-        self._context.runtime.log.warning("stray replica set aside", partition=partition.name)
+        await self._retire(partition, delete=False)
 
-    async def _give_up(
-        self, partition: Partition, give_up: Callable[[DataDirectory, Log], None]
-    ) -> None:
-        """If the disk does not let us, the replica is found again, as a stray, when it does."""
-        log_dir = self._dirs.of(partition.log)
+    async def _retire(self, partition: Partition, *, delete: bool) -> None:
         async with partition.gate:
             await self._context.upkeep.cleaner.abandon(partition)
-            if log_dir.failure is not None:
-                return
-            try:
-                await self._dirs.in_registry(partial(give_up, log_dir.directory, partition.log))
-            except OSError as error:
-                self._dirs.suffers(log_dir, error)
-                self._context.runtime.log.error(
-                    "a replica could not be removed", partition=partition.name, reason=str(error)
+            log_dir = self._dirs.of(partition.log)
+            where = (partition.name, partition.log.path)
+            await self._give_up(log_dir, partition.log, where, delete=delete)
+
+    async def _give_up(
+        self, log_dir: LogDir, log: Log | PartitionDir, where: tuple[str, str], *, delete: bool
+    ) -> None:
+        """If the disk does not let us, the replica is found again, as a stray, when it does."""
+        if log_dir.failure is not None:
+            return
+        name, path = where
+        give_up = self._directories.delete_log if delete else self._directories.mark_stray
+        try:
+            await self._dirs.in_registry(partial(give_up, log_dir.directory, log))
+        except OSError as error:
+            self._dirs.suffers(log_dir, error)
+            self._context.runtime.log.error(
+                "a replica could not be removed", partition=name, reason=str(error)
+            )
+        else:
+            if delete:
+                self._purge(log_dir)
+            else:
+                self._context.runtime.log.warning(
+                    "stray replica set aside", partition=name, was=path
                 )
+
+    def _purge(self, log_dir: LogDir) -> None:
+        def purge() -> None:
+            for failure in log_dir.directory.purge_deleted():
+                self._context.runtime.log.warning("a deleted file is still there", why=failure)
+
+        log_dir.cold.submit(purge)

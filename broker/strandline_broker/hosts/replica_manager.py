@@ -14,7 +14,7 @@ from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
-from strandline_broker.hosts.log_dirs import LogDirs, is_full_disk
+from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs, is_full_disk
 from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_configs import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
     from strandline_broker.hosts.log_dirs import LogDir
+    from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerEpoch, BrokerId
@@ -79,8 +80,11 @@ class ReplicaManager:
         self.partitions: dict[Key, Partition] = {}
         self._logs = ReplicaLogs(self.context)
         self.refused = self._logs.refused
+        self.waits_for_room = self._logs.waits_for_room
         self.lacked_space = False
         """Whether a full disk has kept something of an envelope from being applied."""
+        self.ask_for_all: Callable[[], None] = lambda: None
+        """Have the controller send everything again; set by the push receiver."""
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -152,10 +156,23 @@ class ReplicaManager:
     async def load(self) -> None:
         """Open every log of the data directories; one that cannot be opened is refused (I-7)."""
         for each in await self._logs.load():
-            assert each.log is not None, each.found
-            assert each.producers is not None, each.found
-            partition = self._adopt(each.log, each.directory.high_watermark_of(each.log))
-            partition.take_producers(each.producers)
+            self._adopt_loaded(each)
+
+    def _adopt_loaded(self, each: Loaded) -> None:
+        assert each.log is not None, each.found
+        assert each.producers is not None, each.found
+        partition = self._adopt(each.log, each.directory.high_watermark_of(each.log))
+        partition.take_producers(each.producers)
+
+    async def _load_late(self) -> None:
+        """What a full disk kept from being loaded is loaded when there is room, and then given its
+        role.
+        """
+        while True:
+            await asyncio.sleep(FULL_DISK_RETRY_S)
+            if await self._logs.open_late(self._adopt_loaded):
+                self.context.report_offline()
+                self.ask_for_all()
 
     def _adopt(self, log: Log, high_watermark: int) -> Partition:
         partition = Partition(self.context, log, high_watermark)
@@ -260,7 +277,7 @@ class ReplicaManager:
     async def _stop(self, stop: StopReplica) -> None:
         partition = self.partitions.get((stop.topic_id, stop.partition))
         if partition is None:
-            await self._logs.forget((stop.topic_id, stop.partition))
+            await self._logs.forget((stop.topic_id, stop.partition), delete=stop.delete)
             return
         older = stop.leader_epoch < partition.leader_epoch
         if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
@@ -277,7 +294,7 @@ class ReplicaManager:
                 self._drop(partition, "the controller assigns no such replica to this broker")
                 await self._logs.set_aside(partition)
         for key in [key for key in self.refused if key not in assigned]:
-            await self._logs.forget(key)
+            await self._logs.forget(key, delete=False)
 
     def _drop(self, partition: Partition, why: str) -> None:
         self._forget_fetch(partition.key)
@@ -312,6 +329,7 @@ class ReplicaManager:
             self._group = group
             group.create_task(self.dirs.run(self._on_flushed), name="flushers")
             group.create_task(self._tick(), name="isr-tick")
+            group.create_task(self._load_late(), name="late-loading")
             group.create_task(self._expire_producers(), name="producer-expiry")
             group.create_task(self.damage.run(), name="damage-watch")
             group.create_task(self.scrubber.run(), name="scrub")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.partition_dirs import PartitionDir
     from strandline_broker.storage.strandline_state import BrokerState
     from strandline_runtime.runtime import FileSystem
 
@@ -150,17 +151,19 @@ class BrokerDirectories:
         self.keep_hosted(self.hosted | {(topic_id, partition)})
         return log
 
-    def delete_log(self, directory: DataDirectory, log: Log) -> None:
+    def delete_log(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
         directory.delete_log(log)
-        self.keep_hosted(self.hosted - {(log.topic_id, log.partition)})
+        self.forget_hosted(log.topic_id, log.partition)
 
-    def mark_stray(self, directory: DataDirectory, log: Log) -> None:
+    def mark_stray(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
         directory.mark_stray(log)
-        self.keep_hosted(self.hosted - {(log.topic_id, log.partition)})
+        self.forget_hosted(log.topic_id, log.partition)
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""
-        self.keep_hosted(self.hosted - {(topic_id, partition)})
+        self.hosted -= {(topic_id, partition)}
+        for directory in self.online:
+            directory.forget_hosted(topic_id, partition)
 
     def keep_hosted(self, hosted: frozenset[Key]) -> None:
         self.hosted = hosted

@@ -48,7 +48,7 @@ from strandline_broker.storage.partition_metadata import (
 from strandline_broker.storage.recovery import Expectations
 from strandline_broker.storage.segment import SEGMENT_NAME
 from strandline_broker.storage.shared_checkpoints import SharedCheckpoints
-from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, read_state, write_state
+from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, Memory
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import topic_id_text
@@ -80,10 +80,10 @@ class DataDirectory:
         self.clean = False
         self.is_new = False
         """Nobody has used it before."""
-        self.state = BrokerState()
         self._fs = fs
         self._lock = lock
         self._new_id = new_id
+        self._memory = Memory(fs, path)
         self._meta = MetaProperties(-1, "")
         self._logs: dict[tuple[str, int], Log] = {}
         self._checkpoints = SharedCheckpoints(fs, path)
@@ -165,15 +165,13 @@ class DataDirectory:
     def _read(self, known: bool) -> None:
         epoch = take_clean_shutdown(self._fs, self.path, self.findings.append)
         try:
-            state = read_state(self._fs, self.path)
+            self._memory.read()
         except ValueError as error:
-            state = None
             known = False
             self.findings.append(
                 f"{self.path}/{STATE_NAME} does not read ({error}) and is treated as absent; the "
                 f"last shutdown counts as unclean."
             )
-        self.state = state if state is not None else BrokerState()
         self._were_always = self.state.flush_policy == ALWAYS
         # Without the old identity or state nothing proves that this is the directory that was
         # closed (P-21).
@@ -188,6 +186,11 @@ class DataDirectory:
     @property
     def node_id(self) -> int:
         return self._meta.node_id
+
+    @property
+    def state(self) -> BrokerState:
+        """What it remembers of its broker."""
+        return self._memory.state
 
     @property
     def directory_id(self) -> str:
@@ -223,10 +226,7 @@ class DataDirectory:
 
     def update_state(self, **changes: Any) -> None:
         """Replace fields of `state`, durably."""
-        state = replace(self.state, **changes)
-        if state != self.state:
-            write_state(self._fs, self.path, state)
-            self.state = state
+        self._memory.update(**changes)
 
     def logs(self) -> Collection[Log]:
         """Those that are open."""
@@ -355,7 +355,7 @@ class DataDirectory:
     def _give_up(self, log: Log | PartitionDir, suffix: str) -> None:
         # Hosted no more before the directory goes: a crash in between leaves a directory, which is
         # hosted again at start.
-        self.update_state(hosted=self.state.hosted - {(log.topic_id, log.partition)})
+        self.forget_hosted(log.topic_id, log.partition)
         if isinstance(log, Log):
             log.retire()
         self._rename(log.path, suffix)
@@ -370,11 +370,13 @@ class DataDirectory:
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""
-        self.update_state(hosted=self.state.hosted - {(topic_id, partition)})
+        self._memory.forget_hosted(topic_id, partition)
 
-    def purge_deleted(self) -> None:
-        """Remove the files of deleted logs; blocking, for the disk pool."""
-        purge_deleted(self._fs, self.path)
+    def purge_deleted(self) -> list[str]:
+        """Remove the files of deleted logs; blocking, for the disk pool. Returns what is left of
+        them, and why.
+        """
+        return purge_deleted(self._fs, self.path)
 
     def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Up to where each log is durable; partitions not named keep their entry (P-16)."""

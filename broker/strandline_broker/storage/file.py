@@ -22,6 +22,8 @@ READ: Final = os.O_RDONLY | os.O_CLOEXEC
 WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 CREATE: Final = WRITE | os.O_CREAT
 CREATE_EMPTY: Final = CREATE | os.O_TRUNC
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a full disk: they pass by themselves once there is room."""
 
 
 class File:

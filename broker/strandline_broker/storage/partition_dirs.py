@@ -64,12 +64,17 @@ def find_partitions(fs: FileSystem, root: str, report: Report) -> list[Partition
     return found
 
 
-def purge_deleted(fs: FileSystem, root: str) -> None:
-    """Remove the directories of deleted logs."""
+def purge_deleted(fs: FileSystem, root: str) -> list[str]:
+    """Remove the directories of deleted logs. Returns what could not be removed, and why."""
+    failures = []
     for name in fs.listdir(root):
         match = GIVEN_UP_NAME.fullmatch(name)
         if match is None or match[1] != "delete":
             continue
-        for child in fs.listdir(f"{root}/{name}"):
-            fs.unlink(f"{root}/{name}/{child}")
-        fs.rmdir(f"{root}/{name}")
+        try:
+            for child in fs.listdir(f"{root}/{name}"):
+                fs.unlink(f"{root}/{name}/{child}")
+            fs.rmdir(f"{root}/{name}")
+        except OSError as error:
+            failures.append(f"{root}/{name}: {error}")
+    return failures

@@ -9,13 +9,13 @@ One line with version and CRC-32C, then one JSON object; replaced whole.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from crc32c import crc32c
 
 from strandline_broker.storage.atomic_file import replace_file
-from strandline_broker.storage.file import read_whole
+from strandline_broker.storage.file import NO_SPACE, read_whole
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 
 if TYPE_CHECKING:
@@ -74,6 +74,43 @@ def write_state(fs: FileSystem, directory: str, state: BrokerState) -> None:
         }
     ).encode("ascii")
     replace_file(fs, f"{directory}/{FILE_NAME}", _head(body) + b"\n" + body)
+
+
+class Memory:
+    """The state that one directory keeps."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self.state = BrokerState()
+        self._fs = fs
+        self._directory = directory
+        self._is_ahead = False
+        """Whether `state` is ahead of the file."""
+
+    def read(self) -> None:
+        """ValueError if the file does not read."""
+        self.state = read_state(self._fs, self._directory) or BrokerState()
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields, durably."""
+        state = replace(self.state, **changes)
+        if state != self.state or self._is_ahead:
+            write_state(self._fs, self._directory, state)
+            self.state, self._is_ahead = state, False
+
+    def forget_hosted(self, topic_id: bytes, partition: int) -> None:
+        """A replica is given up.
+
+        A full disk only puts off the writing, to the next change: giving replicas up is what makes
+        room. The file then names one too many, which either nothing refers to any more (a deleted
+        topic), or may be made anew, being in no ISR (P-20).
+        """
+        hosted = self.state.hosted - {(topic_id, partition)}
+        try:
+            self.update(hosted=hosted)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self.state, self._is_ahead = replace(self.state, hosted=hosted), True
 
 
 def _head(body: bytes) -> bytes:

@@ -19,15 +19,14 @@ NO_LEADER = -1
 
 
 def _is_out_of_use(node: Node) -> bool:
-    """Whether a truncation has failed half-way, or a log could not be loaded for want of room:
-    it is not used until it is loaded anew.
+    """Whether a truncation has failed half-way, or a log could not be loaded: it is not used until
+    it is loaded anew. What only a full disk kept out is loaded by itself.
     """
     replicas = getattr(node.process, "replicas", None)
     if replicas is None:
         return False
-    return bool(replicas.refused) or any(
-        p.log.damaged is not None for p in replicas.partitions.values()
-    )
+    lost = [key for key in replicas.refused if not replicas.waits_for_room(key)]
+    return bool(lost) or any(p.log.damaged is not None for p in replicas.partitions.values())
 
 
 class Nemesis:

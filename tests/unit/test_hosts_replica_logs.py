@@ -1,0 +1,202 @@
+"""Which logs a broker holds: what a full disk keeps out, what a deleted topic leaves, strays."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline_broker.core.push_envelope import TOPIC_DELETED
+from strandline_broker.storage.strandline_state import ALWAYS, write_state
+from strandline_proto.batch import read_header
+from strandline_proto.errors import KafkaStorageError
+from strandline_runtime.real import RealFileSystem
+from support.pushed_broker import TOPIC_ID, ask, broker, push, with_topic
+from support.replica_nodes import eventually
+from support.scripted_controller import WAIT_S, running
+from support.storage import batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from strandline_proto.v1 import push_pb2
+    from strandline_runtime.runtime import Buffer
+    from support.pushed_broker import Subject
+
+OTHER_ID = b"u" * 16
+
+
+class Disk(RealFileSystem):
+    """A disk that may be full."""
+
+    full = False
+    refusals = 0
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:  # type: ignore[override]
+        if self.full:
+            self.refusals += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwritev(fd, buffers, offset)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline_broker.hosts.replica_manager.FULL_DISK_RETRY_S", 0.1)
+
+
+def names(path: Path, pattern: str) -> list[str]:
+    return [found.name for found in path.glob(pattern)]
+
+
+def deleted(request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrRequest:
+    """The same push, with the deletion of the topic."""
+    stop = request.stop_replica.add(topic_id=TOPIC_ID)
+    stop.partitions.add(partition_index=0, leader_epoch=TOPIC_DELETED, delete_partition=True)
+    request.update_metadata.deleted_topic_ids.append(TOPIC_ID)
+    return request
+
+
+def created_anew(request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrRequest:
+    """The same push, with another topic of the same name."""
+    with_topic(request)
+    request.leader_and_isr[0].topic_id = OTHER_ID
+    request.update_metadata.topics[0].topic_id = OTHER_ID
+    return request
+
+
+async def filled(path: Path) -> None:
+    """A data directory with a record in `orders-0`, that nobody closed cleanly."""
+    async with broker(path) as b, running(b.receiver.run()):
+        await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True)))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        batch = batch_of(b"x")
+        partition.log.append_as_leader(batch, read_header(batch), leader_epoch=0)
+    # As after a crash under flush.policy=always: what is above the recovery point is written again.
+    (path / "recovery-point-offset-checkpoint").unlink()
+    write_state(Disk(), str(path), replace(b.directory.state, flush_policy=ALWAYS))
+
+
+def refused(b: Subject) -> bool:
+    try:
+        b.replicas.find(TOPIC_ID, 0)
+    except KafkaStorageError:
+        return True
+    return False
+
+
+async def test_what_a_full_disk_kept_from_being_loaded_is_loaded_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    await filled(tmp_path)
+    disk = Disk()
+    disk.full = True
+    async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
+        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): False}
+        call = b.stub.LeaderAndIsr()
+        answer = await ask(call, with_topic(push(9, 4, full=True), leader_epoch=1))
+        assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
+        told = 0
+
+        def report_offline() -> None:
+            nonlocal told
+            told += 1
+
+        b.replicas.context.report_offline = report_offline
+        tries = disk.refusals
+        await eventually(lambda: disk.refusals > tries + 1, "it is tried again")
+        assert refused(b)
+        assert told == 0
+        disk.full = False
+        await eventually(lambda: not refused(b), "it is loaded")
+        assert (told, b.replicas.offline_replicas()) == (1, {})
+        with pytest.raises(Exception, match="given up"):
+            async with asyncio.timeout(WAIT_S):
+                await call.read()
+        await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True), leader_epoch=1))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        assert partition.leader is not None
+        assert partition.log.log_end_offset == 1
+
+
+async def test_a_damaged_log_is_not_opened_again_and_again(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    (tmp_path / "orders-0" / "leader-epoch-checkpoint").unlink()
+    (tmp_path / "orders-0" / "leader-epoch-checkpoint").mkdir()
+    async with broker(tmp_path) as b:
+        assert refused(b)
+        assert not b.replicas.waits_for_room((TOPIC_ID, 0))
+
+
+@pytest.mark.parametrize("while_full", [False, True])
+async def test_a_deleted_topic_leaves_its_name_although_its_log_was_never_opened(
+    tmp_path: Path, while_full: bool
+) -> None:
+    """P-19: the topic that takes the name next gets a log of its own."""
+    await filled(tmp_path)
+    disk = Disk()
+    disk.full = True
+    async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        disk.full = while_full
+        await ask(call, deleted(push(10, 9)))
+        await eventually(lambda: names(tmp_path, "orders-0*") == [], "the files are gone")
+        assert (TOPIC_ID, 0) not in b.directory.hosted
+        disk.full = False
+        answer = await ask(call, created_anew(push(11, 10)))
+        assert list(answer.topics) == []
+        partition = b.replicas.find(OTHER_ID, 0)
+        assert partition is not None
+        assert partition.log.log_end_offset == 0
+
+
+async def test_a_log_that_was_never_opened_is_set_aside_if_nobody_assigns_it(
+    tmp_path: Path,
+) -> None:
+    """I-87."""
+    await filled(tmp_path)
+    disk = Disk()
+    disk.full = True
+    async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
+        answer = await ask(b.stub.LeaderAndIsr(), created_anew(push(10, 9, full=True)))
+        assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
+        (stray,) = names(tmp_path, "orders-0.*-stray")
+        assert "partition.metadata" in names(tmp_path / stray, "*")
+        disk.full = False
+        assert not refused(b)
+        assert not b.replicas.waits_for_room((TOPIC_ID, 0)), "a stray is never used again"
+        assert b.replicas.find(TOPIC_ID, 0) is None
+
+
+async def test_a_topic_is_deleted_from_a_full_disk_and_makes_room(tmp_path: Path) -> None:
+    disk = Disk()
+    async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        disk.full = True
+        await ask(call, deleted(push(10, 9)))
+        await eventually(lambda: names(tmp_path, "orders-0*") == [], "the files are gone")
+        disk.full = False
+        await ask(call, push(11, 10))
+        assert b.directory.online[0].state.hosted == frozenset()
+    async with broker(tmp_path) as again:
+        assert again.directory.hosted == frozenset(), "what waited for room was written"
+
+
+async def test_what_a_crash_left_of_a_deletion_is_removed_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    await filled(tmp_path)
+    (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+    (tmp_path / "orders-1").mkdir()
+    (tmp_path / "orders-1").rename(tmp_path / f"orders-1.{'0' * 32}-stray")
+    async with broker(tmp_path):
+        await eventually(lambda: names(tmp_path, "*-delete") == [], "the files are gone")
+        assert len(names(tmp_path, "*-stray")) == 1
