@@ -99,6 +99,15 @@ def test_leaders_spread_over_brokers_also_over_topics_of_one_partition() -> None
     assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
 
 
+def test_a_deleted_topic_leaves_a_gap_that_the_next_one_fills() -> None:
+    cluster = Cluster([B1, B2, B3])
+    for name, leader in (("a", B1), ("b", B2), ("c", B3)):
+        cluster.topic(name, (leader,))
+    cluster.commit(decide_delete_topic(cluster.state, name="b", topic_id=b""))
+    create(cluster, "d", partitions=1, factor=3)
+    assert cluster.partition(TOPIC).replicas[0] == B2
+
+
 def test_more_replicas_than_live_brokers_are_refused_with_both_numbers() -> None:
     cluster = Cluster([B1, B2, B3])
     cluster.fence(B3)

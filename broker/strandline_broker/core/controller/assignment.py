@@ -1,7 +1,21 @@
-"""Which brokers hold the replicas of a new topic: round-robin, racks apart, leaders spread."""
+"""Which brokers hold the replicas of new partitions: racks apart, leaders and their heirs spread.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+The preferred leader is the broker that leads the fewest partitions of the topic, then of the
+cluster, so that topics of one partition each are not all led by the same broker. The second replica
+is the first to be elected when the leader dies (I-48), so the partitions of one leader have their
+second replicas on all other brokers alike: what a dead broker led fans out. Where racks permit:
+
+  - preferred leaders of a topic, and of the cluster, differ by one at most between brokers
+  - so do the second replicas of one leader's partitions
+  - a broker holds at most three replicas more or fewer than the average
+  - replicas of a partition are on different racks, or evenly on those there are
+
+The result follows from the arguments alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from strandline_proto.ids import BrokerId
 
@@ -24,33 +38,89 @@ def alternate_racks(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [line[i] for i in range(longest) for line in lines if i < len(line)]
 
 
-def assign(
-    candidates: Sequence[Candidate], *, partitions: int, replication_factor: int, start: int
-) -> list[tuple[BrokerId, ...]]:
-    """Replicas of each partition, preferred leader first.
+@dataclass(slots=True)
+class Load:
+    """How many partitions each broker leads, by preference, and holds; and who follows whom."""
 
-    The preferred leader goes round the ring of brokers, from place `start`. The followers are those
-    that come next, from a place that moves by one with each turn of the ring so that not the same
-    two brokers always follow the same leader; a rack is used twice only when every rack is used.
+    leading: Counter[BrokerId] = field(default_factory=Counter)
+    holding: Counter[BrokerId] = field(default_factory=Counter)
+    second: Counter[BrokerId] = field(default_factory=Counter)
+    heirs: Counter[tuple[BrokerId, BrokerId]] = field(default_factory=Counter)
+    """Of each leader and second replica."""
+
+    def add(self, replicas: Sequence[BrokerId]) -> None:
+        self.leading[replicas[0]] += 1
+        self.holding.update(replicas)
+        if len(replicas) > 1:
+            self.second[replicas[1]] += 1
+            self.heirs[replicas[0], replicas[1]] += 1
+
+
+def load_of(assignments: Iterable[Sequence[BrokerId]]) -> Load:
+    load = Load()
+    for replicas in assignments:
+        load.add(replicas)
+    return load
+
+
+def assign(
+    candidates: Sequence[Candidate],
+    *,
+    partitions: int,
+    replication_factor: int,
+    cluster: Load,
+    topic: Load | None = None,
+) -> list[tuple[BrokerId, ...]]:
+    """Replicas of each new partition, preferred leader first.
+
+    `cluster` is what brokers carry already, the topic's own partitions included, `topic` what they
+    carry of these. Both are brought up to date.
     """
     ring = alternate_racks(candidates)
     assert 0 < replication_factor <= len(ring), (replication_factor, len(ring))
-    return [_replicas(ring, start + index, replication_factor) for index in range(partitions)]
+    spread = _Spread(ring, cluster, Load() if topic is None else topic)
+    return [spread.next(replication_factor) for _ in range(partitions)]
 
 
-def _replicas(ring: Sequence[Candidate], turn: int, count: int) -> tuple[BrokerId, ...]:
-    n = len(ring)
-    leader = ring[turn % n]
-    others = [ring[(turn + 1 + i) % n] for i in range(n - 1)]
-    if others:
-        shift = (turn // n) % len(others)
-        others = others[shift:] + others[:shift]
-    chosen = [leader]
-    for pass_racks in (True, False):
-        for candidate in others:
-            if len(chosen) == count:
-                break
-            new_rack = candidate.rack == "" or candidate.rack not in {c.rack for c in chosen}
-            if candidate not in chosen and (new_rack or not pass_racks):
-                chosen.append(candidate)
-    return tuple(c.broker_id for c in chosen)
+class _Spread:
+    """Where all else is equal, the leader is the first of the ring, and the others are those that
+    come next after it.
+    """
+
+    def __init__(self, ring: Sequence[Candidate], cluster: Load, topic: Load) -> None:
+        self._ring = [candidate.broker_id for candidate in ring]
+        self._place = {broker_id: place for place, broker_id in enumerate(self._ring)}
+        self._rack = {c.broker_id: c.rack or f"broker {c.broker_id}" for c in ring}
+        self._cluster = cluster
+        self._topic = topic
+
+    def next(self, replication_factor: int) -> tuple[BrokerId, ...]:
+        chosen = [self._leader()]
+        racks = Counter(self._rack[b] for b in chosen)
+        while len(chosen) < replication_factor:
+            follower = self._follower(chosen, racks)
+            chosen.append(follower)
+            racks[self._rack[follower]] += 1
+        self._cluster.add(chosen)
+        self._topic.add(chosen)
+        return tuple(chosen)
+
+    def _leader(self) -> BrokerId:
+        topic, cluster = self._topic, self._cluster
+        return min(
+            self._ring,
+            key=lambda b: (topic.leading[b], cluster.leading[b], cluster.holding[b]),
+        )
+
+    def _follower(self, chosen: Sequence[BrokerId], racks: Counter[str]) -> BrokerId:
+        topic, cluster, leader = self._topic, self._cluster, chosen[0]
+        is_second = len(chosen) == 1
+
+        def order(b: BrokerId) -> tuple[int, ...]:
+            distance = (self._place[b] - self._place[leader]) % len(self._ring)
+            if is_second:
+                even = cluster.heirs[leader, b], cluster.second[b], cluster.holding[b]
+                return racks[self._rack[b]], *even, distance
+            return racks[self._rack[b]], topic.holding[b], cluster.holding[b], distance
+
+        return min((b for b in self._ring if b not in chosen), key=order)

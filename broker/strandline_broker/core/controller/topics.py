@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_broker.core.controller.assignment import Candidate, assign
+from strandline_broker.core.controller.assignment import Candidate, assign, load_of
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.records import (
     AnyRecord,
@@ -156,9 +156,12 @@ def _automatic_assignments(
             "live brokers that take new replicas: "
             "start more brokers or ask for fewer replicas"
         )
-    # Topics of one partition each would otherwise all be led by the same broker.
-    start = sum(len(topic.partitions) for topic in state.topics.values())
-    return assign(candidates, partitions=partitions, replication_factor=factor, start=start)
+    return assign(
+        candidates,
+        partitions=partitions,
+        replication_factor=factor,
+        cluster=load_of(p.replicas for p in state.partitions()),
+    )
 
 
 def _checked_assignments(state: ControllerState, wish: NewTopic) -> list[tuple[BrokerId, ...]]:
