@@ -24,6 +24,10 @@ class AckWaiters(Generic[T]):
     def __len__(self) -> int:
         return len(self._heap)
 
+    def items(self) -> list[T]:
+        """Everything that waits, in no particular order."""
+        return [item for _, _, item in self._heap]
+
     def add(self, required_offset: Offset, item: T) -> None:
         self._arrivals += 1
         heapq.heappush(self._heap, (required_offset, self._arrivals, item))

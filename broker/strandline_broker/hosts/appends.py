@@ -40,6 +40,10 @@ class Appends:
         self._committing = AckPurgatory()
         self._flushing = AckPurgatory()
 
+    def waiting(self) -> list[AckWaiter]:
+        """Whose appends are not answered for yet, and some that were answered meanwhile."""
+        return [*self._committing.waiters(), *self._flushing.waiters()]
+
     def on_committed(self, high_watermark: int) -> None:
         self._committing.release(high_watermark)
 

@@ -75,6 +75,9 @@ class AckPurgatory:
     def add(self, waiter: AckWaiter) -> None:
         self._waiters.add(Offset(waiter.required_offset), waiter)
 
+    def waiters(self) -> list[AckWaiter]:
+        return self._waiters.items()
+
     def release(self, end_offset: int) -> None:
         """Everything below `end_offset` now is what its producers waited for."""
         for waiter in self._waiters.release(Offset(end_offset)):

@@ -71,6 +71,8 @@ class Node:
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         self.on_crash: Callable[[Node], None] = lambda node: None
         """A process has ended in any other way than in order; its disk is as it left it."""
+        self.clean_epoch = -1
+        """Broker epoch of the last process that was registered, if it ended in order."""
         self.wall_offset_s = 0.0
         self.rate = 1.0
         self._rng = rng
@@ -83,6 +85,11 @@ class Node:
     @property
     def running(self) -> bool:
         return self.owner is not None and self.owner.alive
+
+    @property
+    def stopping(self) -> bool:
+        """Whether its process was asked to end."""
+        return self._stop is not None and self._stop.is_set()
 
     @property
     def paused(self) -> bool:
@@ -151,6 +158,7 @@ class Node:
         self._timeline.add(self.name, "error" if why else "info", "process ended", fields)
         if why:
             self.exits.append(why)
+        self._remember_end(in_order=not why)
         self._die()
         if why:
             self.on_crash(self)
@@ -163,6 +171,11 @@ class Node:
             self._fs.alive = False
         self._network.kill(self.name)
 
+    def _remember_end(self, *, in_order: bool) -> None:
+        epoch = getattr(getattr(self.process, "lifecycle", None), "broker_epoch", -1)
+        if epoch >= 0:
+            self.clean_epoch = epoch if in_order else -1
+
     def _note(self, what: str, **fields: object) -> None:
         self._timeline.add(self.name, "fault", what, fields)
 
@@ -172,6 +185,7 @@ class Node:
         """SIGKILL: the page cache stays, peers see their connections reset."""
         if self.running:
             self._note("killed")
+            self._remember_end(in_order=False)
             self._die()
             self.on_crash(self)
 
@@ -181,6 +195,7 @@ class Node:
             assert self.owner is not None
             assert self._fs is not None
             self._note("loses power")
+            self._remember_end(in_order=False)
             self.loop.kill(self.owner)
             self._fs.alive = False
             self._network.power_off(self.name)

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.history import History
 from strandline_chaos.sim.oracles.control import ControlOracle
+from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
+from strandline_chaos.sim.oracles.epochs import EpochOracle
+from strandline_chaos.sim.oracles.leaders import LeaderOracle
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
+from strandline_chaos.sim.oracles.shutdowns import MarkerOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER
 
@@ -32,6 +36,12 @@ class Oracles:
         self.sometimes: Counter[str] = Counter()
         self.control = ControlOracle(self.sometimes)
         self.replicas = ReplicaOracle(world.nodes, world.topology, self.control, self.sometimes)
+        self.leaders = LeaderOracle(world.nodes, world.topology, self.control, self.replicas)
+        self.epochs = EpochOracle(self.control, self.replicas)
+        self.decisions = DecisionOracle(
+            world.nodes, world.topology, self.control, self.leaders, world.loop
+        )
+        self.markers = MarkerOracle(self.replicas)
         self.disks_may_fail = False
         self._world = world
         self._controller = world.nodes[CONTROLLER]
@@ -39,12 +49,25 @@ class Oracles:
         world.on_exit = self._on_exit
         for name in world.topology.broker_names:
             world.nodes[name].on_crash = self._on_crash
-            world.nodes[name].on_step = partial(self.replicas.on_step, world.nodes[name])
+            world.nodes[name].on_step = partial(self._after_broker, world.nodes[name])
         self.history = world.history = CheckedHistory(world, self)
+
+    def _after_broker(self, node: Node) -> None:
+        self.replicas.on_step(node)
+        replicas = getattr(node.process, "replicas", None)
+        if replicas is not None:
+            for key, partition in replicas.partitions.items():
+                self.leaders.on_step(node, key, partition)
+                self.epochs.on_step(node, key, partition)
+            if node.stopping:
+                self.markers.on_step(node)
 
     def _after_controller(self) -> None:
         process = self._controller.process
-        if process is not None and self.control.on_step(process.state):
+        if process is None:
+            return
+        self.decisions.on_step(process.state)
+        if self.control.on_step(process.state):
             self.replicas.on_decided()
 
     def _on_exit(self, node: Node, why: str) -> None:
@@ -58,6 +81,7 @@ class Oracles:
     def _on_crash(self, node: Node) -> None:
         try:
             check_disk(node, self.sometimes)
+            self.markers.on_crash(node)
         except Violation as violation:
             self._world.loop.fail(violation)
 

@@ -314,6 +314,11 @@ class ReplicaOracle:
             if not any(r.view.holds(last) for (_, k), r in self._replicas.items() if k == key):
                 raise Violation("I-17", f"{ghost.name}: nobody holds committed offset {last.base}")
 
+    def known(self, node: Node, key: Key) -> LogView | None:
+        """What the process that runs on `node` holds of a partition."""
+        found = self._replicas.get((node.name, key))
+        return found.view if found is not None and found.incarnation == node.incarnation else None
+
     def ends(self, key: Key) -> dict[str, int]:
         """The log end of each replica."""
         return {name: r.view.end for (name, k), r in self._replicas.items() if k == key}

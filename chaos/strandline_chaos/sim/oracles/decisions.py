@@ -1,0 +1,193 @@
+"""How the controller came by what it has committed, held against those whom it decides about:
+I-24, I-27, I-51, I-82, I-83, and that it fences the dead (P-61).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.sim.oracles.log_view import LogView
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.topology import CONTROLLER, DATA, broker_id
+
+if TYPE_CHECKING:
+    from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+    from strandline_broker.core.partition_state import IsrMember
+    from strandline_chaos.sim.loop import SimLoop
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import ControlOracle
+    from strandline_chaos.sim.oracles.leaders import LeaderOracle
+    from strandline_chaos.sim.topology import Topology
+
+METADATA: Final = f"{DATA}/__cluster_metadata-0"
+FENCED_S: Final = 3.0
+"""A controller that runs well has fenced a broker that is dead after so long: its session is a
+second, on clocks that may differ by a fifth.
+"""
+GAP_S: Final = 0.5
+"""A controller that makes no step for so long does not run well."""
+
+
+class DecisionOracle:
+    def __init__(
+        self,
+        nodes: dict[str, Node],
+        topology: Topology,
+        control: ControlOracle,
+        leaders: LeaderOracle,
+        loop: SimLoop,
+    ) -> None:
+        self._controller = nodes[CONTROLLER]
+        self._nodes = {broker_id(name): nodes[name] for name in topology.broker_names}
+        self._always = topology.flush_policy == "always"
+        self._control = control
+        self._leaders = leaders
+        self._loop = loop
+        self._state: ControllerState | None = None
+        self._last_offset = -1
+        self._view: LogView | None = None
+        self._stepped_s = 0.0
+        self._dead_s: dict[int, float] = {}
+        """How long each unfenced broker has been dead while the controller ran well."""
+
+    def on_step(self, state: ControllerState) -> None:
+        """Before the control oracle looks: its partitions and brokers are those of before."""
+        if state is not self._state:
+            self._state, self._last_offset, self._view = state, state.last_offset, None
+            self._dead_s.clear()
+        elif state.last_offset != self._last_offset:
+            self._check_one_batch(state)
+            self._last_offset = state.last_offset
+            self._on_committed(state)
+        self._check_dead(state)
+
+    def _on_committed(self, state: ControllerState) -> None:
+        known_partitions, known_brokers = self._control.partitions, self._control.brokers
+        for partition in state.partitions():
+            old = known_partitions.get((partition.topic_id, partition.index))
+            if old is not None and old is not partition:
+                self._check_isr(old, partition, state)
+        for number, broker in state.brokers.items():
+            before = known_brokers.get(number)
+            if before is None or before is broker:
+                continue
+            if before.epoch != broker.epoch:
+                self._check_reborn(int(number), before, broker, state)
+            elif before.fenced and not broker.fenced:
+                self._check_unfenced(int(number), before)
+
+    def _check_one_batch(self, state: ControllerState) -> None:
+        """I-82: what is committed in one step is one batch of the log, so it is torn as a whole."""
+        if self._view is None:
+            self._view = LogView(self._controller.disk, METADATA)
+            self._view.read_to(self._last_offset + 1, CONTROLLER)
+        new = self._view.read_to(state.last_offset + 1, CONTROLLER)
+        if len(new) != 1:
+            raise Violation(
+                "I-82",
+                f"the decision up to metadata offset {state.last_offset} is {len(new)} batches in"
+                " the log: a crash may leave a part of it",
+            )
+
+    def _check_isr(self, old: Partition, new: Partition, state: ControllerState) -> None:
+        """A member is added only as an AlterPartition asked that was made for this very state."""
+        where = f"partition {new.index}"
+        joins = set(new.isr) - set(old.isr)
+        if not joins or new.leader_epoch != old.leader_epoch:
+            return
+        isr, partition_epoch = self._asked(old)
+        if {m.broker_id for m in isr} != set(new.isr):
+            return
+        if partition_epoch != old.partition_epoch:
+            raise Violation(
+                "I-27",
+                f"{where}: ISR {new.isr} was asked for at partition epoch {partition_epoch} and"
+                f" committed on {old.partition_epoch}",
+            )
+        for member in isr:
+            registered = state.brokers[member.broker_id].epoch
+            if member.broker_id in joins and member.broker_epoch != registered:
+                raise Violation(
+                    "I-24",
+                    f"{where}: broker {member.broker_id} was measured in epoch"
+                    f" {member.broker_epoch} and joins the ISR in epoch {registered}",
+                )
+
+    def _asked(self, partition: Partition) -> tuple[tuple[IsrMember, ...], int]:
+        """What the leader has asked for, if it leads in the epoch that the controller has."""
+        node = self._nodes.get(int(partition.leader))
+        replicas = None if node is None else getattr(node.process, "replicas", None)
+        key = (partition.topic_id, partition.index)
+        replica = None if replicas is None else replicas.partitions.get(key)
+        leader = None if replica is None else replica.leader
+        if (
+            node is None
+            or not node.running
+            or replica is None
+            or leader is None
+            or leader.leader_epoch != partition.leader_epoch
+        ):
+            return (), -1
+        return self._leaders.asked(replica) or ((), -1)
+
+    def _check_reborn(self, number: int, old: Broker, new: Broker, state: ControllerState) -> None:
+        """I-51 (P-73): who may have lost something leaves the ISR with a new leader epoch."""
+        node = self._nodes[number]
+        if self._always or not node.running or node.clean_epoch == old.epoch:
+            return
+        lifecycle = getattr(node.process, "lifecycle", None)
+        if lifecycle is None or lifecycle.incarnation_id != new.incarnation_id:
+            return
+        for partition in state.partitions():
+            before = self._control.partitions.get((partition.topic_id, partition.index))
+            if (
+                before is not None
+                and number in before.isr
+                and partition.leader_epoch == before.leader_epoch
+            ):
+                raise Violation(
+                    "I-51",
+                    f"partition {partition.index}: broker {number} was in the ISR {before.isr},"
+                    f" is back after an unclean end, and the leader epoch is still"
+                    f" {before.leader_epoch}",
+                )
+
+    def _check_unfenced(self, number: int, old: Broker) -> None:
+        """I-83: it has applied its registration and what fenced it last."""
+        node = self._nodes[number]
+        if not node.running:
+            return
+        process = node.process
+        lifecycle = getattr(process, "lifecycle", None)
+        if lifecycle is None or lifecycle.broker_epoch != old.epoch:
+            return
+        applied, least = process.metadata.applied_offset, max(old.epoch, old.fencing_offset)
+        if applied < least:
+            raise Violation(
+                "I-83",
+                f"broker {number} is unfenced, has applied metadata offset {applied}, and was"
+                f" fenced or registered at {least}",
+            )
+
+    def _check_dead(self, state: ControllerState) -> None:
+        """P-61: whoever is dead is fenced, whichever controller began to watch it."""
+        now, since = self._loop.now, self._loop.now - self._stepped_s
+        self._stepped_s = now
+        faults = self._controller.disk.faults
+        if since > GAP_S or faults.slow > 1 or faults.stall > 0:
+            return
+        for number, node in self._nodes.items():
+            if node.running:
+                if number in self._dead_s:
+                    del self._dead_s[number]
+                continue
+            broker = state.brokers.get(number)  # type: ignore[call-overload]
+            if broker is None or broker.fenced:
+                continue
+            self._dead_s[number] = dead_s = self._dead_s.get(number, 0.0) + since
+            if dead_s > FENCED_S:
+                raise Violation(
+                    "I-88",
+                    f"broker {number} has been dead for {dead_s:.1f} s under a controller that"
+                    " runs, and is not fenced",
+                )

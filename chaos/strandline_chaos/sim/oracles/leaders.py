@@ -1,0 +1,222 @@
+"""What every leader counts, asks for and tells, after each step of its broker: I-11, I-21, I-24,
+I-28, I-39, I-90, I-93.
+
+The rules are held against what the other machines really hold, so that a leader that is wrong is
+seen at once, and not only when records are gone because of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.topology import broker_id
+
+if TYPE_CHECKING:
+    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.partition_state import IsrMember
+    from strandline_broker.core.remote_replica import RemoteReplica
+    from strandline_broker.hosts.partition import Partition
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import ControlOracle, Key
+    from strandline_chaos.sim.oracles.log_view import Entry, LogView
+    from strandline_chaos.sim.oracles.replicas import ReplicaOracle
+    from strandline_chaos.sim.topology import Topology
+
+
+class _Seen:
+    """One leader as it was after the last step of its broker."""
+
+    __slots__ = ("epoch", "followers", "high_watermark", "isr", "leader", "proposed")
+
+    def __init__(self) -> None:
+        self.leader: Leader | None = None
+        self.followers: dict[Any, RemoteReplica] = {}
+        self.high_watermark = -1
+        self.isr: tuple[IsrMember, ...] = ()
+        self.proposed: tuple[IsrMember, ...] | None = None
+        self.epoch = -1
+        """The partition epoch at which it asked for `proposed`."""
+
+
+class LeaderOracle:
+    def __init__(
+        self,
+        nodes: dict[str, Node],
+        topology: Topology,
+        control: ControlOracle,
+        replicas: ReplicaOracle,
+    ) -> None:
+        self._nodes = {broker_id(name): nodes[name] for name in topology.broker_names}
+        self._always = topology.flush_policy == "always"
+        self._control = control
+        self._replicas = replicas
+        self._seen: dict[Partition, _Seen] = {}
+
+    def asked(self, partition: Partition) -> tuple[tuple[IsrMember, ...], int] | None:
+        """The ISR that its leader has asked for, and the partition epoch it is for."""
+        seen = self._seen.get(partition)
+        if seen is None or seen.leader is None or seen.proposed is None:
+            return None
+        return seen.proposed, seen.epoch
+
+    def on_step(self, node: Node, key: Key, partition: Partition) -> None:
+        leader, seen = partition.leader, self._seen.get(partition)
+        if seen is None:
+            seen = self._seen[partition] = _Seen()
+        if leader is not seen.leader:
+            self._check_waiters(partition, f"{node.name} {partition.name}")
+            seen.leader, seen.followers, seen.high_watermark = leader, {}, -1
+            seen.isr, seen.proposed, seen.epoch = (), None, -1
+        if leader is not None:
+            self._on_leader(node, key, partition, leader, seen)
+
+    def _on_leader(
+        self, node: Node, key: Key, partition: Partition, leader: Leader, seen: _Seen
+    ) -> None:
+        proposed, counted_anew = leader.proposed, leader.isr is not seen.isr
+        if proposed is not seen.proposed:
+            where = f"{node.name} {partition.name}"
+            self._check_proposal(key, leader, seen, where)
+            counted_anew = True
+        if counted_anew:
+            seen.isr, seen.proposed, seen.epoch = leader.isr, proposed, leader.partition_epoch
+        if counted_anew or seen.followers != leader.followers:
+            where = f"{node.name} {partition.name}"
+            _check_incarnations(leader, int(broker_id(node.name)), where)
+            for number, follower in leader.followers.items():
+                if follower is not seen.followers.get(number):
+                    self._check_held(node, key, leader, int(number), follower, where)
+            seen.followers = dict(leader.followers)
+        if leader.high_watermark != seen.high_watermark:
+            seen.high_watermark = leader.high_watermark
+            self._check_end_offset(key, leader, f"{node.name} {partition.name}")
+
+    def _check_waiters(self, partition: Partition, where: str) -> None:
+        """I-21 (P-25): with a leadership ends the wait of whoever appended in it."""
+        leader = partition.leader
+        for waiter in partition.appends.waiting():
+            epoch = waiter.outcome.leader_epoch
+            if not waiter.is_done and (leader is None or epoch != leader.leader_epoch):
+                raise Violation(
+                    "I-21",
+                    f"{where}: an append of leader epoch {epoch} is still waited for when that"
+                    " leadership is over",
+                )
+
+    def _check_proposal(self, key: Key, leader: Leader, seen: _Seen, where: str) -> None:
+        before, now = seen.proposed, leader.proposed
+        if before is not None and seen.epoch == leader.partition_epoch:
+            if now is not None and set(now) != set(before):
+                raise Violation(
+                    "I-28", f"{where}: it asks for {now} while {before} is not answered for"
+                )
+            decided = self._control.partitions.get(key)
+            if (
+                now is None
+                and decided is not None
+                and decided.leader_epoch == leader.leader_epoch
+                and decided.partition_epoch == seen.epoch + 1
+                and sorted(decided.isr) == sorted(m.broker_id for m in before)
+            ):
+                raise Violation(
+                    "I-28", f"{where}: it has taken back {before}, which the controller committed"
+                )
+        members = {m.broker_id for m in leader.isr}
+        for joins in now or ():
+            if joins.broker_id in members:
+                continue
+            follower = leader.followers[joins.broker_id]
+            least = max(leader.high_watermark, leader.epoch_start)
+            end = follower.log_end_offset
+            if follower.broker_epoch != joins.broker_epoch or end is None or end < least:
+                raise Violation(
+                    "I-24",
+                    f"{where}: it asks to add {joins}, which was last heard as broker epoch"
+                    f" {follower.broker_epoch} at offset {end}; {least} is needed",
+                )
+
+    def _check_held(
+        self,
+        node: Node,
+        key: Key,
+        leader: Leader,
+        number: int,
+        follower: RemoteReplica,
+        where: str,
+    ) -> None:
+        """I-39: what a leader counts for a follower is there, durable under `always` (I-93)."""
+        end, other = follower.log_end_offset, self._nodes[number]
+        if end is None or not other.running:
+            return
+        process = other.process
+        replicas = getattr(process, "replicas", None)
+        partition = None if replicas is None else replicas.partitions.get(key)
+        theirs = self._replicas.known(other, key)
+        if (
+            partition is None
+            or theirs is None
+            or partition.state is None
+            or partition.leader_epoch != leader.leader_epoch
+            or process.lifecycle.broker_epoch != follower.broker_epoch
+            or partition.gate.locked()
+        ):
+            return  # it has moved on since
+        ours = self._replicas.known(node, key)
+        entry = None if ours is None else _last_below(ours, end)
+        if entry is None or entry.base < theirs.start:
+            return
+        if not theirs.holds(entry):
+            raise Violation(
+                "I-39",
+                f"{where}: it counts {other.name} up to {end}, which does not hold offset"
+                f" {entry.base} of epoch {entry.epoch}",
+            )
+        if self._always and not theirs.is_durable(entry):
+            raise Violation(
+                "I-93",
+                f"{where}: {other.name} has fetched from {end} and has not flushed offset"
+                f" {entry.base}",
+            )
+
+    def _check_end_offset(self, key: Key, leader: Leader, where: str) -> None:
+        """I-11: the newest leader tells no end offset below one that was told before."""
+        ghost = self._replicas.committed.get(key)
+        decided = self._control.partitions.get(key)
+        if (
+            ghost is not None
+            and ghost.excused is None
+            and decided is not None
+            and decided.leader_epoch == leader.leader_epoch
+            and leader.end_offset_known
+            and leader.high_watermark < ghost.end
+        ):
+            raise Violation(
+                "I-11",
+                f"{where}: in leader epoch {leader.leader_epoch} it tells"
+                f" {leader.high_watermark} as the end offset, committed is {ghost.end}",
+            )
+
+
+def _check_incarnations(leader: Leader, me: int, where: str) -> None:
+    """I-90: what is counted for a member of the ISR was said by that incarnation of it."""
+    for member in leader.maximal_isr:
+        follower = leader.followers.get(member.broker_id)
+        if (
+            follower is not None
+            and member.broker_id != me
+            and follower.log_end_offset is not None
+            and follower.broker_epoch != member.broker_epoch
+        ):
+            raise Violation(
+                "I-90",
+                f"{where}: it counts {follower.log_end_offset} for {member}, which broker epoch"
+                f" {follower.broker_epoch} has said",
+            )
+
+
+def _last_below(view: LogView, end: int) -> Entry | None:
+    """The last entry that ends at or before `end`."""
+    at = bisect_left(view.entries, end, key=lambda entry: entry.base)
+    return view.entries[at - 1] if at > 0 else None
