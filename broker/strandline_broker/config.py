@@ -333,6 +333,16 @@ class ControllerConfig(ServerConfig):
         " they are given back.",
     )
     cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
+    metadata_log_max_record_bytes_between_snapshots: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        str(20 << 20),
+        "So many bytes of decisions, and the controller's state is kept in a new snapshot.",
+    )
+    metadata_log_max_snapshot_interval_ms: int = _key(
+        _ms(0),
+        "3600000",
+        "A snapshot with decisions behind it is replaced after so long; 0: never.",
+    )
 
 
 _TOPIC_DEFAULTS: Final = frozenset(key.default_from for key in TOPIC_KEYS.values())

@@ -18,7 +18,7 @@ from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
-from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
+from strandline_broker.hosts.controller.settings import ControllerSettings, Identity, SnapshotLimits
 from strandline_broker.hosts.lifecycle import CannotStart
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
@@ -79,6 +79,10 @@ class ControllerProcess:
                 enabled=config.auto_leader_rebalance_enable,
                 interval_s=config.leader_imbalance_check_interval_seconds,
                 percentage=config.leader_imbalance_per_broker_percentage,
+            ),
+            snapshots=SnapshotLimits(
+                max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+                interval_ms=config.metadata_log_max_snapshot_interval_ms,
             ),
         )
         translate = PushTranslator(identity)

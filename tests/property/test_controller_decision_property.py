@@ -1,8 +1,9 @@
 """Random histories of brokers and partitions against the controller's decisions.
 
 After every batch: the ISR rules (I-22, I-23), compare-and-set (I-27), epochs that never go back
-(I-30), leaders that a clean election may choose (P-27), and a replay of the log that gives the very
-same state. The model beside it is dumb: it remembers what it saw before the batch.
+(I-30), leaders that a clean election may choose (P-27), and a replay of the log, whole or
+from a snapshot on, that gives the very same state. The model beside it is dumb: it remembers what
+it saw before the batch.
 """
 
 from collections.abc import Sequence
@@ -18,9 +19,10 @@ from strandline_broker.core.controller.fencing import decide_fence, decide_repli
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import OfflineReplica
+from strandline_broker.core.controller.records import OfflineReplica, decode
+from strandline_broker.core.controller.snapshot import Snapshot, restore, take
 from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import Broker, Partition
+from strandline_broker.core.controller.state import Broker, ControllerState, Partition
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_proto.errors import DuplicateBrokerRegistration, WireError
@@ -35,6 +37,7 @@ from strandline_proto.ids import (
     TopicId,
 )
 from support.controller_cluster import SESSION_MS, Cluster
+from support.controller_store import same
 
 IDS = [BrokerId(n) for n in range(4)]
 brokers = st.sampled_from(IDS)
@@ -54,6 +57,7 @@ class ControllerHistory(RuleBasedStateMachine):
         self.minima: dict[Key, int] = {}
         self.heard: dict[Key, tuple[PartitionEpoch, int]] = {}
         self.envelopes_heard = 0
+        self.snapshot: Snapshot | None = None
 
     # -- what may happen
 
@@ -268,6 +272,11 @@ class ControllerHistory(RuleBasedStateMachine):
         for broker in cluster.state.brokers.values():
             cluster.sessions.inherit(broker.broker_id, broker.epoch, cluster.now_ms)
 
+    @rule()
+    def takes_a_snapshot(self) -> None:
+        """Encoded later, when the state has gone on."""
+        self.snapshot = take(self.cluster.state)
+
     # -- what must hold after each
 
     def on_its_disk(self, partition: Partition, b: BrokerId) -> bool:
@@ -344,6 +353,17 @@ class ControllerHistory(RuleBasedStateMachine):
     @invariant()
     def the_log_gives_the_same_state(self) -> None:
         assert self.cluster.replayed() == self.cluster.state
+
+    @invariant()
+    def a_snapshot_and_the_rest_of_the_log_give_the_same_state(self) -> None:
+        if self.snapshot is None:
+            return
+        state = ControllerState()
+        restore(state, list(self.snapshot.values()))
+        assert state.next_offset == self.snapshot.end_offset
+        for value in self.cluster.log[self.snapshot.end_offset :]:
+            state.replay(decode(value), state.next_offset)
+        assert same(state, self.cluster.state)
 
     @invariant()
     def envelopes_follow_each_other(self) -> None:

@@ -33,7 +33,7 @@ from strandline_runtime.real import real_runtime
 from support.controller_cluster import B1, registration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from strandline_broker.core.controller.push import Envelope
@@ -54,6 +54,8 @@ class MemoryLog:
     def __init__(self) -> None:
         self.values: list[list[bytes]] = []
         self.fails = False
+        self.snapshot = None
+        self.bytes_since_snapshot = 0
 
     @property
     def end_offset(self) -> int:
@@ -73,6 +75,15 @@ class MemoryLog:
         base = self.end_offset
         self.values.append(list(values))
         return base, base + len(values) - 1
+
+    def seal(self) -> None:
+        raise AssertionError("no snapshots here")
+
+    def write_snapshot(self, values: Iterable[bytes], **_: int) -> int:
+        raise AssertionError("no snapshots here")
+
+    def forget_covered(self, **_: int) -> int:
+        raise AssertionError("no snapshots here")
 
 
 class Bench:

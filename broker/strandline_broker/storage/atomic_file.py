@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.file import CREATE_EMPTY, File
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline_runtime.runtime import FileSystem
 
 TEMPORARY: Final = ".tmp"
@@ -22,10 +24,18 @@ _numbers: Final = itertools.count()
 
 
 def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
+    replace_file_with(fs, path, (data,))
+
+
+def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
+    """As `replace_file`, written part by part; the size of the whole."""
     temporary = f"{path}.{next(_numbers)}{TEMPORARY}"
+    size = 0
     try:
         file = File(fs, temporary, CREATE_EMPTY)
-        file.write((data,), len(data), 0)
+        for part in parts:
+            file.write((part,), len(part), size)
+            size += len(part)
         file.sync()
         fs.replace(temporary, path)
     except OSError:
@@ -33,6 +43,7 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
             fs.unlink(temporary)
         raise
     fs.fsync_dir(os.path.dirname(path))
+    return size
 
 
 def remove_file(fs: FileSystem, path: str) -> None:

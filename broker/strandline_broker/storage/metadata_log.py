@@ -1,52 +1,104 @@
-"""The controller's store: one of our own logs in `__cluster_metadata-0` (REPLICATION.md 3.0, P-84).
+"""The controller's store: one of our own logs in `__cluster_metadata-0`, and snapshots beside it
+(REPLICATION.md 3.0, P-84).
 
 One record batch is one atomic decision, and it is durable before `append` returns. So at most the
 last batch can be torn after a crash, and a bad batch with a sound one behind it is damage.
+
+A snapshot stands for all records below its end offset. Once it is durable, the log loses the
+segments that the snapshot before it covers: so there are always two to begin from, and where the
+newest does not read, the one before it and the longer rest of the log give the same state. A log
+that is neither whole nor continued from a snapshot is refused.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.damage import METADATA_REMEDY
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.storage.log import INT64_MAX, LogConfig
+from strandline_broker.storage.metadata_snapshot import (
+    BadSnapshot,
+    SnapshotId,
+    list_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
+from strandline_broker.storage.segment import SEGMENT_NAME
 from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header, read_records
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log
+    from strandline_broker.storage.segment import Segment
     from strandline_runtime.runtime import FileSystem
 
 TOPIC: Final = "__cluster_metadata"
+DIRECTORY: Final = f"{TOPIC}-0"
 TOPIC_ID: Final = bytes(15) + b"\x01"
 """The id Kafka reserves for its metadata topic."""
 CONFIG: Final = LogConfig(segment_ms=INT64_MAX)
 READ_BYTES: Final = 1 << 20
 
 
-class MetadataLog:
-    __slots__ = ("_failed", "_log")
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """The records' values of the snapshot that a start begins from."""
 
-    def __init__(self, log: Log) -> None:
+    end_offset: int
+    values: Sequence[bytes]
+
+
+class MetadataLog:
+    """`append`, `seal` and `forget_covered` are called one at a time, `write_snapshot` beside them,
+    one at a time too.
+    """
+
+    __slots__ = ("_directory", "_failed", "_fs", "_going", "_kept", "_log", "snapshot")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: DataDirectory,
+        log: Log,
+        kept: Sequence[SnapshotId] = (),
+        snapshot: StoredSnapshot | None = None,
+    ) -> None:
+        """`open` makes one."""
+        self.snapshot = snapshot
+        self._fs = fs
+        self._directory = directory
         self._log = log
+        self._kept = list(kept)
+        """The snapshots that the log can be continued from, oldest first."""
         self._failed = False
+        self._going: tuple[Segment, ...] = ()
+        """Out of the log, and their files are perhaps still there."""
 
     @classmethod
     def open(cls, fs: FileSystem, directory: DataDirectory, report: Report) -> MetadataLog:
         """Load the log or begin it. DamagedLog or DirectoryError if what was decided before is not
         all there.
         """
-        path = f"{directory.path}/{TOPIC}-0"
+        path = f"{directory.path}/{DIRECTORY}"
         for found in directory.partitions():
             if found.topic == TOPIC and found.partition == 0:
-                return cls(directory.load_log(found, CONFIG, report, one_batch_at_a_time=True))
+                named = list_snapshots(fs, path)
+                if named and not any(map(SEGMENT_NAME.fullmatch, fs.listdir(path))):
+                    raise DirectoryError(
+                        f"{path} has snapshots and no log: its segment files are gone; "
+                        f"{METADATA_REMEDY}"
+                    )
+                log = directory.load_log(found, CONFIG, report, one_batch_at_a_time=True)
+                kept, snapshot = _begin_from(fs, log, named, directory.store_id, report)
+                return cls(fs, directory, log, kept, snapshot)
         try:
-            return cls(directory.create_log(TOPIC, TOPIC_ID, 0, CONFIG))
+            return cls(fs, directory, directory.create_log(TOPIC, TOPIC_ID, 0, CONFIG))
         except KafkaStorageError as error:
             raise DirectoryError(
                 f"{path} is gone, but the controller has kept its decisions there; put the "
@@ -57,10 +109,28 @@ class MetadataLog:
     def end_offset(self) -> int:
         return self._log.log_end_offset
 
+    @property
+    def start_offset(self) -> int:
+        """Records below are in a snapshot only."""
+        return self._log.log_start_offset
+
+    @property
+    def snapshots(self) -> tuple[SnapshotId, ...]:
+        """Those that the log can be continued from, oldest first."""
+        return tuple(self._kept)
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """Of the segments that hold records which the newest snapshot does not cover."""
+        covered = self._kept[-1].end_offset if self._kept else 0
+        return sum(s.size for s in self._log.tail[0] if s.base_offset >= covered)
+
     def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
-        """(base offset, last offset, record values) of each decision, oldest first."""
+        """(base offset, last offset, record values) of each decision, oldest first: those that
+        `snapshot` does not cover.
+        """
         log = self._log
-        position = log.log_start_offset
+        position = log.log_start_offset if self.snapshot is None else self.snapshot.end_offset
         while position < log.log_end_offset:
             run = log.read(position, max_bytes=READ_BYTES, limit=log.log_end_offset)
             for at, header in iter_headers(run.records):
@@ -92,5 +162,97 @@ class MetadataLog:
         self._failed = False
         return appended.base_offset, appended.next_offset - 1
 
+    def seal(self) -> None:
+        """End the active segment, so that it can go once a snapshot covers it. OSError: the log
+        goes on in it.
+        """
+        if self._log.tail[0][-1].size > 0:
+            self._log.roll()
+
+    def write_snapshot(
+        self, values: Iterable[bytes], *, end_offset: int, controller_epoch: int, now_ms: int
+    ) -> int:
+        """Keep the state after all records below `end_offset`, durably; bytes written. OSError:
+        nothing was gained, and nothing lost.
+        """
+        assert end_offset <= self.end_offset, (end_offset, self.end_offset)
+        store_id = self._directory.store_id
+        assert store_id is not None, self._log.path
+        return write_snapshot(
+            self._fs,
+            self._log.path,
+            SnapshotId(end_offset, controller_epoch),
+            values,
+            store_id=store_id,
+            now_ms=now_ms,
+        )
+
+    def forget_covered(self, *, end_offset: int, controller_epoch: int) -> int:
+        """`write_snapshot` has returned: remove the segments that the snapshot before it covers,
+        and the snapshots before that; how many segments.
+
+        A crash between any two steps leaves what a start can begin from. OSError: what was not
+        removed goes another time.
+        """
+        log = self._log
+        self._kept = [*self._kept[-1:], SnapshotId(end_offset, controller_epoch)]
+        start = self._kept[0].end_offset if len(self._kept) > 1 else log.log_start_offset
+        gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= start and s.flushed)
+        if gone:
+            log.raise_log_start(gone[-1].end_offset)
+            self._directory.write_log_starts({(TOPIC, 0): log.log_start_offset})
+            log.leader_epochs.truncate_from_start(log.log_start_offset)
+            if log.drop_segments(gone):
+                self._going += gone
+        if self._going:
+            # Oldest first, those too that an error left behind: a log may not have a hole.
+            log.deleted_segments.add(self._going, now_ms=0, delay_ms=0)
+            log.deleted_segments.purge(0)
+            self._going = ()
+        for old in list_snapshots(self._fs, log.path):
+            if old < self._kept[-1] and old not in self._kept:
+                self._fs.unlink(f"{log.path}/{old.name}")
+        return len(gone)
+
     def close(self) -> None:
         self._log.close()
+
+
+def _begin_from(
+    fs: FileSystem,
+    log: Log,
+    named: Sequence[SnapshotId],
+    store_id: str | None,
+    report: Report,
+) -> tuple[list[SnapshotId], StoredSnapshot | None]:
+    """The newest snapshot that reads, and those that the log can be continued from."""
+    if named and named[-1].end_offset > log.log_end_offset:
+        raise DirectoryError(
+            f"the log in {log.path} ends at offset {log.log_end_offset}, but its snapshot "
+            f"{named[-1].name} was taken later: segment files are gone or were replaced; "
+            f"{METADATA_REMEDY}"
+        )
+    bad: list[str] = []
+    for i in range(len(named) - 1, -1, -1):
+        at = named[i]
+        try:
+            values = read_snapshot(fs, log.path, at, store_id=store_id)
+        except BadSnapshot as error:
+            bad.append(str(error))
+            continue
+        if log.log_start_offset > at.end_offset:
+            break
+        for why in bad:
+            report(f"{why}. The controller begins from {at.name} and the rest of the log.")
+        return [s for s in named[: i + 1] if s.end_offset >= log.log_start_offset], StoredSnapshot(
+            at.end_offset, values
+        )
+    if log.log_start_offset > 0:
+        why = f" ({'; '.join(bad)})" if bad else ""
+        raise DirectoryError(
+            f"the log in {log.path} begins at offset {log.log_start_offset} and no snapshot covers "
+            f"what came before{why}; {METADATA_REMEDY}"
+        )
+    for why in bad:
+        report(f"{why}. The log is whole, so the controller replays it from its first record.")
+    return [], None

@@ -34,6 +34,7 @@ from strandline_broker.storage.gaps_marker import Gaps
 from strandline_broker.storage.interrupted_swap import finish_swaps
 from strandline_broker.storage.leader_epochs import FILE_NAME as EPOCHS_NAME
 from strandline_broker.storage.leader_epochs import LeaderEpochs
+from strandline_broker.storage.metadata_snapshot import NAME as SNAPSHOT_NAME
 from strandline_broker.storage.partition_metadata import FILE_NAME as METADATA_NAME
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery_scan import OFFSET_MAX, Expectations, Scan
@@ -53,7 +54,7 @@ __all__ = ["Expectations", "Recovered", "Recovery"]
 
 KNOWN_NAMES: Final = re.compile(
     rf"\d{{20}}\.(log|index|timeindex|snapshot|txnindex)|{re.escape(METADATA_NAME)}|{EPOCHS_NAME}"
-    rf"|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}"
+    rf"|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{SNAPSHOT_NAME.pattern}"
 )
 TEMPORARY_NAMES: Final = re.compile(r".*\.tmp")
 

@@ -133,7 +133,7 @@ class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
     decommissioning: bool | None = None
 
 
-class OfflineReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OfflineReplica(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A replica that its broker cannot serve; `damaged`: all of it but a range."""
 
     topic_id: TopicId

@@ -82,7 +82,7 @@ def check_memory(
             "the controller's data directory was replaced; start it with the original one"
         )
     found = state.epoch_at(metadata_offset)
-    if found == controller_epoch:
+    if found == controller_epoch or state.has_forgotten(metadata_offset, controller_epoch):
         return None
     here = (
         f"this log ends at {state.last_offset}" if found is None else f"here it is of epoch {found}"

@@ -51,6 +51,10 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
 NOTHING_WRITTEN: Final = MetadataOffset(-1)
 FIRST_PRODUCER_ID: Final = ProducerId(0)
+EPOCH_STARTS_MAX: Final = 4096
+"""A broker that was away for more starts than these cannot be told from one of another history, so
+it is let in: it can say nothing that the others of that time have not said.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,7 @@ class ControllerState:
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     last_offset: MetadataOffset = NOTHING_WRITTEN
     epoch_starts: list[tuple[MetadataOffset, ControllerEpoch]] = field(default_factory=list)
+    """Of the last starts, oldest first; what a broker remembers is held against them (P-76)."""
 
     # -- queries
 
@@ -252,12 +257,19 @@ class ControllerState:
 
     def epoch_at(self, offset: MetadataOffset) -> ControllerEpoch | None:
         """The controller epoch in which the record at `offset` was written; None if there is no
-        such record.
+        such record, or its start is forgotten.
         """
         if not 0 <= offset <= self.last_offset:
             return None
         at = bisect_right(self.epoch_starts, offset, key=lambda start: start[0])
         return self.epoch_starts[at - 1][1] if at > 0 else None
+
+    def has_forgotten(self, offset: MetadataOffset, epoch: ControllerEpoch) -> bool:
+        """Whether a record at `offset`, of `epoch`, would be older than the starts we know."""
+        if not self.epoch_starts:
+            return False
+        first, first_epoch = self.epoch_starts[0]
+        return offset < first and epoch < first_epoch
 
     # -- the fold
 
@@ -268,6 +280,7 @@ class ControllerState:
                 assert record.epoch > self.controller_epoch, (record, self.controller_epoch)
                 self.controller_epoch = record.epoch
                 self.epoch_starts.append((offset, record.epoch))
+                del self.epoch_starts[:-EPOCH_STARTS_MAX]
             case TopicRecord():
                 assert record.name not in self.topic_ids, record
                 self.topics[record.topic_id] = Topic(record.name, record.topic_id)

@@ -22,10 +22,7 @@ from strandline_broker.core.controller.heartbeat import (
     asks_for_change,
     decide_heartbeat,
 )
-from strandline_broker.core.controller.offline_replicas import (
-    decide_offline_replicas,
-    tells_news,
-)
+from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.core.controller.records import (
     BrokerRegistrationChangeRecord,
@@ -47,6 +44,7 @@ from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import Pipeline
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
+from strandline_broker.hosts.controller.snapshots import Snapshots
 from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
 )
@@ -66,7 +64,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.registration import Registration
     from strandline_broker.core.controller.state import Broker, ControllerState
-    from strandline_broker.hosts.controller.pipeline import DecisionLog
+    from strandline_broker.hosts.controller.metadata_store import MetadataStore
     from strandline_broker.hosts.controller.pusher import Translate
     from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
     from strandline_runtime.runtime import Runtime
@@ -82,7 +80,7 @@ class Controller:
         identity: Identity,
         settings: ControllerSettings,
         state: ControllerState,
-        log: DecisionLog,
+        log: MetadataStore,
         translate: Translate,
     ) -> None:
         self.identity = identity
@@ -106,6 +104,7 @@ class Controller:
             self._quiet,
             self.now_ms,
         )
+        self._snapshots = Snapshots(runtime, state, log, self._pipeline, settings.snapshots)
         self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
         answers = PushAnswers(
             runtime,
@@ -150,8 +149,10 @@ class Controller:
             tasks.create_task(self._detector.run())
             tasks.create_task(self._sweep())
             tasks.create_task(self._balancer.run())
+            tasks.create_task(self._snapshots.run())
 
     def close(self) -> None:
+        self._snapshots.close()
         self._pipeline.close()
 
     def now_ms(self) -> int:
@@ -317,6 +318,7 @@ class Controller:
                 case _:
                     pass
         self._pusher.publish(envelope)
+        self._snapshots.on_commit()
         self._on_progress()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -14,35 +14,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from strandline_broker.core.controller import push
+from strandline_broker.core.controller import push, snapshot
 from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.hosts.controller.metadata_store import MetadataStore
     from strandline_runtime.runtime import Runtime
 
 Answer = TypeVar("Answer")
 
 QUEUE_MAX: Final = 1024
-
-
-class DecisionLog(Protocol):
-    """What the pipeline needs of the metadata log."""
-
-    @property
-    def end_offset(self) -> int: ...
-
-    def batches(self) -> Iterator[tuple[int, int, list[bytes]]]: ...
-
-    def append(
-        self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
-    ) -> tuple[int, int]: ...
 
 
 class OnCommit(Protocol):
@@ -57,8 +45,13 @@ class _Job:
     answer: asyncio.Future[Any]
 
 
-def replay_log(state: ControllerState, log: DecisionLog) -> None:
-    """Fold the whole log into `state`, as the pipeline did when it was written."""
+def replay_log(state: ControllerState, log: MetadataStore) -> None:
+    """Bring an empty `state` to what it was when the log ended: its snapshot, if there is one, and
+    the decisions behind it.
+    """
+    if log.snapshot is not None:
+        snapshot.restore(state, log.snapshot.values)
+        assert log.snapshot.end_offset == state.next_offset, (log.snapshot.end_offset, state)
     for base, last, values in log.batches():
         assert last - base + 1 == len(values), (base, last, len(values))
         for index, value in enumerate(values):
@@ -68,14 +61,15 @@ def replay_log(state: ControllerState, log: DecisionLog) -> None:
 
 class Pipeline:
     def __init__(
-        self, runtime: Runtime, state: ControllerState, log: DecisionLog, on_commit: OnCommit
+        self, runtime: Runtime, state: ControllerState, log: MetadataStore, on_commit: OnCommit
     ) -> None:
         self._runtime = runtime
         self._state = state
         self._log = log
         self._on_commit = on_commit
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE_MAX)
-        self._executor = runtime.serial_executor("metadata-log")
+        self.executor = runtime.serial_executor("metadata-log")
+        """Whatever changes the log runs here."""
 
     async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:
         """Have `decide` called on the committed state in its turn; its answer, once its records are
@@ -123,7 +117,7 @@ class Pipeline:
             now_ms=int(self._runtime.clock.time() * 1000),
         )
         try:
-            base, last = await asyncio.get_running_loop().run_in_executor(self._executor, append)
+            base, last = await asyncio.get_running_loop().run_in_executor(self.executor, append)
         except (OSError, WireError) as error:
             self._runtime.exit(f"the controller's log could not be written: {error}")
         assert base == state.next_offset, (base, state.next_offset)
@@ -135,4 +129,4 @@ class Pipeline:
 
     def close(self) -> None:
         """Wait for the write under way, if any; the log may be closed after it."""
-        self._executor.shutdown(wait=True)
+        self.executor.shutdown(wait=True)

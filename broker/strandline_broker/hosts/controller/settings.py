@@ -16,9 +16,20 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """When the state is kept anew: the log has so many bytes that no snapshot covers, or any and
+    the last one is so old (0: however old).
+    """
+
+    max_bytes: int = 20 << 20
+    interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     session_ms: int
     min_insync_replicas: int
     topic_defaults: TopicDefaults
     server_keys: ServerKeys
     balance: BalanceSettings
+    snapshots: SnapshotLimits = SnapshotLimits()

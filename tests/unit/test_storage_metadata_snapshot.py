@@ -1,0 +1,286 @@
+"""Snapshots beside the controller's log: what a start begins from, and what may go (I-8, P-84)."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.storage.directory import DirectoryError
+from strandline_broker.storage.metadata_log import DIRECTORY
+from strandline_broker.storage.metadata_snapshot import (
+    BATCH_BYTES,
+    BadSnapshot,
+    SnapshotId,
+    list_snapshots,
+    read_snapshot,
+    write_snapshot,
+)
+from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.owner import Stopped
+from support.controller_store import StoreRun, fold, same, some_decisions
+from support.disk import FaultyDisk
+from support.memory_disk import MemoryDisk
+
+BATCHES = some_decisions()
+AT = SnapshotId(7, 3)
+
+
+def written(values: list[bytes]) -> tuple[MemoryDisk, str]:
+    disk = MemoryDisk()
+    disk.makedirs("/d")
+    size = write_snapshot(disk, "/d", AT, values, store_id="s", now_ms=5)
+    assert size == len(disk.files[f"/d/{AT.name}"])
+    return disk, f"/d/{AT.name}"
+
+
+@pytest.mark.parametrize("values", [[], [b"a"], [b"", b"x" * BATCH_BYTES, b"b" * 9, b"c"]])
+def test_a_snapshot_comes_back_as_it_was_written(values: list[bytes]) -> None:
+    disk, _ = written(values)
+    assert list_snapshots(disk, "/d") == [AT]
+    assert read_snapshot(disk, "/d", AT, store_id="s") == values
+    assert read_snapshot(disk, "/d", AT, store_id=None) == values
+
+
+def test_a_snapshot_cut_or_changed_anywhere_is_recognised() -> None:
+    disk, path = written([b"state", b"topic", b"partition"])
+    data = bytes(disk.files[path])
+    for at in range(len(data)):
+        for bad in (data[:at], data[:at] + bytes([data[at] ^ 0x11]) + data[at + 1 :]):
+            disk.files[path] = bytearray(bad)
+            with pytest.raises(BadSnapshot):
+                read_snapshot(disk, "/d", AT, store_id="s")
+    disk.files[path] = bytearray(data + b"\0")
+    with pytest.raises(BadSnapshot, match="are no batch"):
+        read_snapshot(disk, "/d", AT, store_id="s")
+
+
+def test_a_snapshot_of_another_store_or_place_is_not_taken() -> None:
+    disk, path = written([b"state"])
+    with pytest.raises(BadSnapshot, match="store_id 's' where 'other' is expected"):
+        read_snapshot(disk, "/d", AT, store_id="other")
+    for other in (SnapshotId(8, 3), SnapshotId(7, 4)):
+        disk.files[f"/d/{other.name}"] = disk.files[path]
+        with pytest.raises(BadSnapshot, match=r"end_offset|belongs there"):
+            read_snapshot(disk, "/d", other, store_id="s")
+
+
+# The store
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> FaultyDisk:
+    (tmp_path / "data").mkdir()
+    return FaultyDisk(tmp_path / "data")
+
+
+def run(disk: FaultyDisk) -> StoreRun:
+    return StoreRun(disk, str(disk.root))
+
+
+def files(disk: FaultyDisk, suffix: str) -> list[Path]:
+    return sorted((disk.root / DIRECTORY).glob(f"*.{suffix}"))
+
+
+def filled(disk: FaultyDisk, *, snapshots: tuple[int, ...]) -> StoreRun:
+    """All decisions, with a snapshot before each of those numbers."""
+    store = run(disk)
+    for number, values in enumerate(BATCHES):
+        if number in snapshots:
+            store.snapshot()
+        store.append(values)
+    return store
+
+
+def test_a_start_from_a_snapshot_and_the_rest_is_the_same_as_from_the_whole_log(
+    disk: FaultyDisk,
+) -> None:
+    for at in range(1, len(BATCHES)):
+        filled(disk, snapshots=(at,))
+        disk.crash()
+        again = run(disk)
+        assert again.log.snapshot is not None
+        assert again.log.snapshot.end_offset == fold(BATCHES[:at]).next_offset
+        assert same(again.state, fold(BATCHES))
+        assert again.reports == []
+        again.append([b'{"type":"Config","key":"k","value":"v"}'])
+        disk.kill()
+        for child in sorted(disk.root.rglob("*"), reverse=True):
+            child.rmdir() if child.is_dir() else child.unlink()
+
+
+def test_the_segments_below_the_snapshot_before_the_last_go(disk: FaultyDisk) -> None:
+    store = filled(disk, snapshots=(3, 6, 9))
+    ends = [fold(BATCHES[:n]).next_offset for n in (6, 9)]
+    assert [s.end_offset for s in store.log.snapshots] == ends
+    assert store.log.start_offset == ends[0]
+    assert [int(path.name.partition("-")[0]) for path in files(disk, "checkpoint")] == ends
+    assert [int(path.stem) for path in files(disk, "log")] == ends
+    assert 0 < store.log.bytes_since_snapshot == files(disk, "log")[-1].stat().st_size
+    store.close()
+    again = run(disk)
+    assert same(again.state, fold(BATCHES))
+    assert again.log.start_offset == ends[0]
+    assert again.reports == []
+
+
+def test_where_the_newest_snapshot_does_not_read_the_one_before_it_is_taken(
+    disk: FaultyDisk,
+) -> None:
+    filled(disk, snapshots=(3, 6, 9))
+    disk.kill()
+    old, new = files(disk, "checkpoint")
+    new.write_bytes(new.read_bytes()[:-1])
+    again = run(disk)
+    assert same(again.state, fold(BATCHES))
+    assert "The controller begins from " + old.name in again.reports[0]
+    again.snapshot()
+    again.close()
+    names = [path.name for path in files(disk, "checkpoint")]
+    assert old.name in names
+    assert new.name not in names
+    old.unlink()
+    assert same(run(disk).state, fold(BATCHES))
+
+
+def test_a_bad_first_snapshot_is_passed_over_while_the_log_is_whole(disk: FaultyDisk) -> None:
+    filled(disk, snapshots=(3,))
+    disk.kill()
+    files(disk, "checkpoint")[0].write_bytes(b"")
+    again = run(disk)
+    assert same(again.state, fold(BATCHES))
+    assert "The log is whole" in again.reports[0]
+
+
+def test_no_snapshot_that_reads_and_no_whole_log_is_refused(disk: FaultyDisk) -> None:
+    filled(disk, snapshots=(3, 6, 9))
+    disk.kill()
+    for path in files(disk, "checkpoint"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DirectoryError, match=r"begins at offset \d+ and no snapshot covers"):
+        run(disk)
+    disk.kill()
+    for path in files(disk, "checkpoint"):
+        path.unlink()
+    with pytest.raises(DirectoryError, match="put the file back from a copy"):
+        run(disk)
+
+
+def test_a_log_that_lost_its_end_or_all_its_files_is_refused(disk: FaultyDisk) -> None:
+    filled(disk, snapshots=(3, 6, 9))
+    disk.kill()
+    first, last = files(disk, "log")
+    last.rename(disk.root / "last")
+    first.write_bytes(first.read_bytes()[:-1])
+    with pytest.raises(DirectoryError, match="was taken later"):
+        run(disk)
+    disk.kill()
+    for path in files(disk, "log"):
+        path.unlink()
+    with pytest.raises(DirectoryError, match="segment files are gone"):
+        run(disk)
+    assert files(disk, "log") == []
+
+
+@pytest.mark.parametrize("call", ["open", "pwritev", "fdatasync", "replace", "fsync_dir", "unlink"])
+def test_a_snapshot_that_fails_is_given_up_and_the_log_goes_on(disk: FaultyDisk, call: str) -> None:
+    """At each operation of its kind in turn, with a full disk or a failed fsync."""
+    for spared in range(40):
+        store = filled(disk, snapshots=(3, 6))
+        disk.failing[call], disk.spared[call] = errno.ENOSPC, spared
+        failed = False
+        try:
+            store.snapshot()
+        except OSError:
+            failed = True
+        disk.failing.clear()
+        disk.spared.clear()
+        store.append([b'{"type":"Config","key":"k","value":"v"}'])
+        store.snapshot()
+        disk.crash()
+        again = run(disk)
+        assert again.state.defaults["k"] == "v"
+        assert same(again.state, store.state)
+        disk.kill()
+        for child in sorted(disk.root.rglob("*"), reverse=True):
+            child.rmdir() if child.is_dir() else child.unlink()
+        if not failed:
+            break
+    else:
+        raise AssertionError(f"{call} never ended")
+
+
+# A loss of power, or a kill, at every single disk operation
+
+
+class Machine:
+    """A disk, and the process that runs on it."""
+
+    def __init__(self, seed: int) -> None:
+        self.disk = SimDisk(random.Random(seed), lambda: 1000.0)
+        self.process: SimFs | None = None
+        self.asked = self.decided = 0
+
+    def start(self) -> StoreRun:
+        self.end()
+        self.process = SimFs(self.disk)
+        return StoreRun(self.process)
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.alive = False
+
+    def end_at(self, operation: int) -> None:
+        def crash(number: int, name: str) -> None:
+            if number == operation:
+                self.end()
+
+        self.disk.crash = crash
+
+    def story(self) -> ControllerState:
+        """Two processes that decide and keep snapshots; what was decided is read from the store, as
+        a start does.
+        """
+        for until in (len(BATCHES) - 5, len(BATCHES)):
+            store = self.start()
+            while (count := known(store)) < until:
+                if count % 3 == 1 and store.log.bytes_since_snapshot > 0:
+                    store.snapshot()
+                self.asked = count + 1
+                store.append(BATCHES[count])
+                self.decided = count + 1
+            store.close()
+        return store.state
+
+
+def known(store: StoreRun) -> int:
+    """How many decisions the state knows."""
+    ends = [0]
+    for values in BATCHES:
+        ends.append(ends[-1] + len(values))
+    return ends.index(store.state.next_offset)
+
+
+@pytest.mark.parametrize("survival", [0.0, 0.5, None])
+def test_no_disk_operation_is_a_bad_moment_to_end(survival: float | None) -> None:
+    """`survival` None: the process is killed, and the page cache stays."""
+    operation = 0
+    while True:
+        operation += 1
+        machine = Machine(operation)
+        machine.end_at(operation)
+        try:
+            machine.story()
+            break
+        except Stopped:
+            machine.disk.crash = None
+        if survival is not None:
+            machine.disk.lose_power(survival)
+        again = machine.start()
+        assert machine.decided <= known(again) <= machine.asked, operation
+        assert same(again.state, fold(BATCHES[: known(again)])), operation
+        assert not any("not read" in report for report in again.reports), again.reports
+        if operation % 4 == 0:
+            assert same(machine.story(), fold(BATCHES)), operation
+    assert operation > 200
