@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from strandline_chaos.sim.disk import SimDisk, SimFs
-from strandline_chaos.sim.inode import PAGE
+from strandline_chaos.sim.inode import PAGE, Inode
 from strandline_chaos.sim.owner import Stopped
 from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import FileSystem
@@ -216,7 +216,7 @@ def test_a_process_can_be_stopped_before_any_operation() -> None:
     disk = new_disk()
     fs = SimFs(disk)
 
-    def crash(number: int, operation: str) -> None:
+    def crash(number: int, operation: str, path: str) -> None:
         if number == 3:
             fs.alive = False
 
@@ -248,3 +248,67 @@ def test_a_log_that_lost_power_opens_with_a_prefix_and_all_that_was_flushed(seed
     found = store.values()
     assert found == values[: len(found)]
     assert len(found) >= durable
+
+
+def flipped() -> tuple[SimDisk, SimFs, Inode, int]:
+    disk = new_disk()
+    fs = SimFs(disk)
+    fd = fs.open("/a", RW)
+    fs.pwrite(fd, b"abcdef", 0)
+    fs.fsync(fd)
+    inode = disk.find("/a")
+    assert isinstance(inode, Inode)
+    inode.flip(2, 1)
+    return disk, fs, inode, fd
+
+
+def test_a_flipped_bit_is_read_and_the_harness_knows_what_was_written() -> None:
+    _, fs, inode, fd = flipped()
+    assert fs.pread(fd, 6, 0) == b"abbdef"
+    assert inode.as_written() == b"abcdef"
+    fs.pwrite(fd, b"g", 6)
+    assert inode.as_written() == b"abcdefg"
+
+
+@pytest.mark.parametrize("again", [b"abcdef", b"abxdef"])
+def test_what_is_written_anew_is_right_again(again: bytes) -> None:
+    _, fs, inode, fd = flipped()
+    fs.pwrite(fd, again, 0)
+    assert inode.as_written() == inode.data == again
+
+
+def test_what_is_written_as_it_was_read_stays_wrong() -> None:
+    _, fs, inode, fd = flipped()
+    fs.pwrite(fd, fs.pread(fd, 6, 0), 0)
+    assert inode.as_written() == b"abcdef" != inode.data
+
+
+def test_a_cut_takes_flipped_bits_with_it() -> None:
+    _, fs, inode, fd = flipped()
+    fs.ftruncate(fd, 2)
+    fs.pwrite(fd, b"xyz", 2)
+    assert inode.as_written() == b"abxyz"
+
+
+def test_a_file_that_has_grown_ends_in_zeros() -> None:
+    disk, _, _, _ = flipped()
+    inode = disk.find("/a")
+    assert isinstance(inode, Inode)
+    inode.grow(3)
+    disk.lose_power(0.0)
+    assert content(disk, "/a") == b"abbdef\0\0\0"
+
+
+def test_a_misread_gives_bytes_of_another_place_of_a_log_only() -> None:
+    disk = new_disk()
+    fs = SimFs(disk)
+    data = bytes(range(200))
+    for name in ("/a.log", "/a.other"):
+        fs.pwrite(fs.open(name, RW), data, 0)
+    disk.faults.misread = 1.0
+    found = {fs.pread(fs.open("/a.log", RW), 5, 3) for _ in range(20)}
+    assert len(found) > 5
+    assert all(each in data for each in found)
+    assert fs.pread(fs.open("/a.other", RW), 5, 3) == data[3:8]
+    SimFs(disk)
+    assert disk.faults.misread == 0.0

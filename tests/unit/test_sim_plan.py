@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.plan import KINDS, BadPlan, draw_plan, read_plan
+from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.plan import BadPlan, draw_plan, read_plan
 from strandline_chaos.sim.topology import ImpossibleTopology, Topology
 
 

@@ -6,9 +6,9 @@ import dataclasses
 import random
 from typing import TYPE_CHECKING, Final
 
+from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import (
     EVENTS,
-    KINDS,
     LAST_FAULT_S,
     Fault,
     draw_plan,

@@ -16,7 +16,7 @@ from strandline_chaos.sim.topology import TOPIC
 from strandline_chaos.workload import Plan, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from strandline_chaos.sim.world import World
     from strandline_runtime.runtime import Runtime
@@ -27,8 +27,17 @@ RETRY_S: Final = 0.2
 SENDS_PER_S: Final = 12
 
 
-def workload(world: World, runtime: Runtime, *, writers: int, readers: int) -> Workload:
+def workload(
+    world: World,
+    runtime: Runtime,
+    *,
+    writers: int,
+    readers: int,
+    keys: Sequence[int] | None = None,
+) -> Workload:
+    """`keys` are the partitions that readers read, all of them if it is None."""
     bootstrap, partitions = world.topology.bootstrap, world.topology.partitions
+    read = range(partitions) if keys is None else keys
 
     @asynccontextmanager
     async def open_sender() -> AsyncIterator[Producer]:
@@ -52,7 +61,7 @@ def workload(world: World, runtime: Runtime, *, writers: int, readers: int) -> W
             fetch_max_wait_ms=200,
             runtime=runtime,
         ) as consumer:
-            await consumer.assign([TopicPartition(TOPIC, p) for p in range(partitions)])
+            await consumer.assign([TopicPartition(TOPIC, p) for p in read])
             yield TopicReader(consumer, TOPIC)
 
     plan = Plan(

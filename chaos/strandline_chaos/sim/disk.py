@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_chaos.sim.disk_parts import Change, Directory, DiskFaults
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.owner import Stopped
 from strandline_runtime.runtime import FileStat
@@ -24,45 +24,18 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Buffer
 
 CAPACITY: Final = 1 << 30
+MISREAD: Final = (".log", ".index", ".timeindex")
 REFUSALS: Final = ("read error", "write error", "fsync error")
 
 
-class Directory:
-    """Names as processes see them, and as the platter has them."""
-
-    __slots__ = ("durable", "entries")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Inode | Directory] = {}
-        self.durable: dict[str, Inode | Directory] = {}
-
-
-Change = tuple[Directory, str, "Inode | Directory | None"]
-
-
-@dataclass(slots=True)
-class DiskFaults:
-    """What goes wrong from here on. Rates are probabilities of one operation."""
-
-    read_error: float = 0.0
-    write_error: float = 0.0
-    short_write: float = 0.0
-    fsync_error: float = 0.0
-    slow: float = 1.0
-    """Factor on what an operation takes."""
-    stall: float = 0.0
-    stall_s: float = 0.0
-    """A write or fsync blocks its thread for so long, with this probability."""
-
-
 class SimDisk:
-    """`crash`, if set, is asked at each operation (by number and name, before it happens)."""
+    """`crash`, if set, is asked at each operation (by number, name and path, before it happens)."""
 
     def __init__(self, rng: random.Random, wall: Callable[[], float]) -> None:
         self.faults = DiskFaults()
         self.capacity = CAPACITY
         self.operations = 0
-        self.crash: Callable[[int, str], None] | None = None
+        self.crash: Callable[[int, str, str], None] | None = None
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
         self.counts: dict[str, int] = {}
@@ -138,12 +111,23 @@ class SimDisk:
                 node.lose_power(self._rng, survival)
             self._used += len(node.data)
 
+    def wipe(self) -> None:
+        """A new disk of the same size."""
+        self.root = Directory()
+        self._journal.clear()
+        self._used = 0
+
     # Faults
 
-    def begin(self, operation: str) -> None:
+    def begin(self, operation: str, path: str) -> None:
         self.operations += 1
         if self.crash is not None:
-            self.crash(self.operations, operation)
+            self.crash(self.operations, operation, path)
+
+    def misread(self, data: bytearray, length: int, offset: int) -> bytes:
+        """As much as was asked for, from elsewhere in the file."""
+        elsewhere = self._rng.randrange(max(1, len(data)))
+        return bytes(data[elsewhere : elsewhere + length])
 
     def strikes(self, rate: float, fault: str) -> bool:
         if rate == 0.0 or self._rng.random() >= rate:
@@ -201,12 +185,14 @@ class SimFs:
         self.alive = True
         self._disk = disk
         self._open: dict[int, Inode | Directory] = {}
+        self._paths: dict[int, str] = {}
         self._last_fd = 2
+        disk.faults.misread = 0.0  # a start cannot tell a misread from a torn tail
 
-    def _begin(self, operation: str) -> None:
+    def _begin(self, operation: str, path: str) -> None:
         if not self.alive:
             raise Stopped
-        self._disk.begin(operation)
+        self._disk.begin(operation, path)
         if not self.alive:
             raise Stopped
 
@@ -217,7 +203,7 @@ class SimFs:
         return node
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        self._begin("open")
+        self._begin("open", path)
         disk = self._disk
         directory, name = disk.parent(path)
         node = directory.entries.get(name)
@@ -231,31 +217,37 @@ class SimFs:
         if isinstance(node, Inode) and flags & os.O_TRUNC:
             disk.use(-len(node.data))
             node.truncate(0, disk.wall())
-        return self._own(node)
+        return self._own(node, path)
 
-    def _own(self, node: Inode | Directory) -> int:
+    def _own(self, node: Inode | Directory, path: str) -> int:
         self._last_fd += 1
         self._open[self._last_fd] = node
+        self._paths[self._last_fd] = path
         return self._last_fd
 
     def close(self, fd: int) -> None:
         node = self._open.pop(fd, None)
+        self._paths.pop(fd, None)
         if node is None:
             raise _error(errno.EBADF, str(fd))
         if isinstance(node, Inode):
             self._disk.unlock(node, self)
 
     def pread(self, fd: int, length: int, offset: int) -> bytes:
-        self._begin("pread")
+        self._begin("pread", self._paths.get(fd, ""))
         if self._disk.strikes(self._disk.faults.read_error, "read error"):
             raise _error(errno.EIO, "")
-        return bytes(self._inode(fd).data[offset : offset + length])
+        data = self._inode(fd).data
+        rate = self._disk.faults.misread
+        if rate and self._paths[fd].endswith(MISREAD) and self._disk.strikes(rate, "misread"):
+            return self._disk.misread(data, length, offset)
+        return bytes(data[offset : offset + length])
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         return self.pwritev(fd, (data,), offset)
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
-        self._begin("pwritev")
+        self._begin("pwritev", self._paths.get(fd, ""))
         node, disk = self._inode(fd), self._disk
         data = b"".join(buffers)
         data = data[: disk.room_for(len(data))]
@@ -265,7 +257,7 @@ class SimFs:
         return len(data)
 
     def fsync(self, fd: int) -> None:
-        self._begin("fsync")
+        self._begin("fsync", self._paths.get(fd, ""))
         node, disk = self._open.get(fd), self._disk
         if isinstance(node, Directory):
             disk.commit(node)
@@ -280,13 +272,13 @@ class SimFs:
     fdatasync = fsync
 
     def ftruncate(self, fd: int, length: int) -> None:
-        self._begin("ftruncate")
+        self._begin("ftruncate", self._paths.get(fd, ""))
         node, disk = self._inode(fd), self._disk
         disk.use(length - len(node.data))
         node.truncate(length, disk.wall())
 
     def replace(self, src: str, dst: str) -> None:
-        self._begin("replace")
+        self._begin("replace", dst)
         disk = self._disk
         old_directory, old_name = disk.parent(src)
         new_directory, new_name = disk.parent(dst)
@@ -301,7 +293,7 @@ class SimFs:
         disk.change((old_directory, old_name, None), (new_directory, new_name, node))
 
     def unlink(self, path: str) -> None:
-        self._begin("unlink")
+        self._begin("unlink", path)
         disk = self._disk
         directory, name = disk.parent(path)
         node = directory.entries.get(name)
@@ -313,7 +305,7 @@ class SimFs:
         disk.change((directory, name, None))
 
     def rmdir(self, path: str) -> None:
-        self._begin("rmdir")
+        self._begin("rmdir", path)
         directory, name = self._disk.parent(path)
         node = directory.entries.get(name)
         if not isinstance(node, Directory):
@@ -323,7 +315,7 @@ class SimFs:
         self._disk.change((directory, name, None))
 
     def makedirs(self, path: str) -> None:
-        self._begin("makedirs")
+        self._begin("makedirs", path)
         at = ""
         for part in path.split("/"):
             if not part:
@@ -338,7 +330,7 @@ class SimFs:
                 raise _error(errno.EEXIST, at)
 
     def listdir(self, path: str) -> list[str]:
-        self._begin("listdir")
+        self._begin("listdir", path)
         node = self._disk.find(path)
         if not isinstance(node, Directory):
             raise _error(errno.ENOTDIR, path)
@@ -365,7 +357,7 @@ class SimFs:
         return FileStat(len(node.data), node.mtime)
 
     def fsync_dir(self, path: str) -> None:
-        self._begin("fsync_dir")
+        self._begin("fsync_dir", path)
         node = self._disk.find(path)
         if not isinstance(node, Directory):
             raise _error(errno.ENOTDIR, path)

@@ -17,16 +17,18 @@ SECTOR: Final = 512
 
 class Inode:
     """`durable_size` and `before` (page number -> durable bytes of a dirty page) say what is on the
-    platter; `lost` are pages that a failed fsync called clean and never wrote.
+    platter; `lost` are pages that a failed fsync called clean and never wrote; `flips` (position ->
+    mask) are bits that are not as they were written.
     """
 
-    __slots__ = ("before", "data", "durable_size", "lost", "mtime")
+    __slots__ = ("before", "data", "durable_size", "flips", "lost", "mtime")
 
     def __init__(self, mtime: float) -> None:
         self.data = bytearray()
         self.durable_size = 0
         self.before: dict[int, bytes] = {}
         self.lost: dict[int, bytes] = {}
+        self.flips: dict[int, int] = {}
         self.mtime = mtime
 
     @property
@@ -43,6 +45,37 @@ class Inode:
             return end <= self.durable_size
         return durable[: end - at] == self.data[at:end]
 
+    def flip(self, position: int, mask: int) -> None:
+        """Bits of a durable byte change where they lie; no page may be dirty."""
+        assert not self.dirty, position
+        self.data[position] ^= mask
+        self.flips[position] = self.flips.get(position, 0) ^ mask
+
+    def grow(self, count: int) -> None:
+        """The file is longer than what was written, by zeros, and durably so."""
+        assert not self.dirty, "only what lost its power grows"
+        self.data.extend(bytes(count))
+        self.durable_size = len(self.data)
+
+    def as_written(self) -> bytearray:
+        """What would be here if no bit had flipped."""
+        if not self.flips:
+            return self.data
+        data = bytearray(self.data)
+        for position, mask in self.flips.items():
+            data[position] ^= mask
+        return data
+
+    def _forget_flips(self, start: int, data: bytes) -> None:
+        """Bytes are written anew; one that is written as it was read stays wrong."""
+        for position in [p for p in self.flips if start <= p < start + len(data)]:
+            if data[position - start] != self.data[position]:
+                del self.flips[position]
+
+    def _cut_flips(self) -> None:
+        for position in [p for p in self.flips if p >= len(self.data)]:
+            del self.flips[position]
+
     def _touch(self, start: int, end: int) -> None:
         """The bytes [start, end) are about to change."""
         for page in range(start // PAGE, (end + PAGE - 1) // PAGE):
@@ -58,6 +91,8 @@ class Inode:
         size = len(self.data)
         if data:
             self._touch(min(offset, size), offset + len(data))
+        if self.flips:
+            self._forget_flips(offset, data)
         if offset > size:
             self.data.extend(bytes(offset - size))
         self.data[offset : offset + len(data)] = data
@@ -68,6 +103,7 @@ class Inode:
         if length < size:
             self._touch(length, size)
             del self.data[length:]
+            self._cut_flips()
         elif length > size:
             self._touch(size, length)
             self.data.extend(bytes(length - size))
@@ -105,6 +141,7 @@ class Inode:
                 old = _torn(bytes(found[at : at + PAGE]), old, rng)
             found[at : at + PAGE] = old[: max(0, len(found) - at)]
         self.data = found[:size]
+        self._cut_flips()
         self.before.clear()
         self.lost.clear()
         self.durable_size = size

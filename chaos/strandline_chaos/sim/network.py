@@ -128,6 +128,20 @@ class SimNetwork:
         for pair in ((a, b), (b, a)):
             self._link(*pair).loss = probability
 
+    def reset(self, a: str, b: str) -> None:
+        """Every connection between the two is reset: what is under way is lost, on either side."""
+        for end in self._between(a, b):
+            self._later(0, end, "Connection reset by peer")
+
+    def forget(self, a: str, b: str) -> None:
+        """b forgets its connections with a, and tells nobody: a finds out when it sends."""
+        for end in self._between(a, b):
+            if end.node.name == b:
+                self._later(0, end, "Connection timed out")
+
+    def _between(self, a: str, b: str) -> list[End]:
+        return [e for e in self._all_ends() if {e.node.name, e.peer.node.name} == {a, b}]
+
     def heal(self, a: str | None = None, b: str | None = None) -> None:
         """End every fault of the links, or those between two nodes."""
         for pair, link in list(self._links.items()):

@@ -6,19 +6,28 @@ data: it is printed with every failure, kept in a file, replayed and shrunk.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.sim.topology import CONTROLLER, READER, WRITER, ImpossibleTopology, Topology
+from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
+from strandline_chaos.sim.kinds.draw import seconds
+from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 CHAOS_S: Final = 9.0
 LAST_FAULT_S: Final = 8.0
 FAULTS_MAX: Final = 12
+KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
+"""How many kinds of faults the seeds draw from: few find what depth finds, many what breadth does.
+"""
+SCRUB_MS: Final = 1500
+"""How often logs are read for what a disk has changed, where one may."""
 TOGETHER: Final = 0.4
 """How likely a fault follows the one before it within half a second, on the same server if both
 have one: what one fault alone does not break, two at the right moment may.
@@ -113,149 +122,6 @@ def check_fault(fault: Fault, topology: Topology) -> None:
             raise BadPlan(f"{fault.kind}: there is no server {node!r}")
 
 
-# How each kind draws its arguments.
-
-
-def _broker(rng: random.Random, topology: Topology) -> str:
-    if rng.random() < 0.4:
-        return f"leader-{rng.randrange(topology.partitions)}"
-    return rng.choice(topology.broker_names)
-
-
-def _server(rng: random.Random, topology: Topology) -> str:
-    return CONTROLLER if rng.random() < 0.2 else _broker(rng, topology)
-
-
-def _kill(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {"node": _server(rng, topology), "restart_s": _seconds(rng, 0.05, 3.0)}
-
-
-def _kill_any(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    node = rng.choice((WRITER, READER)) if rng.random() < 0.15 else _server(rng, topology)
-    return {"node": node, "restart_s": _seconds(rng, 0.05, 3.0)}
-
-
-def _pause(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    anybody = [_server(rng, topology), _server(rng, topology), WRITER, READER]
-    return {"node": rng.choice(anybody), "for_s": _seconds(rng, 0.1, 3.0)}
-
-
-def _power(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    nodes = [_server(rng, topology)]
-    if rng.random() < 0.3:
-        nodes = list(topology.servers if rng.random() < 0.5 else topology.broker_names)
-    survival = rng.choice((0.0, 0.5, 0.9))
-    return {"nodes": nodes, "restart_s": _seconds(rng, 0.2, 3.0), "survival": survival}
-
-
-def _crash_point(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _server(rng, topology),
-        "operation": rng.randint(1, 300),
-        "nodes": list(topology.broker_names if rng.random() < 0.5 else ()),
-        "restart_s": _seconds(rng, 0.2, 2.0),
-        "survival": rng.choice((0.0, 0.5, 0.9)),
-    }
-
-
-def _link(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    a = _broker(rng, topology)
-    others = [n for n in topology.nodes if n != a]
-    return {"a": a, "b": rng.choice([CONTROLLER, *others]), "for_s": _seconds(rng, 0.2, 3.0)}
-
-
-def _partition(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {**_link(rng, topology), "hold": rng.random() < 0.5, "one_way": rng.random() < 0.3}
-
-
-def _isolate(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _server(rng, topology),
-        "for_s": _seconds(rng, 0.2, 3.0),
-        "hold": rng.random() < 0.5,
-    }
-
-
-def _slow_link(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {**_link(rng, topology), "ms": rng.choice((20, 100, 500))}
-
-
-def _lossy_link(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {**_link(rng, topology), "probability": rng.choice((0.05, 0.3))}
-
-
-def _slow_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _server(rng, topology),
-        "for_s": _seconds(rng, 0.2, 3.0),
-        "factor": rng.choice((10, 50, 300)),
-    }
-
-
-def _stalling_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _server(rng, topology),
-        "for_s": _seconds(rng, 0.2, 3.0),
-        "probability": rng.choice((0.02, 0.2)),
-        "stall_s": rng.choice((0.02, 0.3)),
-    }
-
-
-def _rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _server(rng, topology),
-        "for_s": _seconds(rng, 0.2, 2.0),
-        "rate": rng.choice((0.01, 0.1, 0.5)),
-    }
-
-
-def _full(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _broker(rng, topology),
-        "for_s": _seconds(rng, 0.2, 3.0),
-        "room": rng.choice((0, 100, 3000)),
-    }
-
-
-def _clock_jump(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {"node": _server(rng, topology), "offset_s": rng.choice((-3600.0, -1.0, 1.0, 3600.0))}
-
-
-def _clock_rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {
-        "node": _server(rng, topology),
-        "rate": rng.choice((0.8, 0.97, 1.03, 1.2)),
-        "for_s": _seconds(rng, 0.5, 4.0),
-    }
-
-
-def _seconds(rng: random.Random, low: float, high: float) -> float:
-    return round(rng.uniform(low, high), 3)
-
-
-KINDS: Final[dict[str, Callable[[random.Random, Topology], dict[str, Any]]]] = {
-    "kill": _kill_any,
-    "stop": _kill,
-    "pause": _pause,
-    "power": _power,
-    "crash-point": _crash_point,
-    "partition": _partition,
-    "isolate": _isolate,
-    "slow-link": _slow_link,
-    "lossy-link": _lossy_link,
-    "slow-disk": _slow_disk,
-    "stalling-disk": _stalling_disk,
-    "fsync-error": _rate,
-    "write-error": _rate,
-    "short-write": _rate,
-    "disk-full": _full,
-    "clock-jump": _clock_jump,
-    "clock-rate": _clock_rate,
-}
-DISK_KINDS: Final = frozenset({"fsync-error", "write-error", "disk-full"})
-"""After one of these a process may end by itself."""
-
-
 def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
     """Every machine loses power at the 1st, 2nd, ... disk operation of one of them: of the
     controller and of a broker, from its start on, and of a broker that is being written to.
@@ -282,18 +148,20 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         segment_bytes=rng.choice((1500, 4000, 1 << 20)),
         balance_s=random.Random(f"balance {seed}").choice(BALANCE_S),
     )
-    kinds = [kind for kind in KINDS if rng.random() < 0.35] or [rng.choice(list(KINDS))]
+    kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
     faults: list[Fault] = []
     for _ in range(rng.randint(2, FAULTS_MAX)):
         kind = rng.choice(kinds)
         arguments = KINDS[kind](rng, topology)
-        at_s = _seconds(rng, 0.0, LAST_FAULT_S)
+        at_s = seconds(rng, 0.0, LAST_FAULT_S)
         if faults and rng.random() < TOGETHER:
             at_s = min(LAST_FAULT_S, round(faults[-1].at_s + rng.uniform(0.0, 0.5), 3))
             if "node" in arguments and faults[-1].arguments.get("node") in topology.servers:
                 arguments["node"] = faults[-1].arguments["node"]
         after = rng.choice(EVENTS) if rng.random() < 0.35 else None
-        delay_s = 0.0 if after is None else _seconds(rng, 0.0, 0.05)
+        delay_s = 0.0 if after is None else seconds(rng, 0.0, 0.05)
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults.sort(key=lambda fault: fault.at_s)
+    if any(fault.kind in CHANGE_BYTES for fault in faults):
+        topology = dataclasses.replace(topology, scrub_ms=SCRUB_MS)
     return Plan(seed, topology, tuple(faults), commit=commit)

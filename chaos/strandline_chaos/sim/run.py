@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.checkers import Verdict, check
+from strandline_chaos.sim.churn import CHURN
 from strandline_chaos.sim.clients import workload
 from strandline_chaos.sim.faults import Nemesis
 from strandline_chaos.sim.guard import guarded
+from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.plan import DISK_KINDS
 from strandline_chaos.sim.topology import READER, WRITER
 from strandline_chaos.sim.watch import Oracles
 from strandline_chaos.sim.world import World
@@ -71,7 +72,7 @@ class Run:
         self.plan = plan
         self.world = World(plan.seed, plan.topology)
         self.oracles = Oracles(self.world)
-        self.oracles.disks_may_fail = any(f.kind in DISK_KINDS for f in plan.faults)
+        self.oracles.disks_may_fail = any(f.kind in MAY_END_A_PROCESS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
         self.verdict: Verdict | None = None
@@ -123,10 +124,20 @@ class Run:
             lambda: ", ".join(n for n in (WRITER, READER) if world.nodes[n].running),
             "a client does not stop",
         )
+        await self._end_churn()
         await self._until(self._unlevel, "the replicas are not level")
         self._check_equal_logs()
         await self._read_back()
         self._check_history()
+
+    async def _end_churn(self) -> None:
+        churn = self.nemesis.scene.churn
+        if churn is not None:
+            churn.finish()
+            node = self.world.nodes[CHURN]
+            await self._until(lambda: CHURN if node.running else "", "a client does not stop")
+            if node.exits:
+                raise Violation("I-88", "; ".join(node.exits))
 
     async def _until(self, problem: Callable[[], str], what: str) -> None:
         """Wait until there is no problem any more. I-88 if there is one for too long."""
@@ -138,6 +149,8 @@ class Run:
             await asyncio.sleep(LOOK_S)
 
     def _too_few(self, before: int) -> str:
+        if all(map(self.oracles.given_up, range(self.plan.topology.partitions))):
+            return ""
         new = self.oracles.history.acknowledged - before
         return "" if new >= NEW_RECORDS else f"only {new} new records were acknowledged"
 
@@ -152,7 +165,10 @@ class Run:
         for number, broker in sorted(control.brokers.items()):
             if broker.fenced:
                 return f"broker {number} is fenced"
-        for (_, index), partition in control.partitions.items():
+        for key, partition in control.partitions.items():
+            index = key[1]
+            if self.oracles.replicas.ghost(key).given_up:
+                continue
             if partition.leader < 0:
                 return f"partition {index} has no leader"
             if len(partition.isr) < len(partition.replicas):
@@ -162,21 +178,28 @@ class Run:
         return ""
 
     def _unlevel(self) -> str:
-        for (_, index), key_ends in self._ends().items():
-            marks = self._watermarks(index)
+        for key, key_ends in self._ends().items():
+            index, marks = key[1], self._watermarks(key)
             if len(set(key_ends.values()) | set(marks)) > 1:
                 return f"partition {index}: log ends {key_ends}, high watermarks {marks}"
         return ""
 
     def _ends(self) -> dict[tuple[bytes, int], dict[str, int]]:
-        return {key: self.oracles.replicas.ends(key) for key in self.oracles.control.partitions}
+        """The log end of each replica of each partition that must be whole by now."""
+        found = {}
+        for key, decided in self.oracles.control.partitions.items():
+            if not self.oracles.replicas.ghost(key).given_up:
+                names = {f"broker-{member}" for member in decided.replicas}
+                ends = self.oracles.replicas.ends(key)
+                found[key] = {name: end for name, end in ends.items() if name in names}
+        return found
 
-    def _watermarks(self, index: int) -> list[int]:
+    def _watermarks(self, key: tuple[bytes, int]) -> list[int]:
         return [
             partition.high_watermark
             for node in self.world.brokers
-            for (_, number), partition in node.process.replicas.partitions.items()
-            if number == index
+            for known, partition in node.process.replicas.partitions.items()
+            if known == key
         ]
 
     def _check_equal_logs(self) -> None:
@@ -211,9 +234,13 @@ class Run:
     async def _read_back(self) -> None:
         """By a client on a machine of its own, which nothing has happened to."""
         failures: list[str] = []
+        partitions = range(self.plan.topology.partitions)
+        keys = [p for p in partitions if not self.oracles.given_up(p)]
+        if not keys:
+            return
 
         async def audit(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
-            work = workload(self.world, runtime, writers=0, readers=0)
+            work = workload(self.world, runtime, writers=0, readers=0, keys=keys)
             try:
                 await work.read_back(READ_BACK_S)
             except FinalReadIncomplete as why:

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.plan import KINDS
+from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.run import Outcome, run_plan
 
 if TYPE_CHECKING:

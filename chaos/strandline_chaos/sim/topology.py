@@ -33,6 +33,8 @@ class Topology:
     segment_bytes: int = 4000
     balance_s: int = 300
     """How often the controller looks whether preferred leaders lead."""
+    scrub_ms: int = 0
+    """0: the logs are not read for damage within a run."""
 
     def __post_init__(self) -> None:
         counts = ("brokers", "partitions", "replication_factor", "min_insync_replicas", "balance_s")
@@ -106,4 +108,6 @@ def broker_config(topology: Topology, name: str) -> object:
         "replica.high.watermark.checkpoint.interval.ms": "900",
         "flush.policy": topology.flush_policy,
     }
+    if topology.scrub_ms > 0:
+        settings["log.scrub.interval"] = str(topology.scrub_ms)
     return load_broker_config(None, settings, {})

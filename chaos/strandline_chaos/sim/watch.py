@@ -85,23 +85,36 @@ class Oracles:
         except Violation as violation:
             self._world.loop.fail(violation)
 
-    def on_power_lost(self, nodes: list[Node]) -> None:
+    def on_power_lost(self, nodes: list[Node], *, wiped: bool = False) -> None:
+        """`wiped`: nothing is left on their disks."""
         for node in nodes:
-            self.replicas.on_power_lost(node)
+            self.replicas.on_power_lost(node, wiped=wiped)
             if node is not self._controller:
                 self._on_crash(node)
         self.replicas.check_some_copy()
 
+    def _main(self) -> list[Committed]:
+        ghosts = self.replicas.committed
+        return [ghosts[key] for key in self.control.main_keys() if key in ghosts]
+
     def ghost_of(self, index: int) -> Committed | None:
-        return next((g for (_, i), g in self.replicas.committed.items() if i == index), None)
+        """Of a partition of the topic that everything is checked in."""
+        return next((ghost for ghost in self._main() if ghost.index == index), None)
 
     def excused(self) -> dict[int, str]:
         """Partitions in which records may be missing, with the reason."""
-        return {
-            index: ghost.excused
-            for (_, index), ghost in self.replicas.committed.items()
-            if ghost.excused is not None
-        }
+        return {g.index: g.excused for g in self._main() if g.excused is not None}
+
+    def given_up(self, index: int) -> bool:
+        """Whether nothing promises that the partition is ever whole again."""
+        ghost = self.ghost_of(index)
+        return ghost is not None and ghost.given_up
+
+    def loss_was_permitted(self, topic: str) -> bool:
+        state = self.control.state
+        topic_id = None if state is None else state.topic_ids.get(topic)
+        ghosts = self.replicas.committed.items()
+        return any(g.excused is not None for (of, _), g in ghosts if of == topic_id)
 
 
 class CheckedHistory(History):

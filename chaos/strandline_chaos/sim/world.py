@@ -40,6 +40,7 @@ RESTART_S = (0.05, 1.0)
 
 class World:
     def __init__(self, seed: int, topology: Topology) -> None:
+        self.seed = seed
         self.topology = topology
         self.rng = random.Random(seed)
         self.loop = SimLoop()

@@ -22,14 +22,16 @@ LAST_MEMBER: Final = "the last member of the ISR lost unflushed records with the
 
 
 class Committed:
-    def __init__(self, name: str, *, min_insync: int, always: bool) -> None:
-        self.name = name
+    def __init__(self, index: int, *, min_insync: int, always: bool) -> None:
+        self.index = index
+        self.name = f"partition {index}"
         self.entries: list[Entry] = []
         self.end = 0
         """trueHW: the greatest high watermark that any leader has had."""
         self.excused: str | None = None
         """Why records may be missing from here on."""
-        self._min_insync = min_insync
+        self.min_insync = min_insync
+        """The lowest that min.insync.replicas has ever been."""
         self._always = always
         self._ids: dict[Identity, Entry] = {}
         self._committed: dict[Identity, Entry] = {}
@@ -38,6 +40,10 @@ class Committed:
         """Nodes that lost committed records with the power and do not have them again."""
         self._cut_short: dict[str, int] = {}
         """Where the logs end of nodes that lost any records with the power, until they append."""
+        self.damaged: dict[str, Entry] = {}
+        """The batch that a node's disk has changed, until the node has cut it off (I-7)."""
+        self.given_up = False
+        """Nothing promises that this partition is ever whole again."""
 
     @property
     def last(self) -> Entry | None:
@@ -107,13 +113,27 @@ class Committed:
                 f" epoch {last.epoch}",
             )
 
-    def on_cut(self, gone: list[Entry], what: str) -> None:
-        """I-41: a truncation takes nothing that was committed."""
+    def on_damaged(self, node: str, entry: Entry) -> None:
+        """The disk of `node` holds other bytes than those that were written."""
+        self.damaged[node] = entry
+
+    def give_up(self, why: str) -> None:
+        self.excused, self.given_up = why, True
+
+    def on_cut(self, gone: list[Entry], node: str, what: str, *, misread: bool) -> bool:
+        """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed,
+        or seems to have where it was `misread`; true if it does.
+        """
+        damage = self.damaged.get(node)
+        if misread or (damage is not None and damage in gone):
+            self.damaged.pop(node, None)
+            return True
         for entry in gone:
             if entry.identity in self._committed and self.excused is None:
                 raise Violation(
                     "I-41", f"{what}, and offset {entry.base} of epoch {entry.epoch} was committed"
                 )
+        return False
 
     def check_complete(
         self, view: LogView, invariant: str, who: str, *, members: Iterable[str]
@@ -133,24 +153,30 @@ class Committed:
             f" of epoch {last.epoch} (committed up to {self.end})",
         )
 
-    def on_power_lost(self, node: str, before: LogView, after: LogView, *, counted: bool) -> None:
-        """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR."""
+    def on_power_lost(
+        self, node: str, before: LogView, after: LogView, *, counted: bool, wiped: bool
+    ) -> None:
+        """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR;
+        `wiped`: it is a new disk.
+        """
+        if wiped:
+            self.damaged.pop(node, None)
         last = self.last
         if after.end < before.end:
             self._cut_short[node] = after.end
         if last is None or not before.holds(last) or after.holds(last):
             return
-        if self._always and counted:
+        if self._always and counted and not wiped:
             raise Violation(
                 "I-93",
                 f"{self.name}: {node} was in the ISR and lost committed offset {last.base} with"
                 " the power under flush.policy=always",
             )
-        self._lost(node)
+        self._lost(node, wiped=wiped)
 
-    def _lost(self, node: str) -> None:
+    def _lost(self, node: str, *, wiped: bool = False) -> None:
         self.lost_on[node] = None
-        if not self._always and len(self.lost_on) >= self._min_insync:
+        if (wiped or not self._always) and len(self.lost_on) >= self.min_insync:
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
 
     def on_holds_again(self, node: str, view: LogView) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.records import RECOVERED
 from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.topology import TOPIC
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -29,6 +30,8 @@ class ControlOracle:
         self._last_offset = -1
         self._epoch = -1
         self._seen: tuple[ControllerState, int] | None = None
+        self.state: ControllerState | None = None
+        """As it was last seen."""
 
     def on_step(self, state: ControllerState) -> bool:
         """Whether anything was committed since the last look."""
@@ -49,12 +52,34 @@ class ControlOracle:
         for number, broker in state.brokers.items():
             if self.brokers.get(number) is not broker:
                 self._on_broker(number, broker)
+        count = 0
         for partition in state.partitions():
+            count += 1
             key = (partition.topic_id, partition.index)
             if self.partitions.get(key) is not partition:
                 self._on_partition(key, partition)
+        if len(self.partitions) > count:
+            self._forget(state)
+        self.state = state
         self._check_fenced()
         return True
+
+    def _forget(self, state: ControllerState) -> None:
+        """Topics have been deleted. Their ids never come back (I-36)."""
+        for key in [key for key in self.partitions if key[0] not in state.topics]:
+            del self.partitions[key]
+            self._sometimes["partition deleted"] += 1
+
+    def main_keys(self) -> list[Key]:
+        """The partitions of the topic that everything is checked in."""
+        topic_id = None if self.state is None else self.state.topic_ids.get(TOPIC)
+        return [key for key in self.partitions if key[0] == topic_id]
+
+    def min_insync(self, partition: Partition) -> int:
+        """What the controller resolves for it (I-91)."""
+        assert self.state is not None
+        topic = self.state.topics[partition.topic_id]
+        return self.state.effective_min_isr(topic, partition)
 
     def _on_broker(self, number: int, broker: Broker) -> None:
         known = self.brokers.get(number)

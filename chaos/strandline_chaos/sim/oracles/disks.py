@@ -19,18 +19,23 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.node import Node
 
 
-class _Reader(SimFs):
-    """Reads without being noticed: no operation is counted, no fault strikes."""
+class Reader(SimFs):
+    """Reads without being noticed: no operation is counted, no fault strikes, and what a disk has
+    changed by itself is read as it was written.
+    """
 
-    def _begin(self, operation: str) -> None:
+    def _begin(self, operation: str, path: str) -> None:
         pass
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        return bytes(self._inode(fd).as_written()[offset : offset + length])
 
 
 def check_disk(node: Node, sometimes: Counter[str]) -> None:
     """Right after a crash of `node`, whatever kind it was."""
     if node.disk.counts.get("fsync error"):
         return  # what it called durable may be gone (P-24)
-    fs = _Reader(node.disk)
+    fs = Reader(node.disk)
     if not fs.isdir(DATA):
         return
     sometimes["disk verified after a crash"] += 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from strandline_chaos.sim.disk import Directory
+from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.oracles.violation import Violation
 
@@ -71,7 +71,7 @@ class LogView:
             node = self._disk.find(f"{self.path}/{segment:020d}.log")
         except OSError:
             return None
-        return node.data if isinstance(node, Inode) else None
+        return node.as_written() if isinstance(node, Inode) else None
 
     def read_to(self, end: int, where: str) -> list[Entry]:
         """What has been appended up to offset `end`."""
@@ -125,6 +125,12 @@ class LogView:
         """Whether this very entry is here, and by induction all before it."""
         at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
         return at < len(self.entries) and self.entries[at].identity == entry.identity
+
+    def place(self, number: int) -> tuple[int, int, int]:
+        """(base offset of the segment, first byte, end byte) of the entry of that number."""
+        segment, stop = self._places[number]
+        before = self._places[number - 1] if number > 0 else (segment, 0)
+        return segment, before[1] if before[0] == segment else 0, stop
 
     def is_durable(self, entry: Entry) -> bool:
         """Whether a loss of power would leave an entry that is held, and the segment before it: to

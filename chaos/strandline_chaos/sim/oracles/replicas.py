@@ -93,8 +93,8 @@ class ReplicaOracle:
         if found is None:
             topology = self._topology
             found = self.committed[key] = Committed(
-                f"partition {key[1]}",
-                min_insync=topology.min_insync_replicas,
+                key[1],
+                min_insync=min(topology.min_insync_replicas, topology.replication_factor),
                 always=topology.flush_policy == "always",
             )
         return found
@@ -125,7 +125,10 @@ class ReplicaOracle:
         if end < known.end:
             self._sometimes["log truncated"] += 1
             known.was_cut = True
-            ghost.on_cut(known.view.cut(end), f"{where}: cut to {end}")
+            believed = node.disk.counts.get("misread", 0) > 0
+            gone = known.view.cut(end)
+            if ghost.on_cut(gone, node.name, f"{where}: cut to {end}", misread=believed):
+                self._sometimes["damage healed"] += 1
         for entry in known.view.read_to(end, where):
             ghost.on_appended(entry, where)
             if partition.leader is not None:
@@ -219,7 +222,9 @@ class ReplicaOracle:
         decided = self._control.partitions.get(key)
         if decided is None or decided.leader_epoch != leader.leader_epoch:
             return
-        least = min(self._topology.min_insync_replicas, len(decided.replicas))
+        ghost = self.ghost(key)
+        current = leader.partition_epoch == decided.partition_epoch
+        least = self._control.min_insync(decided) if current else ghost.min_insync
         if len(leader.isr) < least:
             raise Violation("I-9", f"{where}: committed {mark} with ISR {leader.isr}")
         always, last = self._topology.flush_policy == "always", self.ghost(key).last
@@ -266,6 +271,8 @@ class ReplicaOracle:
         """The controller has committed something."""
         for key, decided in self._control.partitions.items():
             if key in self.committed:
+                ghost = self.committed[key]
+                ghost.min_insync = min(ghost.min_insync, self._control.min_insync(decided))
                 self._check_members(key)
                 self._check_quorum(key, decided)
 
@@ -291,8 +298,8 @@ class ReplicaOracle:
                 f"{where}: it counts {sorted(counted)}, the controller has ISR {decided.isr}",
             )
 
-    def on_power_lost(self, node: Node) -> None:
-        """The disk of `node` has forgotten what it forgets."""
+    def on_power_lost(self, node: Node, *, wiped: bool) -> None:
+        """The disk of `node` has forgotten what it forgets; all of it, if it was `wiped`."""
         for (name, key), known in list(self._replicas.items()):
             if name != node.name:
                 continue
@@ -302,14 +309,14 @@ class ReplicaOracle:
             counted = decided is not None and broker_id(name) in decided.isr
             if after.end < known.view.end:
                 self._sometimes["records lost with the power"] += 1
-            self.ghost(key).on_power_lost(name, known.view, after, counted=counted)
+            self.ghost(key).on_power_lost(name, known.view, after, counted=counted, wiped=wiped)
             known.view = after
 
     def check_some_copy(self) -> None:
         """I-17: every committed record is on the disk of some machine."""
         for key, ghost in self.committed.items():
             last = ghost.last
-            if last is None or ghost.excused is not None:
+            if last is None or ghost.excused is not None or key not in self._control.partitions:
                 continue
             if not any(r.view.holds(last) for (_, k), r in self._replicas.items() if k == key):
                 raise Violation("I-17", f"{ghost.name}: nobody holds committed offset {last.base}")
@@ -325,6 +332,10 @@ class ReplicaOracle:
 
     def view(self, name: str, key: Key) -> LogView:
         return self._replicas[name, key].view
+
+    def find_view(self, name: str, key: Key) -> LogView | None:
+        known = self._replicas.get((name, key))
+        return None if known is None else known.view
 
 
 def _names(decided: Decided) -> list[str]:

@@ -1,0 +1,21 @@
+"""The vocabulary of faults: each kind by name, with how it draws its arguments.
+
+What a kind does stands under the same name in `strikes/`. A new kind needs an entry in both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.sim.kinds import admin, clocks, disks, network, processes
+
+if TYPE_CHECKING:
+    from strandline_chaos.sim.kinds.draw import Draw
+
+KINDS: Final[dict[str, Draw]] = {
+    **processes.KINDS,
+    **network.KINDS,
+    **disks.KINDS,
+    **clocks.KINDS,
+    **admin.KINDS,
+}

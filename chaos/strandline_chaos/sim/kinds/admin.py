@@ -1,0 +1,37 @@
+"""What administrators do under load: to a topic of its own, which nothing else is read from, and to
+the configuration of the one that everything is checked in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.sim.kinds.draw import seconds
+
+if TYPE_CHECKING:
+    import random
+
+    from strandline_chaos.sim.kinds.draw import Draw
+    from strandline_chaos.sim.topology import Topology
+
+
+def _recreate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "pause_s": rng.choice((0.0, 0.0, 0.05, 1.0)),
+        "partitions": rng.choice((1, 1, 3)),
+    }
+
+
+def _min_insync(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "value": rng.randint(1, topology.replication_factor),
+        "for_s": seconds(rng, 0.3, 3.0),
+    }
+
+
+KINDS: Final[dict[str, Draw]] = {
+    "topic-recreate": _recreate,
+    "min-insync": _min_insync,
+}
+CHURN: Final = frozenset({"topic-recreate"})
+"""Kinds that need the other topic."""

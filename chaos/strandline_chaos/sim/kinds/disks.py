@@ -1,0 +1,105 @@
+"""Faults of disks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.sim.kinds.draw import broker, seconds, server
+
+if TYPE_CHECKING:
+    import random
+
+    from strandline_chaos.sim.kinds.draw import Draw
+    from strandline_chaos.sim.topology import Topology
+
+FILES: Final = {
+    "log": ".log",
+    "index": ".index",
+    "timeindex": ".timeindex",
+    "epochs": "leader-epoch-checkpoint",
+    "high-watermark": "replication-offset-checkpoint",
+    "snapshot": ".snapshot",
+}
+"""What a bit may flip in: how the name of such a file ends."""
+
+
+def _slow_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": server(rng, topology),
+        "for_s": seconds(rng, 0.2, 3.0),
+        "factor": rng.choice((10, 50, 300)),
+    }
+
+
+def _stalling_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": server(rng, topology),
+        "for_s": seconds(rng, 0.2, 3.0),
+        "probability": rng.choice((0.02, 0.2)),
+        "stall_s": rng.choice((0.02, 0.3)),
+    }
+
+
+def _rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": server(rng, topology),
+        "for_s": seconds(rng, 0.2, 2.0),
+        "rate": rng.choice((0.01, 0.1, 0.5)),
+    }
+
+
+def _broker_rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {**_rate(rng, topology), "node": broker(rng, topology)}
+
+
+def _full(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": broker(rng, topology),
+        "for_s": seconds(rng, 0.2, 3.0),
+        "room": rng.choice((0, 100, 3000)),
+    }
+
+
+def _bit_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": broker(rng, topology),
+        "file": rng.choice(("log", "log", "log", *FILES)),
+        "bits": rng.choice((1, 1, 3)),
+        "restart_s": rng.choice((0.0, 0.0, 0.2, 1.5)),
+    }
+
+
+def _helix(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"partition": rng.randrange(topology.partitions)}
+
+
+def _zero_tail(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": broker(rng, topology),
+        "bytes": rng.choice((1, 61, 700, 9000)),
+        "restart_s": seconds(rng, 0.1, 1.0),
+    }
+
+
+def _wipe(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"node": broker(rng, topology), "restart_s": seconds(rng, 0.1, 2.0)}
+
+
+KINDS: Final[dict[str, Draw]] = {
+    "slow-disk": _slow_disk,
+    "stalling-disk": _stalling_disk,
+    "fsync-error": _rate,
+    "write-error": _rate,
+    "short-write": _rate,
+    "read-error": _broker_rate,
+    "misread": _broker_rate,
+    "disk-full": _full,
+    "bit-flip": _bit_flip,
+    "helix": _helix,
+    "zero-tail": _zero_tail,
+    "wipe": _wipe,
+}
+MAY_END_A_PROCESS: Final = frozenset({"fsync-error", "write-error", "read-error", "disk-full"})
+"""After one of these a process may end by itself."""
+CHANGE_BYTES: Final = frozenset({"bit-flip", "helix", "misread"})
+"""After one of these what a process reads may not be what was written."""

@@ -1,0 +1,34 @@
+"""What each kind of fault does, under the name that it has in `kinds/`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_chaos.sim.strikes.admin import AdminStrikes
+from strandline_chaos.sim.strikes.clocks import ClockStrikes
+from strandline_chaos.sim.strikes.damage import DamageStrikes
+from strandline_chaos.sim.strikes.disks import DiskStrikes
+from strandline_chaos.sim.strikes.network import NetworkStrikes
+from strandline_chaos.sim.strikes.processes import ProcessStrikes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_chaos.sim.strikes.scene import Scene
+
+FAMILIES = (
+    ProcessStrikes,
+    NetworkStrikes,
+    DiskStrikes,
+    DamageStrikes,
+    ClockStrikes,
+    AdminStrikes,
+)
+
+
+def all_strikes(scene: Scene) -> dict[str, Callable[..., object]]:
+    """By kind; one that returns False has found nothing to strike."""
+    found: dict[str, Callable[..., object]] = {}
+    for family in FAMILIES:
+        found.update(family(scene).strikes)
+    return found

@@ -1,0 +1,79 @@
+"""Strikes that an administrator makes, under load."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline import Admin
+from strandline.errors import StrandlineError, UnknownTopicOrPartition
+from strandline.types import ConfigChange
+from strandline_chaos.sim.churn import CHURN, Churn
+from strandline_chaos.sim.topology import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.strikes.scene import Scene
+    from strandline_runtime.runtime import Runtime
+
+ADMIN: Final = "admin"
+REQUEST_MS: Final = 1000
+RETRY_S: Final = 0.2
+MIN_INSYNC: Final = "min.insync.replicas"
+
+
+class AdminStrikes:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.strikes: dict[str, Callable[..., object]] = {
+            "topic-recreate": self._recreate,
+            "min-insync": self._min_insync,
+        }
+
+    def _recreate(self, pause_s: float, partitions: int) -> None:
+        self._churn().orders.append((pause_s, partitions))
+
+    def _churn(self) -> Churn:
+        """The other topic and its clients, from the first order on."""
+        scene = self._scene
+        if scene.churn is None:
+            scene.churn = Churn(scene.world, scene.oracles)
+            scene.world.add_node(CHURN, scene.churn.main).start()
+        return scene.churn
+
+    def _min_insync(self, value: int, for_s: float) -> bool:
+        """Another min.insync.replicas for a while."""
+        scene = self._scene
+        if scene.is_busy(ADMIN):
+            return False
+        usual = scene.world.topology.min_insync_replicas
+
+        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            await self._alter(runtime, value)
+            await asyncio.sleep(0 if scene.over else for_s)
+            await self._alter(runtime, usual)
+
+        scene.run_client(ADMIN, main)
+        return True
+
+    async def _alter(self, runtime: Runtime, value: int) -> None:
+        """However long it takes: what is altered for a while is put back."""
+        while True:
+            try:
+                async with Admin(
+                    self._scene.world.topology.bootstrap,
+                    request_timeout_ms=REQUEST_MS,
+                    connect_timeout_ms=REQUEST_MS,
+                    runtime=runtime,
+                ) as admin:
+                    change = ConfigChange(MIN_INSYNC, str(value))
+                    await admin.incremental_alter_configs({("topic", TOPIC): [change]})
+            except UnknownTopicOrPartition:
+                return
+            except StrandlineError:
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._scene.oracles.sometimes["configuration altered"] += 1
+                return

@@ -1,0 +1,196 @@
+"""Strikes that change what lies on a disk: bits, tails, all of it.
+
+A bit of a log flips only in what is flushed (above the recovery point nobody can tell it from a
+torn tail), only where another member of the ISR holds the same batch in a sound log, and in one
+replica of a partition at a time. So nothing may be lost, and what is wrong must be noticed before
+anybody is given it. `helix` alone breaks that rule, on purpose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.checkpoints import RECOVERY_POINTS, read_offsets
+from strandline_chaos.sim.disk_parts import Directory
+from strandline_chaos.sim.inode import Inode
+from strandline_chaos.sim.kinds.disks import FILES
+from strandline_chaos.sim.oracles.disks import Reader
+from strandline_chaos.sim.topology import CONTROLLER, DATA, broker_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import Key
+    from strandline_chaos.sim.oracles.log_view import LogView
+    from strandline_chaos.sim.strikes.scene import Scene
+
+CLOSED: Final = ("epochs", "high-watermark", "snapshot")
+"""Files that are read at the start of a process only: they change while it is down."""
+DOWN_S: Final = 0.2
+
+
+class DamageStrikes:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.strikes: dict[str, Callable[..., object]] = {
+            "bit-flip": self._bit_flip,
+            "helix": self._helix,
+            "zero-tail": self._zero_tail,
+            "wipe": self._wipe,
+        }
+
+    def _bit_flip(self, node: str, file: str, bits: int, restart_s: float) -> bool:
+        struck = self._scene.node(node)
+        if not struck.running or node == CONTROLLER:
+            return False
+        if file == "log":
+            return self._flip_log(struck, bits, restart_s)
+        if file in CLOSED:
+            restart_s = max(restart_s, DOWN_S)
+        if restart_s > 0:
+            self._scene.darken([struck], restart_s, survival=1.0)
+        found = [n for path, n in self._files(struck) if path.endswith(FILES[file])]
+        found = [n for n in found if n.data and not n.dirty]
+        if not found:
+            return False
+        inode = self._scene.rng.choice(found)
+        for _ in range(bits):
+            inode.flip(
+                self._scene.rng.randrange(len(inode.data)), 1 << self._scene.rng.randrange(8)
+            )
+        self._scene.oracles.sometimes[f"bit flipped: {file}"] += 1
+        return True
+
+    def _flip_log(self, struck: Node, bits: int, restart_s: float) -> bool:
+        for key in self._scene.oracles.control.main_keys():
+            if not self._another_is_sound(struck, key):
+                continue
+            if restart_s > 0:
+                self._scene.darken([struck], restart_s, survival=1.0)
+            if self._flip_in(struck, key, bits, live=restart_s == 0, number=None):
+                return True
+        return False
+
+    def _another_is_sound(self, struck: Node, key: Key) -> bool:
+        """Nobody has damage in this partition yet, and another member of the ISR is well."""
+        oracles = self._scene.oracles
+        ghost = oracles.replicas.ghost(key)
+        decided = oracles.control.partitions[key]
+        others = [m for m in decided.isr if m != broker_id(struck.name)]
+        return (
+            not ghost.damaged
+            and ghost.excused is None
+            and len(others) >= len(decided.replicas) - 1
+            and all(self._scene.node(f"broker-{m}").running for m in others)
+        )
+
+    def _flip_in(
+        self, struck: Node, key: Key, bits: int, *, live: bool, number: int | None
+    ) -> bool:
+        """Bits of one batch; `live`: of a sealed segment, as a process knows its newest bytes."""
+        oracles, rng = self._scene.oracles, self._scene.rng
+        view = oracles.replicas.find_view(struck.name, key)
+        if view is None:
+            return False
+        able = self._flushed(struck, key, view, live=live)
+        if number is not None:
+            able = [n for n in able if n % 3 == number]
+        if not able:
+            return False
+        chosen = rng.choice(able)
+        segment, start, stop = view.place(chosen)
+        inode = struck.disk.find(f"{view.path}/{segment:020d}.log")
+        assert isinstance(inode, Inode)
+        if inode.dirty:
+            return False
+        for _ in range(bits):
+            inode.flip(rng.randrange(start, stop), 1 << rng.randrange(8))
+        if not inode.flips:
+            return False
+        oracles.replicas.ghost(key).on_damaged(struck.name, view.entries[chosen])
+        oracles.sometimes["bit flipped: log"] += 1
+        return True
+
+    def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:
+        """Numbers of the entries below the recovery point that the disk names."""
+        fs = Reader(struck.disk)
+        offsets = read_offsets(fs, f"{DATA}/{RECOVERY_POINTS}", lambda why: None) or {}
+        name = view.path.rpartition("/")[2]
+        topic, _, index = name.rpartition("-")
+        below = offsets.get((topic, int(index)), 0)
+        last = view.place(len(view.entries) - 1)[0] if view.entries else 0
+        return [
+            n
+            for n, entry in enumerate(view.entries)
+            if entry.end <= below and not (live and view.place(n)[0] == last)
+        ]
+
+    def _helix(self, partition: int) -> bool:
+        """Each replica loses another third of the log: a whole copy exists only over all of them.
+
+        Nothing promises to put it together again; nobody may be given what is wrong.
+        """
+        oracles = self._scene.oracles
+        struck = 0
+        for key in oracles.control.main_keys():
+            decided = oracles.control.partitions[key]
+            if key[1] != partition or oracles.replicas.ghost(key).damaged:
+                continue
+            for number, member in enumerate(decided.replicas[:3]):
+                node = self._scene.node(f"broker-{member}")
+                struck += self._flip_in(node, key, 1, live=True, number=number)
+            if struck:
+                oracles.replicas.ghost(key).give_up("every replica has lost a part of it")
+        return struck > 0
+
+    def _zero_tail(self, node: str, bytes: int, restart_s: float) -> bool:
+        """The newest files were made larger than what was written to them when the power went."""
+        struck = self._scene.node(node)
+        if not struck.running:
+            return False
+        self._scene.darken([struck], restart_s, survival=0.9)
+        newest: dict[str, Inode] = {}
+        for path, inode in sorted(self._files(struck), key=lambda found: found[0]):
+            if path.endswith((".log", ".index", ".timeindex")):
+                above, _, name = path.rpartition("/")
+                newest[f"{above} {name.rpartition('.')[2]}"] = inode
+        for inode in newest.values():
+            inode.grow(bytes)
+        return True
+
+    def _wipe(self, node: str, restart_s: float) -> bool:
+        """The machine is replaced: the same broker id, an empty disk."""
+        struck = self._scene.node(node)
+        if not struck.running or node == CONTROLLER:
+            return False
+        if not all(self._others_have(struck, key) for key in self._hosted(struck)):
+            return False
+        struck.power_off(1.0)
+        struck.disk.wipe()
+        self._scene.oracles.on_power_lost([struck], wiped=True)
+        self._scene.later(restart_s, self._scene.start, struck)
+        return True
+
+    def _hosted(self, struck: Node) -> Iterator[Key]:
+        for key, decided in self._scene.oracles.control.partitions.items():
+            if broker_id(struck.name) in decided.replicas:
+                yield key
+
+    def _others_have(self, struck: Node, key: Key) -> bool:
+        oracles = self._scene.oracles
+        decided = oracles.control.partitions[key]
+        others = [m for m in decided.isr if m != broker_id(struck.name)]
+        ghost = oracles.replicas.ghost(key)
+        return len(others) >= 2 and not ghost.damaged and not ghost.lost_on
+
+    def _files(self, struck: Node) -> Iterator[tuple[str, Inode]]:
+        yield from _walk("", struck.disk.root)
+
+
+def _walk(path: str, directory: Directory) -> Iterator[tuple[str, Inode]]:
+    for name, node in directory.entries.items():
+        if isinstance(node, Directory):
+            yield from _walk(f"{path}/{name}", node)
+        else:
+            yield f"{path}/{name}", node

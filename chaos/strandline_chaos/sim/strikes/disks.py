@@ -1,0 +1,52 @@
+"""Strikes at disks that leave what is on them as it was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_chaos.sim.disk import CAPACITY
+from strandline_chaos.sim.disk_parts import DiskFaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_chaos.sim.strikes.scene import Scene
+
+
+class DiskStrikes:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.strikes: dict[str, Callable[..., object]] = {
+            "slow-disk": self._slow_disk,
+            "stalling-disk": self._stalling_disk,
+            "fsync-error": self._rate_of("fsync_error"),
+            "write-error": self._rate_of("write_error"),
+            "short-write": self._rate_of("short_write"),
+            "read-error": self._rate_of("read_error"),
+            "misread": self._rate_of("misread"),
+            "disk-full": self._disk_full,
+        }
+
+    def _set(self, node: str, for_s: float, **settings: float) -> None:
+        disk = self._scene.node(node).disk
+        for name, value in settings.items():
+            before = getattr(DiskFaults(), name)
+            setattr(disk.faults, name, value)
+            self._scene.later(for_s, setattr, disk.faults, name, before)
+
+    def _slow_disk(self, node: str, for_s: float, factor: float) -> None:
+        self._set(node, for_s, slow=factor)
+
+    def _stalling_disk(self, node: str, for_s: float, probability: float, stall_s: float) -> None:
+        self._set(node, for_s, stall=probability, stall_s=stall_s)
+
+    def _rate_of(self, name: str) -> Callable[..., None]:
+        def strike(node: str, for_s: float, rate: float) -> None:
+            self._set(node, for_s, **{name: rate})
+
+        return strike
+
+    def _disk_full(self, node: str, for_s: float, room: int) -> None:
+        disk = self._scene.node(node).disk
+        disk.capacity = disk.used + room
+        self._scene.later(for_s, setattr, disk, "capacity", CAPACITY)
