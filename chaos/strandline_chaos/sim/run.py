@@ -165,7 +165,10 @@ class Run:
         for number, broker in sorted(control.brokers.items()):
             if broker.fenced:
                 return f"broker {number} is fenced"
-        for key, partition in control.partitions.items():
+        return self._unwell_partition()
+
+    def _unwell_partition(self) -> str:
+        for key, partition in self.oracles.control.partitions.items():
             index = key[1]
             if self.oracles.replicas.ghost(key).given_up:
                 continue
