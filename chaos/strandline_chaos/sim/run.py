@@ -168,6 +168,7 @@ class Run:
         return self._unwell_partition()
 
     def _unwell_partition(self) -> str:
+        topology = self.plan.topology
         for key, partition in self.oracles.control.partitions.items():
             index = key[1]
             if self.oracles.replicas.ghost(key).given_up:
