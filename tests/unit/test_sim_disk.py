@@ -216,7 +216,7 @@ def test_a_process_can_be_stopped_before_any_operation() -> None:
     disk = new_disk()
     fs = SimFs(disk)
 
-    def crash(number: int, operation: str, path: str) -> None:
+    def crash(number: int, operation: str) -> None:
         if number == 3:
             fs.alive = False
 

@@ -29,13 +29,16 @@ REFUSALS: Final = ("read error", "write error", "fsync error")
 
 
 class SimDisk:
-    """`crash`, if set, is asked at each operation (by number, name and path, before it happens)."""
+    """`crash`, if set, is asked at each operation (by number and name, before it happens; `path`
+    says of what).
+    """
 
     def __init__(self, rng: random.Random, wall: Callable[[], float]) -> None:
         self.faults = DiskFaults()
         self.capacity = CAPACITY
         self.operations = 0
-        self.crash: Callable[[int, str, str], None] | None = None
+        self.crash: Callable[[int, str], None] | None = None
+        self.path = ""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
         self.counts: dict[str, int] = {}
@@ -121,8 +124,9 @@ class SimDisk:
 
     def begin(self, operation: str, path: str) -> None:
         self.operations += 1
+        self.path = path
         if self.crash is not None:
-            self.crash(self.operations, operation, path)
+            self.crash(self.operations, operation)
 
     def misread(self, data: bytearray, length: int, offset: int) -> bytes:
         """As much as was asked for, from elsewhere in the file."""

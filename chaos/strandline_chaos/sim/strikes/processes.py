@@ -53,7 +53,7 @@ class ProcessStrikes:
         scene, disk = self._scene, self._scene.node(node).disk
         last = disk.operations + operation
 
-        def crash(number: int, name: str, path: str) -> None:
+        def crash(number: int, name: str) -> None:
             if number < last:
                 return
             disk.crash = None
@@ -79,7 +79,8 @@ class ProcessStrikes:
         wanted, part = POINTS[point]
         left = [count]
 
-        def crash(number: int, name: str, path: str) -> None:
+        def crash(number: int, name: str) -> None:
+            path = struck.disk.path
             if name != wanted or part not in path:
                 return
             left[0] -= 1
