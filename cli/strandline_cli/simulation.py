@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from strandline_cli.errors import EXIT_FAILED, EXIT_OK, CliError
-from strandline_cli.output import emit_table, note, write_line
+from strandline_cli.errors import CliError
+from strandline_cli.output import write_line
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.plan import Plan
     from strandline_chaos.sim.run import Outcome
-    from strandline_chaos.sim.sweep import Tally
-
-LINES_PER_NODE: Final = 12
 
 
 def commit() -> str:
@@ -45,31 +43,37 @@ def load_plan(file: Path, *, any_commit: bool) -> Plan:
 
 
 def write_plan(plan: Plan, file: Path) -> None:
-    file.write_text(json.dumps(plan.document(), indent=1) + "\n", "utf-8")
+    file.write_text(_text(plan), "utf-8")
 
 
-def save_plan(outcome: Outcome, folder: Path) -> Path | None:
-    """Where the plan of a failure was kept; None for a sound run."""
-    if outcome.sound:
-        return None
+def _text(plan: Plan) -> str:
+    return json.dumps(plan.document(), indent=1) + "\n"
+
+
+def save_plan(plan: Plan, folder: Path) -> Path:
+    """Keep the plan of a failure; a file of another plan is not replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"seed-{outcome.plan.seed}.json"
-    write_plan(outcome.plan, file)
+    text = _text(plan)
+    for number in itertools.count(1):
+        file = folder / (
+            f"seed-{plan.seed}.json" if number == 1 else f"seed-{plan.seed}-{number}.json"
+        )
+        if not file.exists() or file.read_text("utf-8") == text:
+            break
+    file.write_text(text, "utf-8")
     return file
 
 
 def report(outcome: Outcome, file: Path | None, *, timeline: bool) -> None:
     """A run in words: the plan, what each node said, what was broken, how to see it again."""
+    from strandline_chaos.sim.report import last_words
+
     plan = outcome.plan
     write_line(plan.text())
     if timeline:
         write_line(outcome.timeline.text())
     elif not outcome.sound:
-        write_line("the last of what each node said:")
-        for name in (*plan.topology.nodes, "*"):
-            lines = [str(line) for line in outcome.timeline.lines if line.node == name]
-            for line in lines[-LINES_PER_NODE:]:
-                write_line(line)
+        write_line(last_words(outcome))
     write_line(
         f"{outcome.steps} steps, {outcome.simulated_s:.1f} simulated seconds,"
         f" digest {outcome.digest}"
@@ -80,27 +84,3 @@ def report(outcome: Outcome, file: Path | None, *, timeline: bool) -> None:
     write_line(f"BROKEN {outcome.invariant}: {outcome.failure}")
     if file is not None:
         write_line(f"replay: strandline chaos replay {file}")
-
-
-def note_progress(tally: Tally, seconds: float) -> None:
-    note(
-        f"{tally.runs} schedules in {seconds:.0f} s ({60 * tally.runs / seconds:.0f} a minute),"
-        f" {len(tally.failures)} broken"
-    )
-
-
-def show_tally(tally: Tally, seconds: float, *, varied: bool) -> int:
-    """The tables at the end of a sweep; its exit status. `varied`: every kind of fault is due."""
-    idle = tally.idle() if varied else []
-    emit_table(("fault", "struck"), sorted(tally.struck.items()))
-    emit_table(("sometimes", "count"), sorted(tally.sometimes.items()))
-    write_line(
-        f"{tally.runs} schedules, {tally.simulated_s:.0f} simulated seconds, {tally.steps} steps,"
-        f" {tally.acknowledged} records acknowledged, in {seconds:.0f} s:"
-        f" {60 * tally.runs / max(seconds, 0.001):.0f} schedules a minute"
-    )
-    for outcome in tally.failures:
-        write_line(f"BROKEN seed {outcome.plan.seed}: {outcome.failure}")
-    for event in idle:
-        write_line(f"IDLE: {event!r} has never happened, so this sweep has tested too little")
-    return EXIT_FAILED if tally.failures or idle else EXIT_OK

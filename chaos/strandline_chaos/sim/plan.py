@@ -122,6 +122,10 @@ def check_fault(fault: Fault, topology: Topology) -> None:
             raise BadPlan(f"{fault.kind}: there is no server {node!r}")
 
 
+CRASH_POINT_PLACES: Final = ((CONTROLLER, 0.0), ("broker-1", 0.0), ("leader-0", 1.5))
+"""Whose disk operations are counted, and from when on."""
+
+
 def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
     """Every machine loses power at the 1st, 2nd, ... disk operation of one of them: of the
     controller and of a broker, from its start on, and of a broker that is being written to.
@@ -131,7 +135,7 @@ def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
     topology = Topology(partitions=1, flush_policy="always", segment_bytes=1500)
     everything = {"nodes": list(topology.servers), "restart_s": 0.3}
     for operation in range(1, operations + 1):
-        for node, at_s in ((CONTROLLER, 0.0), ("broker-1", 0.0), ("leader-0", 1.5)):
+        for node, at_s in CRASH_POINT_PLACES:
             struck = {"node": node, "operation": operation, **everything}
             survival = (0.0, 0.5)[operation % 2]
             fault = Fault(at_s, "crash-point", {**struck, "survival": survival})

@@ -1,7 +1,8 @@
-"""Many runs one after the other, and a failing plan made small."""
+"""Many runs, what they come to together, and a failing plan made small."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 from collections import Counter
@@ -9,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.kinds import KINDS
-from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.report import Result, crashed, result_of
+from strandline_chaos.sim.run import run_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from strandline_chaos.sim.plan import Plan
 
@@ -34,27 +36,53 @@ EXPECTED: Final = (
 )
 
 
+KINDS_KEPT: Final = 100
+SEEDS_KEPT: Final = 20
+
+
+@dataclass(slots=True)
+class Finding:
+    """Failures of one kind: the first that came, and which seeds show it too."""
+
+    first: Result
+    count: int = 0
+    seeds: list[int] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class Tally:
-    """What a sweep has seen. `struck` counts faults, `sometimes` what they brought about."""
+    """What a sweep has seen. `struck` counts faults, `sometimes` what they brought about. It stays
+    small however many runs are added, and however many of them fail.
+    """
 
     runs: int = 0
     steps: int = 0
     simulated_s: float = 0.0
     acknowledged: int = 0
+    failures: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     sometimes: Counter[str] = field(default_factory=Counter)
-    failures: list[Outcome] = field(default_factory=list)
+    findings: dict[str, Finding] = field(default_factory=dict)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, result: Result) -> bool:
+        """Whether this is the first failure of its kind."""
         self.runs += 1
-        self.steps += outcome.steps
-        self.simulated_s += outcome.simulated_s
-        self.acknowledged += outcome.acknowledged
-        self.struck.update(outcome.struck)
-        self.sometimes.update(outcome.sometimes)
-        if not outcome.sound:
-            self.failures.append(outcome)
+        self.steps += result.steps
+        self.simulated_s += result.simulated_s
+        self.acknowledged += result.acknowledged
+        self.struck.update(result.struck)
+        self.sometimes.update(result.sometimes)
+        if result.broken is None:
+            return False
+        self.failures += 1
+        kind = result.broken.kind
+        if kind not in self.findings and len(self.findings) == KINDS_KEPT:
+            return False
+        finding = self.findings.setdefault(kind, Finding(result))
+        finding.count += 1
+        if len(finding.seeds) < SEEDS_KEPT:
+            finding.seeds.append(result.plan.seed)
+        return finding.count == 1
 
     def idle(self) -> list[str]:
         """What a long enough sweep should have seen and has not."""
@@ -66,22 +94,32 @@ class Tally:
         ]
 
 
-def sweep(plans: Iterable[Plan], on_outcome: Callable[[Outcome, Tally], None]) -> Tally:
-    """Run all of them. `plans` may end early, for instance when time is over."""
-    tally = Tally()
+def run_here(plan: Plan) -> Result:
+    """A run in this process. An error of the simulator itself is a failure of its plan too."""
+    try:
+        return result_of(run_plan(plan))
+    except Exception as error:  # noqa: BLE001 - the sweep goes on, and tells it in full
+        return crashed(plan, error)
+    finally:
+        gc.collect()
+
+
+@contextlib.contextmanager
+def kept_out_of_collections() -> Iterator[None]:
+    """What exists by now is not looked at by the collections after each run."""
     gc.collect()
     gc.freeze()
     try:
-        for plan in plans:
-            outcome = run_plan(plan)
-            tally.add(outcome)
-            on_outcome(outcome, tally)
-            if outcome.sound:
-                outcome.timeline = None
-            gc.collect()
+        yield
     finally:
         gc.unfreeze()
-    return tally
+
+
+def sweep(plans: Iterable[Plan], on_result: Callable[[Result], None]) -> None:
+    """Run all of them, one after the other. `plans` may end early, for instance by time."""
+    with kept_out_of_collections():
+        for plan in plans:
+            on_result(run_here(plan))
 
 
 def shrink(plan: Plan, on_try: Callable[[Plan, bool], None]) -> Plan:

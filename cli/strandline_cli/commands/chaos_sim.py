@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from pathlib import Path
@@ -10,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline_cli.errors import EXIT_FAILED, EXIT_OK, UsageMistake
+from strandline_cli.options import Format, FormatOption
+from strandline_cli.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_chaos.sim.plan import Plan
-    from strandline_chaos.sim.run import Outcome
-    from strandline_chaos.sim.sweep import Tally
-
-PROGRESS_S = 5.0
 
 
 def sim(
@@ -36,10 +35,14 @@ def sim(
     first: Annotated[int | None, typer.Option(help="The first seed (1; fresh with --minutes).")] = (
         None
     ),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Schedules at the same time. Default: every core.")
+    ] = None,
     save: Annotated[Path, typer.Option(help="Where plans that fail are kept.")] = Path(
         "chaos-failures"
     ),
     timeline: Annotated[bool, typer.Option(help="With --seed: show the timeline anyway.")] = False,
+    output: FormatOption = Format.TABLE,
 ) -> int:
     """Run real servers and clients in one process, in virtual time, under a plan of faults.
 
@@ -47,36 +50,50 @@ def sim(
     """
     if sum(what is not None for what in (seed, seeds, minutes, crash_points)) != 1:
         raise UsageMistake("give one of --seed N, --seeds K, --minutes M, --crash-points N")
-    from strandline_chaos.sim.plan import crash_point_plans, draw_plan
-    from strandline_chaos.sim.sweep import sweep
-    from strandline_cli.simulation import commit, note_progress, report, save_plan, show_tally
+    if seed is not None:
+        if output is Format.JSON:
+            raise UsageMistake("--format json is for sweeps: use it with --seeds K --first N")
+        return _one(seed, save, timeline=timeline)
+    from strandline_chaos.sim.plan import CRASH_POINT_PLACES, crash_point_plans, draw_plan
+    from strandline_cli.simulation import commit
+    from strandline_cli.sweeping import Sweep
 
     here = commit()
-    if seed is not None:
-        outcomes: list[Outcome] = []
-        sweep([draw_plan(seed, commit=here)], lambda outcome, _: outcomes.append(outcome))
-        report(outcomes[0], save_plan(outcomes[0], save), timeline=timeline)
-        return EXIT_OK if outcomes[0].sound else EXIT_FAILED
-    start = time.monotonic()
-    told = [start]
+    jobs = jobs or len(os.sched_getaffinity(0))
+    if crash_points is not None:
+        number = len(CRASH_POINT_PLACES) * crash_points
+        crashes = Sweep(
+            number=number,
+            varied=False,
+            save=save,
+            output=output,
+            go_on=lambda done: f"{number - done} of {number} crash points, from the beginning",
+        )
+        plans = crash_point_plans(crash_points, commit=here)
+        return crashes.run(plans, jobs=min(jobs, number))
+    base = first if first is not None else 1 if minutes is None else secrets.randbits(32)
+    end = None if minutes is None else time.monotonic() + 60 * minutes
 
-    def plans() -> Iterator[Plan]:
-        if crash_points is not None:
-            yield from crash_point_plans(crash_points, commit=here)
-            return
-        number = first if first is not None else 1 if minutes is None else secrets.randbits(32)
-        end = None if minutes is None else start + 60 * minutes
-        stop = None if seeds is None else number + seeds
-        while number != stop and (end is None or time.monotonic() < end):
-            yield draw_plan(number, commit=here)
-            number += 1
+    def drawn() -> Iterator[Plan]:
+        now = base
+        while now - base != seeds and (end is None or time.monotonic() < end):
+            yield draw_plan(now, commit=here)
+            now += 1
 
-    def on_outcome(outcome: Outcome, tally: Tally) -> None:
-        if not outcome.sound:
-            report(outcome, save_plan(outcome, save), timeline=False)
-        if time.monotonic() - told[0] > PROGRESS_S:
-            told[0] = time.monotonic()
-            note_progress(tally, told[0] - start)
+    def go_on(done: int) -> str:
+        rest = f"--minutes {minutes}" if seeds is None else f"--seeds {seeds - done}"
+        return f"strandline chaos sim --first {base + done} {rest}"
 
-    tally = sweep(plans(), on_outcome)
-    return show_tally(tally, time.monotonic() - start, varied=crash_points is None)
+    note(f"seeds from {base} on, commit {here or 'unknown'}; replay one: chaos sim --seed N")
+    sweep = Sweep(number=seeds, varied=True, save=save, output=output, go_on=go_on)
+    return sweep.run(drawn(), jobs=min(jobs, seeds or jobs))
+
+
+def _one(seed: int, save: Path, *, timeline: bool) -> int:
+    from strandline_chaos.sim.plan import draw_plan
+    from strandline_chaos.sim.run import run_plan
+    from strandline_cli.simulation import commit, report, save_plan
+
+    outcome = run_plan(draw_plan(seed, commit=commit()))
+    report(outcome, None if outcome.sound else save_plan(outcome.plan, save), timeline=timeline)
+    return EXIT_OK if outcome.sound else EXIT_FAILED

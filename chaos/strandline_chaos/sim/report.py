@@ -1,0 +1,100 @@
+"""What came of a run, in words and small enough to be sent from process to process."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from strandline_chaos.sim.plan import Plan
+    from strandline_chaos.sim.run import Outcome
+
+LINES_PER_NODE: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why a run is not sound. `invariant` is a number, or the kind of failure; `report` shows the
+    last of what each node said, or a traceback.
+    """
+
+    invariant: str
+    what: str
+    report: str
+
+    @property
+    def kind(self) -> str:
+        """Equal for failures that differ in numbers only."""
+        return re.sub(r"\d+", "#", f"{self.invariant} {self.what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    plan: Plan
+    broken: Broken | None = None
+    digest: str = ""
+    steps: int = 0
+    simulated_s: float = 0.0
+    acknowledged: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    sometimes: Counter[str] = field(default_factory=Counter)
+
+    def document(self) -> dict[str, Any]:
+        """For JSON, without the plan, which whoever reads it has."""
+        broken = self.broken
+        return {
+            "broken": None if broken is None else [broken.invariant, broken.what, broken.report],
+            "digest": self.digest,
+            "steps": self.steps,
+            "simulated_s": self.simulated_s,
+            "acknowledged": self.acknowledged,
+            "struck": self.struck,
+            "sometimes": self.sometimes,
+        }
+
+
+def read_result(plan: Plan, document: dict[str, Any]) -> Result:
+    """The inverse of `Result.document`."""
+    broken, struck, sometimes = (document.pop(name) for name in ("broken", "struck", "sometimes"))
+    return Result(
+        plan,
+        None if broken is None else Broken(*broken),
+        struck=Counter(struck),
+        sometimes=Counter(sometimes),
+        **document,
+    )
+
+
+def result_of(outcome: Outcome) -> Result:
+    """The outcome without what is large: its timeline and its failure's frames."""
+    broken = None
+    if not outcome.sound:
+        broken = Broken(outcome.invariant, str(outcome.failure), last_words(outcome))
+    return Result(
+        outcome.plan,
+        broken,
+        outcome.digest,
+        outcome.steps,
+        outcome.simulated_s,
+        outcome.acknowledged,
+        outcome.struck,
+        outcome.sometimes,
+    )
+
+
+def crashed(plan: Plan, error: BaseException) -> Result:
+    """A run that the simulator itself did not survive."""
+    text = "".join(traceback.format_exception(error))
+    return Result(plan, Broken(type(error).__name__, str(error), text))
+
+
+def last_words(outcome: Outcome) -> str:
+    """The last lines of each node, node by node."""
+    shown = ["the last of what each node said:"]
+    for name in (*outcome.plan.topology.nodes, "*"):
+        lines = [str(line) for line in outcome.timeline.lines if line.node == name]
+        shown += lines[-LINES_PER_NODE:]
+    return "\n".join(shown)

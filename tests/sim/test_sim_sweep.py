@@ -1,0 +1,144 @@
+"""A sweep on several processes: the same as in one, whatever becomes of a worker."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline_chaos.sim import sweep as sweeping
+from strandline_chaos.sim.plan import Plan, draw_plan
+from strandline_chaos.sim.pool import NoWorker, Pool
+from strandline_chaos.sim.report import Broken, Result
+from strandline_chaos.sim.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here, sweep
+from strandline_chaos.sim.topology import Topology
+from strandline_cli.options import Format
+from strandline_cli.sweeping import Sweep
+
+QUICK = dataclasses.replace(draw_plan(1), faults=(), chaos_s=0.5)
+WORKER = """
+import json, os, sys, time
+print("ready", flush=True)
+for line in sys.stdin:
+    seed = json.loads(line)["seed"]
+    if seed == 13:
+        sys.stderr.write("the roof is on fire")
+        sys.stderr.flush()
+        os._exit(3)
+    if seed == 14:
+        time.sleep(60)
+    print(json.dumps({"broken": None, "steps": seed, "struck": {}, "sometimes": {}}), flush=True)
+"""
+
+
+def numbered(*seeds: int) -> Iterator[Plan]:
+    return (Plan(seed, Topology(), ()) for seed in seeds)
+
+
+def by_seed(results: list[Result]) -> list[Result]:
+    return sorted(results, key=lambda result: result.plan.seed)
+
+
+def test_two_processes_come_to_the_same_as_one() -> None:
+    plans = [dataclasses.replace(QUICK, seed=seed) for seed in (1, 2, 3)]
+    there: list[Result] = []
+    here: list[Result] = []
+    Pool(2).sweep(plans, there.append)
+    sweep(plans, here.append)
+    assert by_seed(there) == by_seed(here)
+    assert len({result.digest for result in here}) == 3
+
+
+def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
+    results: list[Result] = []
+    pool = Pool(2, command=[sys.executable, "-c", WORKER], run_s=1.0)
+    pool.sweep(numbered(11, 12, 13, 14, 15, 16, 17), results.append)
+    assert [result.plan.seed for result in by_seed(results)] == [11, 12, 13, 14, 15, 16, 17]
+    broken = {r.plan.seed: r.broken for r in results if r.broken is not None}
+    assert broken == {
+        13: Broken("crash", "its process ended with status 3", "the roof is on fire"),
+        14: Broken("crash", "the run did not end within 1 s", ""),
+    }
+    assert sum(result.steps for result in results) == 11 + 12 + 15 + 16 + 17
+
+
+def test_a_worker_that_cannot_start_ends_the_sweep_with_what_it_said() -> None:
+    pool = Pool(2, command=[sys.executable, "-c", "raise SystemExit('no such module')"])
+    with pytest.raises(NoWorker, match="no such module"):
+        pool.sweep(numbered(1, 2), lambda result: None)
+
+
+def test_an_error_of_the_simulator_is_a_failure_of_its_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(plan: Plan) -> None:
+        raise KeyError("broker-9")
+
+    monkeypatch.setattr(sweeping, "run_plan", fails)
+    broken = run_here(QUICK).broken
+    assert broken is not None
+    assert broken.invariant == "KeyError"
+    assert "in fails" in broken.report
+
+
+def test_failures_that_differ_in_numbers_only_are_one_finding() -> None:
+    tally = Tally()
+    new = [
+        tally.add(Result(plan, Broken("I-9", f"broker-{plan.seed} ends at {plan.seed}", "")))
+        for plan in numbered(*range(1, 1001))
+    ]
+    assert new == [True] + [False] * 999
+    (finding,) = tally.findings.values()
+    assert (finding.first.plan.seed, finding.count) == (1, 1000)
+    assert finding.seeds == list(range(1, 1 + SEEDS_KEPT))
+
+
+def test_a_sweep_of_many_different_failures_stays_small() -> None:
+    tally = Tally()
+    for plan in numbered(*range(1000)):
+        tally.add(Result(plan, Broken("I-9", "x" * plan.seed, "")))
+    assert len(tally.findings) == KINDS_KEPT
+    assert tally.failures == 1000
+
+
+def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def plans() -> Iterator[Plan]:
+        yield from (QUICK, QUICK)
+        raise KeyboardInterrupt
+
+    shown = Sweep(
+        number=10,
+        varied=True,
+        save=tmp_path,
+        output=Format.JSON,
+        go_on=lambda done: f"{done} are done",
+    )
+    assert shown.run(plans(), jobs=1) == 130
+    out, err = capsys.readouterr()
+    assert "interrupted; the rest: 2 are done" in err
+    document = json.loads(out)
+    assert (document["schedules"], document["interrupted"]) == (2, True)
+
+
+def test_the_first_plan_of_each_kind_of_failure_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(plan: Plan) -> Result:
+        return Result(plan, Broken("I-9", f"offset {plan.seed}", "what nodes said"))
+
+    monkeypatch.setattr(sweeping, "run_here", broken)
+    shown = Sweep(number=3, varied=False, save=tmp_path, output=Format.JSON, go_on=lambda done: "")
+    assert shown.run(numbered(5, 6, 7), jobs=1) == 1
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    assert found == {
+        "invariant": "I-9",
+        "what": "offset 5",
+        "schedules": 3,
+        "seeds": [5, 6, 7],
+        "plan": str(tmp_path / "seed-5.json"),
+    }
+    assert json.loads((tmp_path / "seed-5.json").read_text())["seed"] == 5
