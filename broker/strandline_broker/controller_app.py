@@ -23,6 +23,7 @@ from strandline_broker.hosts.lifecycle import CannotStart
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.elections import ElectionsRpc
+from strandline_broker.rpc.controller.partitions import PartitionsRpc
 from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_broker.rpc.controller.reassignments import ReassignmentsRpc
 from strandline_broker.rpc.controller.service import (
@@ -104,6 +105,7 @@ class ControllerProcess:
             TopicsRpc(self.controller),
             AlterConfigsRpc(self.controller),
             ElectionsRpc(self.controller),
+            PartitionsRpc(self.controller),
             ReassignmentsRpc(self.controller),
             ClusterRpc(
                 self.controller,

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from strandline import Consumer, ConsumerRecord, TopicPartition
 
 _POLL_MS: Final = 1000
+_METADATA_MAX_AGE_MS: Final = 10_000
+"""Someone is watching: partitions that are added shall not be missed for long."""
 _RECORDS_MAX: Final = 5000
 
 
@@ -34,7 +36,10 @@ class RecordPrinter:
         from strandline import Consumer
 
         async with Consumer(
-            bootstrap_servers=self.bootstrap, auto_offset_reset="error"
+            *((self.topic,) if self._whole else ()),
+            bootstrap_servers=self.bootstrap,
+            auto_offset_reset="error",
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
         ) as consumer:
             assigned = await self._assign(consumer)
             ends = await self._start(consumer, assigned)
@@ -54,6 +59,11 @@ class RecordPrinter:
                         " `strandline status` shows whether brokers are missing"
                     )
 
+    @property
+    def _whole(self) -> bool:
+        """Whether partitions that are added meanwhile are to be printed too."""
+        return self.partitions is None and not self.exit_at_end
+
     async def _assign(self, consumer: "Consumer") -> "list[TopicPartition]":
         from strandline import TopicPartition
 
@@ -64,7 +74,8 @@ class RecordPrinter:
                 f"topic {self.topic!r} has partitions 0 to {len(there) - 1}, not {missing[0]}"
             )
         assigned = [TopicPartition(self.topic, partition) for partition in wanted]
-        await consumer.assign(assigned)
+        if not self._whole:
+            await consumer.assign(assigned)
         return assigned
 
     async def _start(

@@ -37,6 +37,9 @@ Answer = TypeVar("Answer")
 HEDGE_S: Final = 0.1
 ASK_TIMEOUT_S: Final = 2.0
 METADATA_MAX_AGE_S: Final = 300.0
+"""Kafka's metadata.max.age.ms: so late is learnt what nothing else makes a client ask for, as new
+partitions of a topic.
+"""
 UNKNOWN_TOPIC_S: Final = 2.0
 """A topic nobody knows for so long does not exist: a broker learns of a new one in milliseconds."""
 
@@ -48,6 +51,7 @@ class Cluster:
         self, runtime: Runtime, connections: Connections, bootstrap: tuple[str, ...]
     ) -> None:
         self.view = ClusterView()
+        self.max_age_s = METADATA_MAX_AGE_S
         self.watchers: list[Callable[[Changes], None]] = []
         self._runtime = runtime
         self._connections = connections
@@ -69,10 +73,10 @@ class Cluster:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Refresh when asked to, and every few minutes anyway."""
+        """Refresh when asked to, and when what is known is of a certain age."""
         while True:
             try:
-                async with asyncio.timeout(METADATA_MAX_AGE_S):
+                async with asyncio.timeout(self.max_age_s):
                     await self._wanted.wait()
             except TimeoutError:
                 pass

@@ -18,6 +18,7 @@ from strandline._descriptions import (
 )
 from strandline._elections import election, moves, results
 from strandline._offsets import Offsets
+from strandline._partitions import more_partitions, partitions_before
 from strandline._session import Session
 from strandline.errors import (
     BrokerUnreachable,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from strandline.types import ConfigChange, ConfigValue, ElectionResult
+    from strandline.types import ConfigChange, ConfigValue, ElectionResult, NewPartitions
     from strandline_proto.v1 import elections_pb2
     from strandline_runtime.runtime import Runtime
 
@@ -142,14 +143,34 @@ class Admin:
                 await self._appears(made.name)
         return created
 
-    async def _appears(self, name: str) -> None:
-        """Wait until each partition has a leader, as far as brokers know; at most two seconds."""
+    async def create_partitions(
+        self, wanted: Mapping[str, NewPartitions | int], *, validate_only: bool = False
+    ) -> dict[str, int]:
+        """Have each topic have so many partitions, more than it has; how many it had.
+
+        Records with a key may go to another partition than before from then on: what was written
+        stays where it is. Producers, and consumers of whole topics, find the new partitions by
+        themselves. Raises InvalidPartitions for fewer than there are, or as many.
+        """
+        request = more_partitions(wanted, timeout_s=self._timeout_s, validate_only=validate_only)
+        answer = await self._ask(lambda stub: stub.CreatePartitions, request)
+        before = partitions_before(request, answer)
+        if not validate_only:
+            for topic in request.topics:
+                await self._appears(topic.name, topic.count)
+        return before
+
+    async def _appears(self, name: str, count: int = 1) -> None:
+        """Wait until so many partitions have leaders, as far as brokers know; at most two
+        seconds.
+        """
         cluster = self._started().cluster
         try:
             async with asyncio.timeout(min(2.0, self._timeout_s)):
                 while True:
                     topic = await cluster.topic(name, self._timeout_s)
-                    if all(p.leader >= 0 for p in topic.partitions.values()):
+                    led = [p for p in topic.partitions.values() if p.leader >= 0]
+                    if len(led) >= max(count, len(topic.partitions)):
                         return
                     await cluster.refresh(self._timeout_s)
         except (TimeoutError, UnknownTopicOrPartition):

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from strandline._connections import parse_bootstrap
 from strandline._core.position import EARLIEST, LATEST, Phase, Position
+from strandline._core.whole_topics import WholeTopics
 from strandline._delivery import Delivery
 from strandline._fetcher import Fetcher
+from strandline._producer_options import at_least
 from strandline._session import Session
 from strandline.errors import (
     ClientClosed,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn, Self
 
-    from strandline._core.cluster_view import PartitionKey
+    from strandline._core.cluster_view import Changes, PartitionKey
     from strandline_runtime.runtime import Runtime
 
 _POLICIES: Final[dict[str, int | None]] = {
@@ -45,7 +47,9 @@ NO_GROUPS: Final = "consumer groups are not supported yet: assign partitions wit
 class Consumer:
     """Reads records. Use it as an asynchronous context manager, and iterate or call `getmany`.
 
-    Topics given here are read whole: all partitions that they have at the start are assigned.
+    Topics given here are read whole, until `assign` is called: partitions that are added later are
+    found within `metadata_max_age_ms` and read from their first record, whatever
+    `auto_offset_reset` is, since all that is in them is newer than this consumer.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Consumer:
         max_poll_records: int | None = None,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
+        metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
         runtime: Runtime | None = None,
     ) -> None:
@@ -85,6 +90,8 @@ class Consumer:
         for name, value in self._limits.items():
             if value < (0 if name == "max_wait_ms" else 1):
                 raise ConfigurationError(f"{name}={value} is too small")
+        at_least("metadata_max_age_ms", metadata_max_age_ms, 1)
+        self._max_age_s = metadata_max_age_ms / 1000
         self._max_poll_records = max_poll_records
         self._request_timeout_s = request_timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
@@ -93,6 +100,7 @@ class Consumer:
         self._session: Session | None = None
         self._broken: BaseException | None = None
         self._keys: dict[TopicPartition, PartitionKey] = {}
+        self._whole = WholeTopics()
         self._delivery = Delivery(check_crcs=check_crcs)
 
     # Life.
@@ -114,6 +122,7 @@ class Consumer:
         if self._session is not None:
             raise ClientClosed("the consumer has been started already")
         session = Session("consumer", self._bootstrap, self._runtime, self._on_failure)
+        session.cluster.max_age_s = self._max_age_s
         await session.open(self._connect_timeout_s)
         self._session = session
         self._fetcher = self._delivery.source = Fetcher(
@@ -125,6 +134,8 @@ class Consumer:
             for topic in self._topics:
                 wanted += [(topic, p) for p in sorted(await self.partitions_for_topic(topic))]
             await self.assign(wanted)
+            self._whole.follow(self._fetcher.positions.values())
+            session.cluster.watchers.append(self._on_metadata)
         except BaseException:
             await self.stop()
             raise
@@ -177,8 +188,18 @@ class Consumer:
         for key in fetcher.positions:
             if key not in positions:
                 self._delivery.forget(key)
+        self._whole.follow(())
         self._keys = keys
         fetcher.assign(positions)
+
+    def _on_metadata(self, _: Changes) -> None:
+        """Take up partitions that were added to topics that are read whole."""
+        if (fetcher := self._fetcher) is None:
+            return
+        added = self._whole.added(fetcher.cluster.view, self._keys, self._policy)
+        if added:
+            self._keys |= {tp: position.key for tp, position in added.items()}
+            fetcher.assign(fetcher.positions | {p.key: p for p in added.values()})
 
     def subscribe(self, *args: object, **kwargs: object) -> NoReturn:
         """Not there yet."""

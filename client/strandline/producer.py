@@ -56,6 +56,7 @@ class Producer:
         delivery_timeout_ms: float = 120_000,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
+        metadata_max_age_ms: float = 300_000,
         max_request_size: int = 1 << 20,
         buffer_memory: int = 64 << 20,
         partitioner: Callable[[bytes, int], int] = partition_for,
@@ -73,10 +74,12 @@ class Producer:
         )
         at_least("request_timeout_ms", request_timeout_ms, 1)
         at_least("connect_timeout_ms", connect_timeout_ms, 1)
+        at_least("metadata_max_age_ms", metadata_max_age_ms, 1)
         at_least("max_request_size", max_request_size, 1)
         at_least("buffer_memory", buffer_memory, 1)
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
         self._max_request_size = max_request_size
         self._buffer_memory = buffer_memory
         self._partitioner = partitioner
@@ -105,6 +108,7 @@ class Producer:
         if self._session is not None:
             raise ClientClosed("the producer has been started already")
         session = Session("producer", self._bootstrap, self._runtime, self._on_failure)
+        session.cluster.max_age_s = self._metadata_max_age_s
         await session.open(self._connect_timeout_ms / 1000)
         self._session = session
         self._sender = Sender(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         CreatedTopic,
         ElectionResult,
         Headers,
+        NewPartitions,
         NewTopic,
         OffsetAndTimestamp,
         RecordMetadata,
@@ -326,6 +327,11 @@ class Admin(_Blocking[AsyncAdmin]):
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> list[CreatedTopic]:
         return self._call(lambda twin: twin.create_topics(topics, validate_only=validate_only))
+
+    def create_partitions(
+        self, wanted: Mapping[str, NewPartitions | int], *, validate_only: bool = False
+    ) -> dict[str, int]:
+        return self._call(lambda twin: twin.create_partitions(wanted, validate_only=validate_only))
 
     def delete_topics(self, topics: Iterable[str]) -> None:
         self._call(lambda twin: twin.delete_topics(topics))

@@ -280,6 +280,15 @@ class ConfigChange:
     operation: AlterConfigOpType = AlterConfigOpType.SET
 
 
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have, those that it has included."""
+
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
+    """Replicas of each new partition, the preferred leader first; None: the controller's choice."""
+
+
 class ElectionType(IntEnum):
     """Which replica `Admin.elect_leaders` makes the leader."""
 

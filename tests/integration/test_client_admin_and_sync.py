@@ -16,6 +16,7 @@ from strandline import (
     AlterConfigOpType,
     ConfigChange,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     TopicPartition,
     sync,
@@ -26,6 +27,7 @@ from strandline.errors import (
     ConfigurationError,
     ElectionNotNeeded,
     InvalidConfig,
+    InvalidPartitions,
     InvalidReplicationFactor,
     NoBrokerReachable,
     OffsetOutOfRange,
@@ -64,6 +66,20 @@ async def test_topics_are_created_described_listed_and_deleted(cluster: Scripted
         for call in (admin.delete_topics, admin.describe_topics):
             with pytest.raises(UnknownTopicOrPartition, match="'orders' does not exist"):
                 await call(["orders"])
+
+
+async def test_a_topic_gets_more_partitions_and_never_fewer(cluster: ScriptedCluster) -> None:
+    cluster.create("orders", 2)
+    async with Admin(cluster.bootstrap) as admin:
+        assert await admin.create_partitions({"orders": 3}, validate_only=True) == {"orders": 2}
+        assert len((await admin.describe_topics(["orders"]))["orders"].partitions) == 2
+        more = NewPartitions(4, [[1, 2], [2, 1]])
+        assert await admin.create_partitions({"orders": more}) == {"orders": 2}
+        assert len((await admin.describe_topics(["orders"]))["orders"].partitions) == 4
+        with pytest.raises(InvalidPartitions, match="has 4 partitions already"):
+            await admin.create_partitions({"orders": 4})
+        with pytest.raises(UnknownTopicOrPartition):
+            await admin.create_partitions({"nope": 4})
 
 
 async def test_leaders_are_elected_and_moved_each_partition_by_itself(

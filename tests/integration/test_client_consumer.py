@@ -20,6 +20,7 @@ from strandline.errors import (
     UnsupportedFeature,
 )
 from strandline_proto.batch import build_batch
+from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
@@ -73,6 +74,39 @@ async def test_records_come_in_order_with_all_they_carry(cluster: ScriptedCluste
             async for record in consumer:
                 assert record.value == b"d"
                 break
+
+
+async def test_partitions_that_are_added_to_a_whole_topic_are_read_from_their_beginning(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    write(p, b"old")
+    options = {"auto_offset_reset": "latest", "metadata_max_age_ms": 50}
+    async with reader(cluster, "orders", **options) as consumer:
+        assert await consumer.position(T0) == 1
+        add_partitions(cluster, "orders", 3)
+        added = cluster.topics["orders"][1][1:]
+        for number, partition in enumerate(added, start=1):
+            write(partition, b"%d" % number)
+        records = await read(consumer, 2)
+        assert sorted((r.partition, r.value) for r in records) == [(1, b"1"), (2, b"2")]
+        assert consumer.assignment() == {TopicPartition("orders", n) for n in range(3)}
+        assert await consumer.position(T0) == 1, "what was read keeps its position"
+
+
+async def test_partitions_are_not_added_to_what_the_caller_has_assigned(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders")
+    async with reader(cluster, "orders", metadata_max_age_ms=20) as consumer:
+        await consumer.assign([T0])
+        add_partitions(cluster, "orders", 2)
+        write(cluster.partition("orders", 1), b"unread")
+        for _ in range(500):
+            if len(await consumer.partitions_for_topic("orders")) == 2:
+                break
+            await asyncio.sleep(0.01)
+        assert consumer.assignment() == {T0}
 
 
 async def test_by_default_only_new_records_are_read(cluster: ScriptedCluster) -> None:

@@ -24,6 +24,8 @@ from strandline.errors import (
     UnknownTopicOrPartition,
 )
 from strandline_proto import errors
+from strandline_proto.partitioner import partition_for
+from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 from support.scripted_log import Act
 
@@ -273,6 +275,23 @@ async def test_an_unknown_topic_is_a_clear_error_in_good_time(cluster: ScriptedC
         with pytest.raises(UnknownTopicOrPartition, match="there is no 5"):
             await producer.send("orders", b"x", partition=5)
         assert await producer.partitions_for("orders") == {0}
+
+
+async def test_partitions_that_are_added_get_their_share_of_the_keys(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders")
+    keys = [b"key-%d" % n for n in range(40)]
+    async with Producer(cluster.bootstrap, metadata_max_age_ms=20) as producer:
+        assert (await producer.send_and_wait("orders", b"v", keys[0])).partition == 0
+        add_partitions(cluster, "orders", 3)
+        for _ in range(500):
+            if len(await producer.partitions_for("orders")) == 3:
+                break
+            await asyncio.sleep(0.01)
+        for key in keys:
+            sent = await producer.send_and_wait("orders", b"v", key)
+            assert sent.partition == partition_for(key, 3)
 
 
 async def test_a_topic_created_anew_fails_what_was_meant_for_the_old_one(

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_proto import errors
-from strandline_proto.v1 import elections_pb2, metadata_pb2
+from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2
+from support.scripted_log import Partition
 
 if TYPE_CHECKING:
     import asyncio
 
     from support.scripted_broker import ScriptedCluster
+
+
+def add_partitions(cluster: ScriptedCluster, topic: str, count: int) -> None:
+    cluster.metadata_offset += 1
+    made, ids = cluster.topics[topic][1], sorted(cluster.brokers)
+    made += [Partition(leader=ids[p % len(ids)]) for p in range(len(made), count)]
 
 
 class ScriptedAdmin:
@@ -36,6 +43,24 @@ class ScriptedAdmin:
                 made = self.cluster.create(topic.name, max(1, topic.partitions))
                 result.topic_id = self.cluster.topics[topic.name][0]
                 result.partitions, result.replication_factor = len(made), topic.replication_factor
+        return answer
+
+    async def CreatePartitions(self, request: Any, context: Any) -> Any:
+        await self.awake.wait()
+        answer = partitions_pb2.CreatePartitionsResponse()
+        for topic in request.topics:
+            result = answer.results.add(name=topic.name, partitions_before=-1)
+            if topic.name not in self.cluster.topics:
+                result.error_code = errors.UnknownTopicOrPartition.code
+                continue
+            before = len(self.cluster.topics[topic.name][1])
+            if topic.count <= before:
+                result.error_code = errors.InvalidPartitions.code
+                result.error_message = f"has {before} partitions already"
+                continue
+            result.partitions_before = before
+            if not request.validate_only:
+                add_partitions(self.cluster, topic.name, topic.count)
         return answer
 
     async def DeleteTopics(self, request: Any, context: Any) -> Any:

@@ -6,7 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from strandline_proto.v1 import controller_pb2, elections_pb2, metadata_pb2, services_pb2_grpc
+from strandline_proto.v1 import (
+    controller_pb2,
+    elections_pb2,
+    metadata_pb2,
+    partitions_pb2,
+    services_pb2_grpc,
+)
 from strandline_runtime.real import real_runtime
 from support.scripted_reassignments import ScriptedReassignments
 
@@ -98,6 +104,9 @@ class ScriptedController(ScriptedReassignments, services_pb2_grpc.ControllerServ
                 metadata_pb2.AlterConfigsResult(type=r.type, name=r.name) for r in request.resources
             ]
         )
+
+    async def CreatePartitions(self, request: Any, context: Any) -> Any:
+        return partitions_pb2.CreatePartitionsResponse()
 
     async def ElectLeaders(self, request: Any, context: Any) -> Any:
         return elections_pb2.ElectLeadersResponse()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from strandline_proto.v1 import elections_pb2, metadata_pb2
+from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.controller_link import ControllerLink
@@ -33,6 +33,19 @@ class AdminRpc:
         except grpc.RpcError as error:
             failed = self._link.failure(error)
             return metadata_pb2.CreateTopicsResponse(
+                error_code=failed.code, error_message=str(failed)
+            )
+
+    async def CreatePartitions(
+        self, request: partitions_pb2.CreatePartitionsRequest, context: Any
+    ) -> partitions_pb2.CreatePartitionsResponse:
+        try:
+            return await self._link.stub.CreatePartitions(
+                request, timeout=timeout_s(request.timeout_ms)
+            )
+        except grpc.RpcError as error:
+            failed = self._link.failure(error)
+            return partitions_pb2.CreatePartitionsResponse(
                 error_code=failed.code, error_message=str(failed)
             )
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from strandline_cli.commands.topic_alter import alter
 from strandline_cli.commands.topic_create import create
 from strandline_cli.commands.topic_delete import delete
 from strandline_cli.commands.topic_delete_records import delete_records
@@ -11,13 +12,14 @@ from strandline_cli.commands.topic_list import list_topics
 
 def topic_app() -> typer.Typer:
     app = typer.Typer(
-        help="Create, list, describe and delete topics.",
+        help="Create, list, describe, alter and delete topics.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
     app.command("create")(create)
     app.command("list")(list_topics)
     app.command("describe")(describe)
+    app.command("alter")(alter)
     app.command("delete")(delete)
     app.command("delete-records")(delete_records)
     return app

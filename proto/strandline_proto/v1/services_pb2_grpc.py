@@ -8,6 +8,7 @@ from strandline_proto.v1 import delete_records_pb2 as strandline__proto_dot_v1_d
 from strandline_proto.v1 import elections_pb2 as strandline__proto_dot_v1_dot_elections__pb2
 from strandline_proto.v1 import fetch_pb2 as strandline__proto_dot_v1_dot_fetch__pb2
 from strandline_proto.v1 import metadata_pb2 as strandline__proto_dot_v1_dot_metadata__pb2
+from strandline_proto.v1 import partitions_pb2 as strandline__proto_dot_v1_dot_partitions__pb2
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
 from strandline_proto.v1 import push_pb2 as strandline__proto_dot_v1_dot_push__pb2
 from strandline_proto.v1 import reassignment_pb2 as strandline__proto_dot_v1_dot_reassignment__pb2
@@ -86,6 +87,11 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/CreateTopics',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsResponse.FromString,
+                _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/CreatePartitions',
+                request_serializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsResponse.FromString,
                 _registered_method=True)
         self.DeleteTopics = channel.unary_unary(
                 '/strandline_proto.v1.BrokerService/DeleteTopics',
@@ -200,6 +206,13 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateTopics(self, request, context):
+        """Forwarded to the controller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartitions(self, request, context):
         """Forwarded to the controller.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -323,6 +336,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.CreateTopics,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsResponse.SerializeToString,
+            ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsResponse.SerializeToString,
             ),
             'DeleteTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopics,
@@ -619,6 +637,33 @@ class BrokerService:
             '/strandline_proto.v1.BrokerService/CreateTopics',
             strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/CreatePartitions',
+            strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1055,6 +1100,11 @@ class ControllerServiceStub:
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsResponse.FromString,
                 _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/strandline_proto.v1.ControllerService/CreatePartitions',
+                request_serializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsResponse.FromString,
+                _registered_method=True)
         self.DeleteTopics = channel.unary_unary(
                 '/strandline_proto.v1.ControllerService/DeleteTopics',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DeleteTopicsRequest.SerializeToString,
@@ -1131,6 +1181,13 @@ class ControllerServiceServicer:
 
     def CreateTopics(self, request, context):
         """Creates topics, each in one atomic decision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartitions(self, request, context):
+        """Adds partitions to topics, to each in one atomic decision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1219,6 +1276,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.CreateTopics,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsResponse.SerializeToString,
+            ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsResponse.SerializeToString,
             ),
             'DeleteTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopics,
@@ -1397,6 +1459,33 @@ class ControllerService:
             '/strandline_proto.v1.ControllerService/CreateTopics',
             strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.CreateTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ControllerService/CreatePartitions',
+            strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_partitions__pb2.CreatePartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -12,6 +12,7 @@ from strandline_proto.v1 import delete_records_pb2 as _delete_records_pb2
 from strandline_proto.v1 import elections_pb2 as _elections_pb2
 from strandline_proto.v1 import fetch_pb2 as _fetch_pb2
 from strandline_proto.v1 import metadata_pb2 as _metadata_pb2
+from strandline_proto.v1 import partitions_pb2 as _partitions_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
 from strandline_proto.v1 import push_pb2 as _push_pb2
 from strandline_proto.v1 import reassignment_pb2 as _reassignment_pb2
@@ -60,6 +61,8 @@ class BrokerServiceStub:
     """An id and epoch for an idempotent producer."""
     CreateTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]
     """Forwarded to the controller."""
+    CreatePartitions: _grpc.UnaryUnaryMultiCallable[_partitions_pb2.CreatePartitionsRequest, _partitions_pb2.CreatePartitionsResponse]
+    """Forwarded to the controller."""
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]
     """Forwarded to the controller."""
     ElectLeaders: _grpc.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]
@@ -103,6 +106,8 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     InitProducerId: _aio.UnaryUnaryMultiCallable[_metadata_pb2.InitProducerIdRequest, _metadata_pb2.InitProducerIdResponse]  # type: ignore[assignment]
     """An id and epoch for an idempotent producer."""
     CreateTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]  # type: ignore[assignment]
+    """Forwarded to the controller."""
+    CreatePartitions: _aio.UnaryUnaryMultiCallable[_partitions_pb2.CreatePartitionsRequest, _partitions_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
@@ -198,6 +203,14 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metadata_pb2.CreateTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.CreateTopicsResponse, _abc.Awaitable[_metadata_pb2.CreateTopicsResponse]]:
+        """Forwarded to the controller."""
+
+    @_abc_1.abstractmethod
+    def CreatePartitions(
+        self,
+        request: _partitions_pb2.CreatePartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partitions_pb2.CreatePartitionsResponse, _abc.Awaitable[_partitions_pb2.CreatePartitionsResponse]]:
         """Forwarded to the controller."""
 
     @_abc_1.abstractmethod
@@ -342,6 +355,8 @@ class ControllerServiceStub:
     """A block of producer ids that nobody else ever gets."""
     CreateTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]
     """Creates topics, each in one atomic decision."""
+    CreatePartitions: _grpc.UnaryUnaryMultiCallable[_partitions_pb2.CreatePartitionsRequest, _partitions_pb2.CreatePartitionsResponse]
+    """Adds partitions to topics, to each in one atomic decision."""
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]
     """Deletes topics by id or name."""
     ElectLeaders: _grpc.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]
@@ -374,6 +389,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """A block of producer ids that nobody else ever gets."""
     CreateTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]  # type: ignore[assignment]
     """Creates topics, each in one atomic decision."""
+    CreatePartitions: _aio.UnaryUnaryMultiCallable[_partitions_pb2.CreatePartitionsRequest, _partitions_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
+    """Adds partitions to topics, to each in one atomic decision."""
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
     """Deletes topics by id or name."""
     ElectLeaders: _aio.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]  # type: ignore[assignment]
@@ -433,6 +450,14 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.CreateTopicsResponse, _abc.Awaitable[_metadata_pb2.CreateTopicsResponse]]:
         """Creates topics, each in one atomic decision."""
+
+    @_abc_1.abstractmethod
+    def CreatePartitions(
+        self,
+        request: _partitions_pb2.CreatePartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partitions_pb2.CreatePartitionsResponse, _abc.Awaitable[_partitions_pb2.CreatePartitionsResponse]]:
+        """Adds partitions to topics, to each in one atomic decision."""
 
     @_abc_1.abstractmethod
     def DeleteTopics(

@@ -112,14 +112,16 @@ def decide_create_topic(
         ConfigRecord(topic_id=topic_id, key=key, value=value) for key, value in wish.configs
     ]
     records += [
-        _partition(state, topic_id, index, replicas) for index, replicas in enumerate(assignments)
+        new_partition(state, topic_id, index, replicas)
+        for index, replicas in enumerate(assignments)
     ]
     return Decision(records, answer=created)
 
 
-def _partition(
+def new_partition(
     state: ControllerState, topic_id: TopicId, index: int, replicas: tuple[BrokerId, ...]
 ) -> PartitionRecord:
+    """Its live replicas are in sync, for there is nothing to be in sync with yet."""
     isr = tuple(b for b in replicas if state.brokers[b].eligible)
     return PartitionRecord(
         topic_id=topic_id,
@@ -147,21 +149,26 @@ def _automatic_assignments(
         factor = defaults.replication_factor
     if factor < 1:
         raise InvalidReplicationFactor(f"topic {wish.name}: replication factor {factor} is below 1")
+    return assign(
+        candidates_for(state, wish.name, factor),
+        partitions=partitions,
+        replication_factor=factor,
+        cluster=load_of(p.replicas for p in state.partitions()),
+    )
+
+
+def candidates_for(state: ControllerState, topic: str, factor: int) -> list[Candidate]:
+    """Who may hold new replicas. Raises InvalidReplicationFactor if they are fewer than that."""
     candidates = [
         Candidate(b.broker_id, b.rack) for b in state.brokers.values() if b.takes_replicas
     ]
     if factor > len(candidates):
         raise InvalidReplicationFactor(
-            f"topic {wish.name}: replication factor {factor} is more than the {len(candidates)} "
+            f"topic {topic}: replication factor {factor} is more than the {len(candidates)} "
             "live brokers that take new replicas: "
             "start more brokers or ask for fewer replicas"
         )
-    return assign(
-        candidates,
-        partitions=partitions,
-        replication_factor=factor,
-        cluster=load_of(p.replicas for p in state.partitions()),
-    )
+    return candidates
 
 
 def _checked_assignments(state: ControllerState, wish: NewTopic) -> list[tuple[BrokerId, ...]]:
@@ -178,13 +185,14 @@ def _checked_assignments(state: ControllerState, wish: NewTopic) -> list[tuple[B
         )
     assignments = [by_index[index] for index in range(count)]
     for index, replicas in enumerate(assignments):
-        _check_replicas(state, f"{wish.name}-{index}", replicas, len(assignments[0]))
+        check_replicas(state, f"{wish.name}-{index}", replicas, len(assignments[0]))
     return assignments
 
 
-def _check_replicas(
+def check_replicas(
     state: ControllerState, where: str, replicas: Sequence[BrokerId], factor: int
 ) -> None:
+    """Replicas of one new partition, assigned by hand. Raises InvalidReplicaAssignment."""
     if not replicas or len(set(replicas)) != len(replicas):
         raise InvalidReplicaAssignment(f"{where}: {list(replicas)} is empty or repeats a broker")
     if len(replicas) != factor:

@@ -17,6 +17,7 @@ from strandline_broker.core.controller.leadership import (
     decide_elect_leaders,
     wishes_where_needed,
 )
+from strandline_broker.core.controller.partitions import decide_create_partitions
 from strandline_broker.core.controller.reassignment import decide_reassignments
 from strandline_broker.core.controller.topics import (
     decide_create_topic,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ElectionType,
         ElectionWish,
     )
+    from strandline_broker.core.controller.partitions import MorePartitions
     from strandline_broker.core.controller.reassignment import Outcome, Wish
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
@@ -68,6 +70,12 @@ class Administration:
                 topic_id=TopicId(self._runtime.random_id()),
                 validate_only=validate_only,
             )
+        )
+
+    async def create_partitions(self, wish: MorePartitions, *, validate_only: bool) -> int:
+        """How many partitions the topic had before."""
+        return await self._pipeline.submit(
+            partial(decide_create_partitions, self._state, wish, validate_only=validate_only)
         )
 
     async def delete_topic(self, *, name: str, topic_id: bytes) -> DeletedTopic:
