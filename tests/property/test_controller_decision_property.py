@@ -17,9 +17,16 @@ from strandline_broker.core.controller.alter_partition import Proposal, decide_a
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
 from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import OfflineReplica, decode
+from strandline_broker.core.controller.records import (
+    RECOVERED,
+    RECOVERING,
+    OfflineReplica,
+    decode,
+)
+from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_broker.core.controller.snapshot import Snapshot, restore, take
 from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition
@@ -41,6 +48,7 @@ from support.controller_store import same
 
 IDS = [BrokerId(n) for n in range(4)]
 brokers = st.sampled_from(IDS)
+log_ends = st.tuples(st.integers(-1, 2), st.integers(0, 3))
 Key = tuple[TopicId, int]
 
 
@@ -92,10 +100,11 @@ class ControllerHistory(RuleBasedStateMachine):
         for partition, (isr, leader_epoch) in kept.items():
             now = self.cluster.partition(partition.topic_id, partition.index)
             if b in isr:
-                assert b not in now.isr or isr == (b,), "decision 4: it leaves the ISR first"
+                assert b not in now.isr, "decision 4: it leaves the ISR first"
                 assert now.partition_epoch > partition.partition_epoch
                 if not lost_nothing:
                     assert now.leader_epoch > leader_epoch, "P-73"
+            assert lost_nothing or b not in now.elr, "I-51"
 
     @rule(ms=st.integers(0, SESSION_MS))
     def time_passes(self, ms: int) -> None:
@@ -134,8 +143,8 @@ class ControllerHistory(RuleBasedStateMachine):
             assert applied >= broker.fencing_offset >= broker.epoch, "I-83"
             for partition in self.cluster.state.partitions():
                 serves = not broker.is_out_of_service(partition.topic_id, partition.index)
-                if partition.isr == (b,) and self.on_its_disk(partition, b) and serves:
-                    assert partition.leader == b, "a leaderless partition is elected on unfence"
+                if b in partition.elr and self.on_its_disk(partition, b) and serves:
+                    assert partition.leader != NO_LEADER, "it is elected on unfence"
 
     @rule(b=brokers)
     def shut_down(self, b: BrokerId) -> None:
@@ -222,7 +231,7 @@ class ControllerHistory(RuleBasedStateMachine):
             leader_epoch=LeaderEpoch(partition.leader_epoch + data.draw(st.sampled_from([0, off]))),
             partition_epoch=PartitionEpoch(partition.partition_epoch + off),
             isr=tuple(members),
-            leader_recovery_state=0,
+            leader_recovery_state=data.draw(st.sampled_from([RECOVERED, RECOVERED, RECOVERING])),
         )
         sender = state.brokers[partition.leader]
         (verdict,) = self.cluster.commit(
@@ -243,6 +252,30 @@ class ControllerHistory(RuleBasedStateMachine):
             joins = b not in partition.isr
             assert not joins or state.brokers[b].can_join(partition.topic_id, partition.index)
             assert epoch == state.brokers[b].epoch, "P-7"
+
+    @rule(data=st.data())
+    def recover(self, data: st.DataObject) -> None:
+        """Brokers say where their logs end, some of them not yet, or of an earlier life (I-53)."""
+        state, ends = self.cluster.state, LogEnds()
+        told: dict[Key, dict[BrokerId, LogEnd]] = {}
+        for p in state.partitions():
+            for b in p.replicas:
+                broker, end = state.brokers.get(b), LogEnd(*data.draw(log_ends))
+                stale = data.draw(st.sampled_from([0, 0, 0, 1]))
+                if broker is None or p.leader != NO_LEADER:
+                    continue
+                if not stale:
+                    told.setdefault((p.topic_id, p.index), {})[b] = end
+                was = replace(broker, epoch=BrokerEpoch(broker.epoch - stale))
+                ends.on_told(was, p, leader_epoch=p.leader_epoch, end=end)
+        before = {(p.topic_id, p.index): p for p in state.partitions()}
+        for change in self.cluster.commit(decide_recoveries(state, ends)):
+            key = (change.topic_id, change.partition)
+            assert change.leader is not None
+            assert state.brokers[change.leader].eligible, "KAFKA-19522"
+            for b in before[key].last_known_elr:
+                assert state.brokers[b].eligible, "all of them are back"
+                assert told[key][change.leader] >= told[key][b], "I-53: the greatest leads"
 
     @rule(b=brokers)
     def allocate(self, b: BrokerId) -> None:
@@ -286,22 +319,21 @@ class ControllerHistory(RuleBasedStateMachine):
     def isrs_are_sane(self) -> None:
         state = self.cluster.state
         for p in state.partitions():
-            assert p.isr, "I-22"
-            assert set(p.isr) <= set(p.replicas), "I-22"
-            assert len(set(p.isr)) == len(p.isr), "I-22"
-            assert p.leader in (NO_LEADER, *p.isr), "I-22"
+            members = (*p.isr, *p.elr, *p.last_known_elr)
+            assert set(members) <= set(p.replicas), "I-22"
+            assert len(set(members)) == len(members), "I-22"
+            assert p.leader in p.isr if p.isr else p.leader == NO_LEADER, "I-22"
+            assert p.isr or p.elr or p.last_known_elr, "I-53: somebody is remembered"
+            if len(p.isr) >= state.effective_min_isr(state.topics[p.topic_id], p):
+                assert not p.elr, "I-50"
+            if p.leader_recovery_state == RECOVERING:
+                assert len(p.isr) <= 1, "I-49"
             assert len(p.replicas) == len(p.directories)
-            for b in p.isr:
-                if not state.brokers[b].eligible:
-                    assert p.isr == (b,), "I-23: only a last member may be fenced"
-                    assert p.leader == NO_LEADER, "P-27: a fenced broker leads nothing"
+            assert all(state.brokers[b].eligible for b in p.isr), "I-23, P-27"
+            assert all(self.on_its_disk(p, b) for b in p.isr)
             if p.leader != NO_LEADER:
-                assert self.on_its_disk(p, p.leader), "it lost what it was in sync with"
                 leader = state.brokers[p.leader]
                 assert not leader.is_out_of_service(p.topic_id, p.index), "it serves nothing"
-            if len(p.isr) > 1:
-                assert p.leader != NO_LEADER, "somebody of them could lead"
-                assert all(self.on_its_disk(p, b) for b in p.isr)
 
     @invariant()
     def epochs_never_go_back(self) -> None:
@@ -321,7 +353,11 @@ class ControllerHistory(RuleBasedStateMachine):
                 assert p.partition_epoch > old.partition_epoch, "I-30: never alone"
             if p.leader != old.leader:
                 assert p.leader_epoch > old.leader_epoch, "I-3"
-                assert p.leader == NO_LEADER or p.leader in old.isr, "P-27: from the old ISR only"
+                clean = old.isr or old.elr
+                if p.leader != NO_LEADER and p.leader not in clean:
+                    assert p.leader_recovery_state == RECOVERING, "P-27, I-48"
+                    assert (old.isr, old.elr, p.elr) == ((), (), ()), "I-48, I-53"
+                    assert p.last_known_elr == ()
             if replace(p, changed_at=old.changed_at) != old:
                 assert p.partition_epoch > old.partition_epoch, "every change is seen"
             minimum = state.effective_min_isr(state.topics[p.topic_id], p)

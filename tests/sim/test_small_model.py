@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.core import follower, leader
-from strandline_broker.core.controller import alter_partition, election, registration
+from strandline_broker.core.controller import (
+    alter_partition,
+    election,
+    isr,
+    recovery,
+    registration,
+)
 from strandline_broker.core.follower import FetchPosition, Follower
 from strandline_broker.core.leader import Leader
 from strandline_chaos.model.profiles import COMMITTED, DEEP, QUICK
@@ -172,7 +178,7 @@ def let_the_fenced_join(patch: Patch) -> None:
 
 
 def elect_anybody(patch: Patch) -> None:
-    def elect(partition: Any, isr: Any, brokers: Any) -> Any:
+    def elect(partition: Any, isr: Any, brokers: Any, *, elr: Any = ()) -> Any:
         alive = [b for b in partition.replicas if b in brokers and brokers[b].eligible]
         return alive[-1] if alive else NO_LEADER
 
@@ -180,7 +186,49 @@ def elect_anybody(patch: Patch) -> None:
 
 
 def keep_a_restarted_broker_in_the_isr(patch: Patch) -> None:
-    patch.setattr(registration, "leave_all_isrs", lambda *_, **__: [])
+    patch.setattr(registration, "leave_all", lambda *_, **__: [])
+
+
+def keep_the_eligible_when_the_isr_is_whole(patch: Patch) -> None:
+    """I-50: the leader commits without them from then on."""
+    patch.setattr(isr, "elr_after", elr_without_end)
+
+
+def elr_without_end(partition: Any, members: Any, *, min_isr: int, lost: Any) -> Any:
+    return real_elr_after(partition, members, min_isr=9, lost=lost)
+
+
+real_elr_after = isr.elr_after
+
+
+def keep_an_unclean_restart_in_the_elr(patch: Patch) -> None:
+    """P-9, I-51."""
+    real = election.leave_all
+
+    def leave_all(*args: Any, lost: bool) -> Any:
+        return real(*args, lost=False)
+
+    patch.setattr(registration, "leave_all", leave_all)
+
+
+def recover_by_the_shortest_log(patch: Patch) -> None:
+    """I-53."""
+    patch.setattr(recovery, "_greatest", partial(least, recovery._greatest))
+
+
+def least(greatest: Any, partition: Any, among: Any, brokers: Any, ends: Any) -> Any:
+    return min(among, key=lambda b: ends.of(partition, brokers[b]))
+
+
+def recover_before_all_are_back(patch: Patch) -> None:
+    """I-53: who is away may hold what nobody else has."""
+
+    def choice(partition: Any, brokers: Any, ends: Any) -> Any:
+        back = [b for b in partition.replicas if election.electable(partition, b, brokers)]
+        lost = not partition.isr and not partition.elr
+        return (back[0] if back and lost else NO_LEADER), ()
+
+    patch.setattr(recovery, "balanced_choice", choice)
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Bounds, str]] = [
@@ -212,12 +260,16 @@ def test_a_planted_bug_is_found(
     assert 3 <= len(report.trace) <= 14
 
 
-def test_the_last_replica_losing_data_is_a_known_gap() -> None:
-    """Eligible leader replicas are for that (I-48); until they are built the model finds it."""
-    bounds = Bounds(appends=1, kills=2, losses=1)
-    found = explore(bounds._replace(gap_is_known=False), prefix=COMMITTED)
-    assert found.violation is not None
-    assert found.violation.startswith("I-15")
-    report = explore(bounds, prefix=COMMITTED, depth_max=found.depth + 1)
-    assert report.violation is None
-    assert report.depth == found.depth + 1
+def test_the_last_replica_may_lose_data() -> None:
+    """I-51, P-9: others who had left the ISR are elected, and hold what it has lost."""
+    bounds = Bounds(appends=1, kills=2, losses=1, leader_epochs=5, partition_epochs=9)
+    report = explore(bounds, prefix=COMMITTED)
+    assert report.violation is None, "\n".join([report.violation, *report.trace])
+
+
+def test_all_may_die_at_once_without_a_loss() -> None:
+    """I-53: the longest log leads when all are back."""
+    bounds = Bounds(appends=1, kills=3, leader_epochs=7, partition_epochs=14)
+    report = explore(bounds, prefix=COMMITTED, states_max=30_000)
+    assert report.violation is None, "\n".join([report.violation, *report.trace])
+    assert report.steps["leads-by-recovery"] > 0

@@ -5,7 +5,7 @@ from strandline_broker.core.controller.fencing import (
     decide_fence,
     decide_replica_failed,
 )
-from strandline_proto.ids import NO_LEADER, BrokerEpoch, MetadataOffset
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset
 from support.controller_cluster import B1, B2, B3, SESSION_MS, Cluster
 
 
@@ -84,4 +84,27 @@ def test_a_failed_last_member_leads_no_more_and_is_not_asked_again_and_again() -
         )
         assert done is expected
     assert cluster.partition(topic).leader == NO_LEADER
-    assert cluster.partition(topic).isr == (B1,)
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((), (B1,))
+
+
+def test_two_who_cannot_apply_their_election_do_not_take_turns() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+
+    def fail(broker: BrokerId, *unfit: BrokerId) -> int:
+        cluster.commit(
+            decide_replica_failed(
+                cluster.state,
+                broker,
+                cluster.state.brokers[broker].epoch,
+                topic_id=topic,
+                partition=0,
+                as_of=cluster.state.last_offset,
+                unfit=unfit,
+            )
+        )
+        return cluster.partition(topic).leader
+
+    assert fail(B1) == B2
+    assert fail(B2, B1) == NO_LEADER
+    assert cluster.partition(topic).elr == (B1, B2)

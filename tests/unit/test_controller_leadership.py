@@ -163,7 +163,7 @@ def test_without_names_every_partition_with_another_leader_is_meant() -> None:
 
 
 def test_a_leaderless_partition_gets_no_leader_out_of_sync() -> None:
-    cluster = Cluster([B1, B2])
+    cluster = Cluster([B1, B2], min_insync=1)
     topic = cluster.topic("t", (B1, B2))
     cluster.fence(B1)
     cluster.fence(B2)

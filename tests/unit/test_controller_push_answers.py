@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_proto.errors import KafkaStorageError, NotEnoughReplicas, StaleControllerEpoch
 from strandline_proto.ids import NO_LEADER, MetadataOffset, TopicId
@@ -31,6 +32,7 @@ class Asked:
         self.cluster = cluster
         self.applied: list[tuple[int, int]] = []
         self.mismatches: list[StoreMismatch] = []
+        self.ends = LogEnds()
         self.answers = PushAnswers(
             real_runtime("controller"),
             cluster.state,
@@ -39,6 +41,7 @@ class Asked:
             spawn=self._spawn,
             on_applied=self._on_applied,
             refuse_to_run=self.mismatches.append,
+            ends=self.ends,
         )
 
     async def _submit(self, decide: Callable[[], Decision[bool]]) -> bool:
@@ -71,8 +74,8 @@ def cannot_apply(topic_id: TopicId, error_code: int) -> list[push_pb2.LeaderAndI
 
 @pytest.fixture
 def asked() -> Asked:
-    """Broker 1 alone is in the ISR of its topic."""
-    cluster = Cluster([B1, B2])
+    """Broker 1 alone is in the ISR of its topic, and nobody is eligible beside it."""
+    cluster = Cluster([B1, B2], min_insync=1)
     cluster.topic("t", (B1, B2))
     cluster.fence(B2)
     cluster.unfence(B2)
@@ -81,7 +84,7 @@ def asked() -> Asked:
 
 def topic_of(asked: Asked) -> TopicId:
     (partition,) = asked.cluster.state.partitions()
-    assert partition.isr == (B1,)
+    assert (*partition.isr, *partition.elr) == (B1,)
     return partition.topic_id
 
 
@@ -130,6 +133,30 @@ def test_a_fenced_broker_leads_nothing_by_a_snapshot(asked: Asked) -> None:
     asked.cluster.fence(B1)
     asked.answer(full=True)
     assert leader_of(asked) == NO_LEADER
+
+
+def test_a_broker_says_where_its_log_ends_without_a_leader(asked: Asked) -> None:
+    """I-53: words of another leader epoch, or of another life, say nothing."""
+    cluster, topic = asked.cluster, topic_of(asked)
+    cluster.fence(B1)
+    epoch = cluster.partition(topic).leader_epoch
+
+    def tell(leader_epoch: int, log_end_offset: int, index: int = 0) -> LogEnd | None:
+        end = push_pb2.LogEnd(
+            topic_id=topic,
+            partition_index=index,
+            leader_epoch=leader_epoch,
+            last_epoch=4,
+            log_end_offset=log_end_offset,
+        )
+        asked.answer(full=False, log_ends=[end])
+        return asked.ends.of(cluster.partition(topic), cluster.state.brokers[B1])
+
+    assert tell(epoch - 1, 7) is None
+    assert tell(epoch, 7, index=9) is None
+    assert tell(epoch, 8) == LogEnd(4, 8)
+    cluster.register(B1)
+    assert asked.ends.of(cluster.partition(topic), cluster.state.brokers[B1]) is None
 
 
 def test_only_what_says_that_the_replica_is_unfit_elects_around_it(asked: Asked) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline_broker.core.controller.records import Endpoint
+from strandline_broker.core.controller.records import RECOVERED, Endpoint
 from strandline_broker.core.controller.registration import StoreMismatch
 from strandline_proto.errors import (
     DuplicateBrokerRegistration,
@@ -132,29 +132,61 @@ def test_a_marker_of_the_right_epoch_on_another_disk_proves_nothing() -> None:
     assert cluster.partition(topic).leader_epoch == 1
 
 
-def test_the_last_isr_member_stays_under_its_new_epoch_and_leads_again_on_the_same_disk() -> None:
+def test_the_last_member_leads_again_after_a_clean_stop() -> None:
     cluster = Cluster([B1])
     topic = cluster.topic("t", (B1,))
-    epoch = cluster.register(B1)
+    cluster.register(B1, previous_broker_epoch=cluster.state.brokers[B1].epoch)
     partition = cluster.partition(topic)
-    assert (partition.isr, partition.leader, partition.leader_epoch) == ((B1,), NO_LEADER, 1)
-    assert cluster.state.isr_with_epochs(partition) == ((B1, epoch),)
+    assert (partition.isr, partition.elr, partition.leader) == ((), (B1,), NO_LEADER)
+    assert partition.leader_epoch == 1
     cluster.unfence(B1)
-    assert cluster.partition(topic).leader == B1
-    assert cluster.partition(topic).leader_epoch == 2
+    assert (cluster.partition(topic).leader, cluster.partition(topic).leader_epoch) == (B1, 2)
+    assert cluster.partition(topic).leader_recovery_state == RECOVERED
 
 
-def test_the_last_isr_member_on_another_disk_is_not_elected_until_its_disk_returns() -> None:
+def test_an_unclean_restart_leaves_the_elr_too_and_is_remembered() -> None:
+    """I-51, P-9: what it lost may be what only the ISR had."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    for broker in (B3, B2):
+        cluster.fence(broker)
+    assert cluster.partition(topic).elr == (B2,)
+    epoch = cluster.partition(topic).leader_epoch
+    cluster.up(B2)
+    partition = cluster.partition(topic)
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ((B1,), (), (B2,))
+    assert partition.leader_epoch == epoch + 1, "P-73"
+    cluster.register(B1)
+    partition = cluster.partition(topic)
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), ())
+    assert partition.last_known_elr == (B1, B2)
+
+
+def test_a_member_on_another_disk_is_neither_in_sync_nor_eligible() -> None:
+    """P-21, and its own disk proves nothing either once it was away from it."""
     cluster = Cluster([B1])
     topic = cluster.topic("t", (B1,))
     cluster.fence(B1)
-    cluster.sessions.forget(B1, cluster.state.brokers[B1].epoch)
-    cluster.up(B1, directory_id="another")
-    assert cluster.partition(topic).isr == (B1,)
-    assert cluster.partition(topic).leader == NO_LEADER
-    cluster.sessions.forget(B1, cluster.state.brokers[B1].epoch)
-    cluster.up(B1)
-    assert cluster.partition(topic).leader == B1
+    for directory in ("another", "dir-1"):
+        cluster.sessions.forget(B1, cluster.state.brokers[B1].epoch)
+        cluster.up(B1, directory_id=directory)
+        partition = cluster.partition(topic)
+        assert (partition.isr, partition.elr, partition.last_known_elr) == ((), (), (B1,))
+        assert partition.leader == NO_LEADER
+
+
+def test_an_eligible_replica_leads_at_once_where_the_leader_comes_back_unclean() -> None:
+    """P-28: the same way for every path."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    cluster.fence(B3)
+    cluster.fence(B2)
+    cluster.unfence(B2)
+    assert (cluster.partition(topic).leader, cluster.partition(topic).elr) == (B1, (B2,))
+    cluster.register(B1)
+    partition = cluster.partition(topic)
+    assert (partition.leader, partition.isr, partition.elr) == (B2, (B2,), ())
+    assert partition.last_known_elr == (B1,)
 
 
 def test_registration_and_its_elections_are_one_batch_whose_last_offset_is_the_epoch() -> None:

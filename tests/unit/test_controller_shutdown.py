@@ -17,12 +17,14 @@ def test_leaderships_and_isr_memberships_go_to_others_in_one_batch() -> None:
     assert cluster.state.brokers[B1].shutdown_offset == cluster.state.last_offset
 
 
-def test_the_last_member_stays_listed_and_the_partition_has_no_leader() -> None:
+def test_the_last_member_is_eligible_and_the_partition_has_no_leader() -> None:
     cluster = Cluster([B1])
     topic = cluster.topic("t", (B1,))
     cluster.shut_down(B1)
-    assert cluster.partition(topic).isr == (B1,)
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((), (B1,))
     assert cluster.partition(topic).leader == NO_LEADER
+    cluster.up(B1, previous_broker_epoch=cluster.state.brokers[B1].epoch)
+    assert cluster.partition(topic).leader == B1
 
 
 def test_the_offset_that_others_must_reach_is_set_once() -> None:

@@ -96,6 +96,16 @@ class TopicMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where the replica's log ends here, while its partition has no leader (I-53)."""
+
+    state: PartitionState
+    last_epoch: int
+    """The newest that the log knows, with or without records; -1: none."""
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopReplica:
     topic_id: TopicId
     partition: int

@@ -15,7 +15,7 @@ write; what a crash in between forgets is at most the one envelope that nobody w
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.core.push_envelope import Envelope, LogEnd
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
     from strandline_runtime.runtime import Runtime
@@ -45,6 +45,8 @@ class PushAnswer:
     want_full: bool = False
     error: WireError | None = None
     partition_errors: tuple[PartitionError, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
+    """Of the partitions in the envelope that have no leader."""
 
 
 class PushStream:
@@ -158,7 +160,10 @@ class PushReceiver:
             failed = KafkaStorageError(f"{where}: {error}")
             self._log.error("a controller push was applied but not recorded", why=str(failed))
             return self._answer(envelope, error=failed, partition_errors=tuple(errors))
-        return self._answer(envelope, partition_errors=tuple(errors))
+        return replace(
+            self._answer(envelope, partition_errors=tuple(errors)),
+            log_ends=tuple(self._replicas.ends_without_leader(envelope)),
+        )
 
     async def _remember(self, envelope: Envelope) -> None:
         await self._replicas.dirs.remember(

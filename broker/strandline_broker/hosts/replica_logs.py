@@ -93,16 +93,16 @@ class ReplicaLogs:
         return True
 
     async def begin_anew_if_gone(self, state: PartitionState) -> None:
-        """A replica whose directory is gone may be made anew if it is in no ISR: then it counts for
-        nothing until it has copied all that its leader holds.
+        """A replica whose directory is gone may be made anew if it is in no ISR and no ELR: then it
+        counts for nothing until it has copied all that its leader holds.
 
         A proposal to add it cannot be under way: this incarnation has never fetched it.
         """
         key = (state.topic_id, state.partition)
         if key not in self._directories.hosted or key in self._unopened:
             return
-        in_isr = any(m.broker_id == self._context.me for m in state.isr)
-        if in_isr or state.leader == NO_LEADER or self._directories.failed:
+        counts = self._context.me in (*(m.broker_id for m in state.isr), *state.elr)
+        if counts or state.leader == NO_LEADER or self._directories.failed:
             return
         self._context.runtime.log.warning(
             "the directory of a replica is gone; it is made anew", partition=state.where

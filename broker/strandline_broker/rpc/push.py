@@ -125,6 +125,14 @@ def answer_to_wire(answer: PushAnswer) -> push_pb2.LeaderAndIsrResponse:
         topic.partitions.add(
             partition_index=partition, error_code=error.code, error_message=str(error)
         )
+    for end in answer.log_ends:
+        response.log_ends.add(
+            topic_id=end.state.topic_id,
+            partition_index=end.state.partition,
+            leader_epoch=end.state.leader_epoch,
+            last_epoch=end.last_epoch,
+            log_end_offset=end.log_end_offset,
+        )
     return response
 
 

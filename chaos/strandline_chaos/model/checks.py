@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_chaos.model import logs
-from strandline_chaos.model.values import LeaderView, Violation
-from strandline_proto.ids import NO_LEADER
+from strandline_chaos.model.values import MIN_ISR, LeaderView, Violation
 
 if TYPE_CHECKING:
     from strandline_chaos.model.values import Decided, Ghost, Node
@@ -25,13 +24,17 @@ def check_node(node: Node, ghost: Ghost) -> bool:
 
 
 def check_decided(decided: Decided) -> bool:
-    leader, isr = decided.leader, decided.isr
-    if not isr or len(set(isr)) != len(isr) or (leader != NO_LEADER and leader not in isr):
-        raise Violation(f"I-22: leader {leader}, ISR {isr}")
+    leader, isr, elr = decided.leader, decided.isr, decided.elr
+    members = (*isr, *elr, *decided.last_known_elr)
+    if len(set(members)) != len(members) or (leader in isr) != bool(isr):
+        raise Violation(f"I-22: leader {leader}, ISR {isr}, ELR {elr}")
+    if elr and len(isr) >= MIN_ISR:
+        raise Violation(f"I-50: ISR {isr} has the minimum, and there is the ELR {elr}")
+    if decided.is_recovering and len(isr) > 1:
+        raise Violation(f"I-49: the ISR {isr} has grown before its leader has recovered")
     for member in isr:
         broker = decided.brokers[member - 1]
-        is_last_without_leader = isr == (member,) and leader == NO_LEADER
-        if (broker.is_fenced or broker.is_stopping) and not is_last_without_leader:
+        if broker.is_fenced or broker.is_stopping:
             raise Violation(f"I-23: broker {member} is fenced or stopping, and in the ISR {isr}")
     return True
 
@@ -75,14 +78,14 @@ def check_member(decided: Decided, node: Node, ghost: Ghost) -> bool:
                 f" records: it holds {node.log.entries}, committed are {ghost.committed}"
             )
     is_candidate = (
-        node.broker_id in decided.isr
+        node.broker_id in (*decided.isr, *decided.elr)
         and not registered.is_fenced
         and registered.epoch == node.broker_epoch
     )
     if is_candidate and not _holds(node, ghost):
         raise Violation(
-            f"I-15: broker {node.broker_id} is in the ISR {decided.isr} and lacks committed"
-            f" records: it holds {node.log.entries}, committed are {ghost.committed}"
+            f"I-15: broker {node.broker_id} is in ISR {decided.isr} or ELR {decided.elr} and lacks"
+            f" committed records: it holds {node.log.entries}, committed are {ghost.committed}"
         )
     return True
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
 from strandline_broker.core.controller.fencing import decide_fence
+from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.records import RECOVERED, Endpoint
+from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_broker.core.controller.registration import Registration, decide_registration
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import decide_shutdown
@@ -27,7 +29,7 @@ from strandline_proto.ids import (
 if TYPE_CHECKING:
     from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.state import ControllerState
-    from strandline_chaos.model.values import Decided, IsrRequest
+    from strandline_chaos.model.values import Decided, IsrRequest, Node
 
 
 def alter_partition(
@@ -61,6 +63,8 @@ def alter_partition(
         isr=tuple(IsrMember(*member) for member in verdict.committed.isr_with_epochs),
         partition_epoch=partition.partition_epoch,
         eff_min_insync=verdict.committed.effective_min_isr,
+        recovering=partition.leader_recovery_state != RECOVERED,
+        elr=partition.elr,
     )
     return after, answer
 
@@ -122,6 +126,23 @@ def register(decided: Decided, broker_id: int, *, stopped_cleanly: bool) -> Deci
         state, Sessions(1), request, cluster_id="c", store_id="s", now_ms=machines.NOW_MS
     )
     return _commit(decided, state, decision)
+
+
+def recover(decided: Decided, *nodes: Node) -> Decided:
+    """Each broker that runs, and has heard that nobody leads, has said where its log ends."""
+    state = machines.wake_controller(decided)
+    partition = state.topics[machines.TOPIC_ID].partitions[0]
+    ends = LogEnds()
+    for node in nodes:
+        broker = state.brokers[BrokerId(node.broker_id)]
+        known = node.known
+        if not node.is_up or broker.epoch != node.broker_epoch or known is None:
+            continue
+        if known.leader_epoch == decided.leader_epoch:
+            last_epoch = node.log.epochs[-1][0] if node.log.epochs else -1
+            end = LogEnd(last_epoch, len(node.log.entries))
+            ends.on_told(broker, partition, leader_epoch=partition.leader_epoch, end=end)
+    return _commit(decided, state, decide_recoveries(state, ends))
 
 
 def _commit(before: Decided, state: ControllerState, decision: Decision[Any]) -> Decided:

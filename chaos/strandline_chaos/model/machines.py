@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller.records import RECOVERED, Endpoint
+from strandline_broker.core.controller.records import RECOVERED, RECOVERING, Endpoint
 from strandline_broker.core.controller.state import (
     MIN_INSYNC_REPLICAS,
     Broker,
@@ -177,7 +177,7 @@ def thawed_eligible(eligible: tuple[tuple[int, int], ...]) -> dict[BrokerId, Bro
 
 def for_follower(state: PartitionState) -> PartitionState:
     """What of it a follower goes by: states that differ in the rest only are one for it."""
-    return replace(state, isr=(), partition_epoch=PartitionEpoch(0))
+    return replace(state, isr=(), elr=(), recovering=False, partition_epoch=PartitionEpoch(0))
 
 
 # The controller
@@ -198,11 +198,11 @@ def wake_controller(decided: Decided) -> ControllerState:
         leader=BrokerId(decided.leader),
         leader_epoch=LeaderEpoch(decided.leader_epoch),
         partition_epoch=PartitionEpoch(decided.partition_epoch),
-        leader_recovery_state=RECOVERED,
+        leader_recovery_state=RECOVERING if decided.is_recovering else RECOVERED,
         adding=(),
         removing=(),
-        elr=(),
-        last_known_elr=(),
+        elr=tuple(BrokerId(b) for b in decided.elr),
+        last_known_elr=tuple(BrokerId(b) for b in decided.last_known_elr),
         changed_at=MetadataOffset(0),
     )
     return state
@@ -242,6 +242,9 @@ def rest_controller(state: ControllerState, *, before: Decided) -> Decided:
         partition_epoch=partition.partition_epoch,
         isr=partition.isr,
         brokers=tuple(brokers),
+        elr=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        is_recovering=partition.leader_recovery_state != RECOVERED,
     )
 
 

@@ -100,8 +100,7 @@ def kill_process(node: Node, keeps: int | None) -> Node:
     high watermark may be as old as can be.
     """
     log = node.log if keeps is None else logs.truncate(node.log, keeps)
-    has_lost = node.has_lost or keeps is not None
-    return _ended(node, log._replace(high_watermark=0))._replace(has_lost=has_lost)
+    return _ended(node, log._replace(high_watermark=0))
 
 
 def stop_process(node: Node) -> Node:
@@ -125,10 +124,5 @@ def _ended(node: Node, log: Log) -> Node:
     )
 
 
-def start_process(node: Node, broker_epoch: int, *, in_isr: bool) -> Node:
-    return node._replace(
-        is_up=True,
-        stopped_cleanly=False,
-        broker_epoch=broker_epoch,
-        has_lost=node.has_lost and in_isr,
-    )
+def start_process(node: Node, broker_epoch: int) -> Node:
+    return node._replace(is_up=True, stopped_cleanly=False, broker_epoch=broker_epoch)

@@ -109,6 +109,9 @@ class Decided(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     brokers: tuple[RegisteredBroker, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    is_recovering: bool = False
 
 
 class Node(NamedTuple):
@@ -118,8 +121,6 @@ class Node(NamedTuple):
     broker_epoch: int
     is_up: bool = True
     stopped_cleanly: bool = False
-    has_lost: bool = False
-    """Its log has lost records, and it has not been out of the ISR since."""
     log: Log = Log()
     known: PartitionState | None = None
     eligible: tuple[tuple[int, int], ...] = ()
@@ -180,7 +181,3 @@ class Bounds(NamedTuple):
     """Times that a leader hears of nobody for longer than it allows."""
     timeouts: int = 0
     """ISR changes whose leader gives up waiting, while they may yet be applied."""
-    gap_is_known: bool = True
-    """A history ends where the last member of an ISR has lost data: eligible leader replicas (I-48)
-    are for that, and are not built yet.
-    """

@@ -34,6 +34,7 @@ from strandline_chaos.model.values import (
     State,
     Violation,
 )
+from strandline_proto.ids import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -138,8 +139,8 @@ class World:
 
     def steps(self, state: State) -> Iterator[Step]:
         """Every step from here, with where it leads. Raises Violation where one must not be."""
-        if self.ends_in_gap(state):
-            return
+        if self.decided(state).leader == NO_LEADER:
+            yield from self._recovers(state)
         for broker_id in BROKERS:
             node = self.node(state, broker_id)
             if node.is_up:
@@ -148,10 +149,15 @@ class World:
                 yield from self._of_the_dead(state, node)
             yield from self._of_messages(state, node)
 
-    def ends_in_gap(self, state: State) -> bool:
-        """Whether the last member of the ISR has lost data."""
-        isr = self.decided(state).isr
-        return self.bounds.gap_is_known and len(isr) == 1 and self.node(state, isr[0]).has_lost
+    def _recovers(self, state: State) -> Iterator[Step]:
+        """Nobody in sync is left, and those who were last are back."""
+        decided = self._once(self._recover, *state[:4])
+        if decided != state[0] and self._within(decided):
+            leader = self._parts[decided].leader
+            yield ("leads-by-recovery", leader), _put(state, 0, decided)
+
+    def _recover(self, decided: Decided, *nodes: Node) -> int:
+        return self.place(controller_steps.recover(decided, *nodes))
 
     def take(self, state: State, action: Action) -> State:
         """The state after `action`, which must be possible."""
@@ -294,8 +300,7 @@ class World:
     def _restart(self, decided: Decided, node: Node) -> tuple[int, int]:
         b = node.broker_id
         after = controller_steps.register(decided, b, stopped_cleanly=node.stopped_cleanly)
-        epoch, in_isr = after.brokers[b - 1].epoch, b in after.isr
-        started = role_steps.start_process(node, epoch, in_isr=in_isr)
+        started = role_steps.start_process(node, after.brokers[b - 1].epoch)
         return self.place(after), self.place(started)
 
     def _decides(
@@ -367,8 +372,6 @@ class World:
 
     def check(self, state: State) -> None:
         """Raise Violation if this state must not be."""
-        if self.ends_in_gap(state):
-            return
         decided, one, two, three, ghost = state
         self._once(checks.check_decided, decided)
         for node in (one, two, three):

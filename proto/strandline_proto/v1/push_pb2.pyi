@@ -427,6 +427,7 @@ class LeaderAndIsrResponse(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    LOG_ENDS_FIELD_NUMBER: _builtins.int
     store_id: _builtins.str
     controller_epoch: _builtins.int
     metadata_offset: _builtins.int
@@ -440,6 +441,12 @@ class LeaderAndIsrResponse(_message.Message):
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderAndIsrTopicResult]:
         """Partitions that the receiver could not apply (P-79)."""
 
+    @_builtins.property
+    def log_ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogEnd]:
+        """Of each partition in the request that has no leader: where the receiver's log ends. The controller chooses a leader
+        by it where all who were in sync may have lost records (I-53).
+        """
+
     def __init__(
         self,
         *,
@@ -451,14 +458,50 @@ class LeaderAndIsrResponse(_message.Message):
         error_code: _builtins.int = ...,
         error_message: _builtins.str = ...,
         topics: _abc.Iterable[Global___LeaderAndIsrTopicResult] | None = ...,
+        log_ends: _abc.Iterable[Global___LogEnd] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_metadata_offset", b"applied_metadata_offset", "controller_epoch", b"controller_epoch", "error_code", b"error_code", "error_message", b"error_message", "metadata_offset", b"metadata_offset", "store_id", b"store_id", "topics", b"topics", "want_full", b"want_full"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_metadata_offset", b"applied_metadata_offset", "controller_epoch", b"controller_epoch", "error_code", b"error_code", "error_message", b"error_message", "log_ends", b"log_ends", "metadata_offset", b"metadata_offset", "store_id", b"store_id", "topics", b"topics", "want_full", b"want_full"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaderAndIsrResponse: _TypeAlias = LeaderAndIsrResponse  # noqa: Y015
+
+@_typing.final
+class LogEnd(_message.Message):
+    """Of one replica, while its partition has no leader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LAST_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_index: _builtins.int
+    leader_epoch: _builtins.int
+    """Of the partition, as the request has it."""
+    last_epoch: _builtins.int
+    """The newest leader epoch that the log knows; -1: none."""
+    log_end_offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_index: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        last_epoch: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogEnd: _TypeAlias = LogEnd  # noqa: Y015
 
 @_typing.final
 class LeaderAndIsrTopicResult(_message.Message):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.isr import isr_change
 from strandline_broker.core.controller.reassignment import completion
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING, PartitionChangeRecord
 from strandline_broker.core.controller.registration import check_broker_epoch
@@ -145,10 +146,10 @@ def _judge(
         state.brokers[b].directory_id if b in isr else directory
         for b, directory in zip(partition.replicas, partition.directories, strict=True)
     )
-    change = PartitionChangeRecord(
-        topic_id=partition.topic_id,
-        partition=partition.index,
-        isr=isr,
+    change = isr_change(
+        state,
+        partition,
+        isr,
         directories=None if directories == partition.directories else directories,
         leader_recovery_state=(
             None

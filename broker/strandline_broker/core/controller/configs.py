@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from strandline_broker.core.config_values import shown, suggestion
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.isr import minimum_change
 from strandline_broker.core.controller.records import (
     AnyRecord,
     BrokerConfigRecord,
@@ -227,7 +228,7 @@ def _new_minimum(
 ) -> list[PartitionChangeRecord]:
     """A change of each partition that counts by another minimum of in-sync replicas from now on."""
     return [
-        PartitionChangeRecord(topic_id=topic.topic_id, partition=p.index)
+        minimum_change(p)
         for topic in topics
         for p in topic.partitions.values()
         if state.effective_min_isr(topic, p) != min(int(minimum), len(p.replicas))

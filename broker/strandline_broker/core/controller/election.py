@@ -1,14 +1,14 @@
-"""Who leads: clean elections from the ISR, and the one way for a broker to leave ISRs (P-28).
+"""Who leads: clean elections, and the one way for a broker to leave ISRs and ELRs (P-28).
 
-Rules (I-22, I-23, I-48, P-27): a leader is an ISR member, unfenced, not stopping, on the disk it
-was in sync on, whose replica serves; the first such in assignment order, one that lacks a damaged
-range only where no other can. Without eligible leader replicas the last member
-never leaves the ISR: it stays listed, the partition has no leader, and it leads again when it is
-unfenced on that disk.
+Rules (I-22, I-23, I-48, P-27): a leader is a member of the ISR or, where that is empty, of the
+eligible leader replicas; it is unfenced, not stopping, on the disk it was in sync on, and its
+replica serves. The first such in assignment order leads, one that lacks a damaged range only where
+no other can. A partition without one has an empty ISR and no leader.
 """
 
 from collections.abc import Mapping, Sequence
 
+from strandline_broker.core.controller.isr import elr_after, isr_change
 from strandline_broker.core.controller.records import PartitionChangeRecord
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition
 from strandline_proto.ids import NO_LEADER, BrokerId
@@ -34,61 +34,77 @@ def is_sound(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> boo
     )
 
 
-def elect(partition: Partition, isr: Sequence[BrokerId], brokers: Brokers) -> BrokerId:
-    """The leader that `isr` gives, or NO_LEADER."""
+def elect(
+    partition: Partition,
+    isr: Sequence[BrokerId],
+    brokers: Brokers,
+    *,
+    elr: Sequence[BrokerId] = (),
+) -> BrokerId:
+    """The leader that `isr` gives or, if it is empty, `elr`; or NO_LEADER (I-48)."""
+    candidates = isr or elr
     for can_lead in (is_sound, electable):
         for broker_id in partition.replicas:
-            if broker_id in isr and can_lead(partition, broker_id, brokers):
+            if broker_id in candidates and can_lead(partition, broker_id, brokers):
                 return broker_id
     return NO_LEADER
 
 
-def leave_isr(
-    partition: Partition, broker_id: BrokerId, brokers: Brokers, *, bump: bool
+def leave(
+    state: ControllerState,
+    partition: Partition,
+    broker_id: BrokerId,
+    brokers: Brokers,
+    *,
+    lost: bool,
+    bump: bool = False,
 ) -> PartitionChangeRecord:
-    """`broker_id`, a member, leaves the ISR, or stays as its last member without leading.
+    """`broker_id` leaves the ISR, and where it led, or nobody did, somebody is elected if possible.
 
-    `bump`: raise the leader epoch even if the leader stays, because the leaver may have lost
-    records that a leader without this news would go on counting (P-73).
+    `lost`: it may lack records that it held, and leaves the ELR too. `bump`: the leader epoch rises
+    even if the leader stays, as a leader without this news would go on counting it (I-51, P-73).
     """
-    assert broker_id in partition.isr, (partition, broker_id)
     rest = tuple(b for b in partition.isr if b != broker_id)
-    if not rest:
-        return PartitionChangeRecord(
-            topic_id=partition.topic_id, partition=partition.index, leader=NO_LEADER
-        )
-    leader: BrokerId | None = None
-    if partition.leader == broker_id:
-        leader = elect(partition, rest, brokers)
-    elif bump:
-        leader = partition.leader
-    return PartitionChangeRecord(
-        topic_id=partition.topic_id, partition=partition.index, isr=rest, leader=leader
-    )
+    leavers = (broker_id,) if lost else ()
+    min_isr = state.effective_min_isr(state.topics[partition.topic_id], partition)
+    elr, _ = elr_after(partition, rest, min_isr=min_isr, lost=leavers)
+    leader: BrokerId | None = partition.leader
+    if partition.leader in (broker_id, NO_LEADER):
+        leader = elect(partition, rest, brokers, elr=elr)
+        if leader != NO_LEADER and leader not in rest:
+            rest = (leader,)
+    if leader == partition.leader and not bump:
+        leader = None
+    return isr_change(state, partition, rest, lost=leavers, leader=leader)
 
 
-def leave_all_isrs(
-    state: ControllerState, broker_id: BrokerId, brokers: Brokers, *, bump: bool
+def leave_all(
+    state: ControllerState, broker_id: BrokerId, brokers: Brokers, *, lost: bool
 ) -> list[PartitionChangeRecord]:
     return [
-        leave_isr(p, broker_id, brokers, bump=bump)
+        leave(state, p, broker_id, brokers, lost=lost, bump=lost)
         for p in state.partitions()
-        if broker_id in p.isr
+        if broker_id in p.isr or (lost and broker_id in p.elr)
     ]
+
+
+def elect_again(
+    state: ControllerState, partition: Partition, brokers: Brokers
+) -> PartitionChangeRecord | None:
+    """The clean election of a partition without a leader; None if it gives none."""
+    leader = elect(partition, partition.isr, brokers, elr=partition.elr)
+    if leader == NO_LEADER:
+        return None
+    return isr_change(state, partition, partition.isr or (leader,), leader=leader)
 
 
 def lead_again(
     state: ControllerState, broker_id: BrokerId, brokers: Brokers
 ) -> list[PartitionChangeRecord]:
     """Elections of leaderless partitions that a broker makes possible by being unfenced (3.6)."""
-    changes = []
-    for partition in state.partitions():
-        if partition.leader == NO_LEADER and broker_id in partition.isr:
-            leader = elect(partition, partition.isr, brokers)
-            if leader != NO_LEADER:
-                changes.append(
-                    PartitionChangeRecord(
-                        topic_id=partition.topic_id, partition=partition.index, leader=leader
-                    )
-                )
-    return changes
+    changes = [
+        elect_again(state, p, brokers)
+        for p in state.partitions()
+        if p.leader == NO_LEADER and broker_id in (*p.isr, *p.elr)
+    ]
+    return [change for change in changes if change is not None]

@@ -3,14 +3,15 @@
 Fencing is always safe: the new leader epochs fence whatever the broker still believes (I-35).
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.election import leave_all_isrs, leave_isr
+from strandline_broker.core.controller.election import leave, leave_all
 from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import ControllerState
-from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
+from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
 
 def decide_fence(
@@ -21,7 +22,7 @@ def decide_fence(
     if broker is None or broker.epoch != broker_epoch or broker.fenced:
         return Decision((), answer=False)
     brokers = {**state.brokers, broker_id: replace(broker, fenced=True)}
-    changes = leave_all_isrs(state, broker_id, brokers, bump=False)
+    changes = leave_all(state, broker_id, brokers, lost=False)
     mark = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, fenced=True
     )
@@ -51,17 +52,22 @@ def decide_replica_failed(
     topic_id: TopicId,
     partition: int,
     as_of: MetadataOffset,
+    unfit: Collection[BrokerId] = (),
 ) -> Decision[bool]:
     """A broker could not apply what it was told of one partition: elect around it (P-79).
 
     `as_of` is the offset it was told about; if the partition has changed since, the news is old and
-    nothing is done.
+    nothing is done. Nor is anybody of `unfit` elected, who have failed the same way: two eligible
+    replicas would take turns for ever.
     """
     broker = state.brokers.get(broker_id)
     told = state.partition(topic_id, partition)
     if broker is None or broker.epoch != broker_epoch or told is None or told.changed_at > as_of:
         return Decision((), answer=False)
-    if broker_id not in told.isr or (len(told.isr) == 1 and told.leader == NO_LEADER):
+    if broker_id not in told.isr:
         return Decision((), answer=False)
-    brokers = {**state.brokers, broker_id: replace(broker, fenced=True)}
-    return Decision((leave_isr(told, broker_id, brokers, bump=False),), answer=True)
+    out = (broker_id, *unfit)
+    brokers = {
+        b: replace(known, fenced=True) if b in out else known for b, known in state.brokers.items()
+    }
+    return Decision((leave(state, told, broker_id, brokers, lost=False),), answer=True)

@@ -1,10 +1,11 @@
 """Replicas that their broker cannot serve although it lives: a damaged range, a failed directory.
 
-Each heartbeat names them all. A replica on the list leaves every ISR that has a better member, and
-leadership goes to one of those; it is not elected and joins no ISR while it is listed. The last
-member stays in the ISR (I-22): if only a range of it is damaged it goes on leading, as the rest of
-what it holds is held by nobody else; if it serves nothing, the partition has no leader until it is
-back. A list holds for one incarnation, and is known before that incarnation is unfenced.
+Each heartbeat names them all. A replica that serves nothing leaves every ISR, and leads nothing
+while it is listed. One that lacks a damaged range leaves an ISR that has a better member, or whose
+ELR has one, and leadership goes to those; as it lacks something it is not in the ELR then. Where it
+is the best it goes on leading, as the rest of what it holds is held by nobody else. Neither joins
+an ISR while it is listed. A list holds for one incarnation, and is known before that incarnation is
+unfenced.
 """
 
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ from dataclasses import replace
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import (
     Brokers,
-    elect,
+    elect_again,
     electable,
     is_sound,
-    leave_isr,
+    leave,
 )
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.reassignment import completions
@@ -67,18 +68,26 @@ def _changes(
     known = {(r.topic_id, r.partition) for r in state.brokers[me].offline_replicas}
     for topic_id, index in sorted(listed | known):
         partition = state.partition(topic_id, index)
-        if partition is None or me not in partition.isr:
+        if partition is None:
             continue
-        if (topic_id, index) in listed and _better_members(partition, me, brokers):
-            yield leave_isr(partition, me, brokers, bump=False)
-        elif partition.leader in (me, NO_LEADER):
-            leader = elect(partition, partition.isr, brokers)
-            if leader != partition.leader:
-                yield PartitionChangeRecord(topic_id=topic_id, partition=index, leader=leader)
+        if me in partition.isr:
+            change = _makes_way(state, partition, me, brokers)
+        elif partition.leader == NO_LEADER and me in partition.elr:
+            change = elect_again(state, partition, brokers)
+        else:
+            change = None
+        if change is not None:
+            yield change
 
 
-def _better_members(partition: Partition, me: BrokerId, brokers: Brokers) -> list[BrokerId]:
-    """A damaged replica makes way for a sound one; one that serves nothing, for a damaged one."""
-    serves = electable(partition, me, brokers)
-    better = is_sound if serves else electable
-    return [b for b in partition.isr if b != me and better(partition, b, brokers)]
+def _makes_way(
+    state: ControllerState, partition: Partition, me: BrokerId, brokers: Brokers
+) -> PartitionChangeRecord | None:
+    if not electable(partition, me, brokers):
+        return leave(state, partition, me, brokers, lost=False)
+    others = [b for b in partition.isr if b != me] or partition.elr
+    if not is_sound(partition, me, brokers) and any(
+        is_sound(partition, b, brokers) for b in others
+    ):
+        return leave(state, partition, me, brokers, lost=True)
+    return None

@@ -2,16 +2,15 @@
 
 A new incarnation gets a larger epoch, and leaves every ISR in the batch that registers it (decision
 4, I-51). Unless its clean-shutdown marker, or a disk that is always flushed, proves that it lost
-nothing, the leader epochs of its partitions rise with it, so that a leader without this news cannot
-count it again (P-73). The last member of an ISR stays listed (I-22), and may lead again once it is
-unfenced on the same disk.
+nothing, it leaves every ELR too, and the leader epochs of these partitions rise, so that a leader
+without this news cannot count it again (P-73).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.election import leave_all_isrs
+from strandline_broker.core.controller.election import leave_all
 from strandline_broker.core.controller.records import Endpoint, RegisterBrokerRecord
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import Broker, ControllerState
@@ -145,7 +144,7 @@ def decide_registration(
         # Nobody is elected who is not in the committed registry, so the new incarnation cannot lead
         # in this batch.
         others = {b: broker for b, broker in state.brokers.items() if b != request.broker_id}
-        changes = leave_all_isrs(state, request.broker_id, others, bump=is_unclean(old, request))
+        changes = leave_all(state, request.broker_id, others, lost=is_unclean(old, request))
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,

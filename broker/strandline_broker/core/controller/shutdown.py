@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.election import leave_all_isrs
+from strandline_broker.core.controller.election import leave_all
 from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
 from strandline_broker.core.controller.state import ControllerState
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
@@ -21,7 +21,7 @@ def decide_shutdown(
     if broker is None or broker.epoch != broker_epoch or not broker.eligible:
         return Decision((), answer=False)
     brokers = {**state.brokers, broker_id: replace(broker, in_controlled_shutdown=True)}
-    changes = leave_all_isrs(state, broker_id, brokers, bump=False)
+    changes = leave_all(state, broker_id, brokers, lost=False)
     # Last in the batch, so that its offset, the one that others have to reach, covers the
     # elections.
     mark = BrokerRegistrationChangeRecord(

@@ -7,11 +7,11 @@ so that leaders learn of it (I-91).
 """
 
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.isr import minimum_change
 from strandline_broker.core.controller.records import (
     AnyRecord,
     ConfigRecord,
     ControllerEpochRecord,
-    PartitionChangeRecord,
 )
 from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, ControllerState
 from strandline_proto.ids import ControllerEpoch
@@ -26,8 +26,5 @@ def decide_start(state: ControllerState, *, min_insync_replicas: int) -> Decisio
         for topic in state.topics.values():
             if MIN_INSYNC_REPLICAS in (*topic.configs, *state.dynamic_defaults):
                 continue
-            records += [
-                PartitionChangeRecord(topic_id=topic.topic_id, partition=index)
-                for index in topic.partitions
-            ]
+            records += [minimum_change(partition) for partition in topic.partitions.values()]
     return Decision(records, answer=epoch)

@@ -4,9 +4,9 @@
 A decision reads this state and returns records; it never changes anything. What is kept after every
 atomic batch:
 
-  I-22  leader in isr; isr a non-empty part of replicas, no doubles; the last member stays,
-        leaderless
-  I-23  a fenced or stopping broker is in an ISR only as its last member, without a leader
+  I-22  leader in isr; isr and elr apart from each other and parts of replicas, no doubles; no elr
+        where the isr has the minimum
+  I-23  no fenced or stopping broker is in an ISR
   I-30  controller, leader, partition and broker epochs never decrease; a leader epoch never rises
         alone
 """
@@ -176,9 +176,9 @@ def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOff
 
 
 def _check(p: Partition) -> None:
-    assert p.isr, (p, "I-22: without ELR the last member stays")
-    assert set(p.isr) <= set(p.replicas), (p, "I-22")
-    assert len(set(p.isr)) == len(p.isr), (p, "I-22")
+    members = (*p.isr, *p.elr, *p.last_known_elr)
+    assert set(members) <= set(p.replicas), (p, "I-22")
+    assert len(set(members)) == len(members), (p, "I-22: nobody is in two of them")
     assert len(set(p.replicas)) == len(p.replicas) == len(p.directories), p
     assert p.leader == NO_LEADER or p.leader in p.isr, (p, "I-22")
     assert set(p.replicas) == {*p.original, *p.target} or p.original == (), (p, "I-85")
@@ -293,7 +293,9 @@ class ControllerState:
             case PartitionChangeRecord():
                 partitions = self.topics[record.topic_id].partitions
                 old = partitions[record.partition]
-                partitions[record.partition] = changed(old, record, offset)
+                new = partitions[record.partition] = changed(old, record, offset)
+                least = self.effective_min_isr(self.topics[record.topic_id], new)
+                assert not new.elr or len(new.isr) < least, (new, least, "I-22, I-50")
             case ConfigRecord() | BrokerConfigRecord():
                 self._replay_config(record)
             case ProducerIdsRecord():

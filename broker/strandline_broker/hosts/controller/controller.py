@@ -44,6 +44,7 @@ from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import Pipeline
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
+from strandline_broker.hosts.controller.recoveries import Recoveries
 from strandline_broker.hosts.controller.snapshots import Snapshots
 from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
@@ -106,6 +107,7 @@ class Controller:
         )
         self._snapshots = Snapshots(runtime, state, log, self._pipeline, settings.snapshots)
         self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
+        self._recoveries = Recoveries(runtime, state, submit=self._pipeline.submit)
         answers = PushAnswers(
             runtime,
             state,
@@ -114,6 +116,7 @@ class Controller:
             spawn=self._spawn,
             on_applied=self._on_applied,
             refuse_to_run=self._refuse_to_run,
+            ends=self._recoveries.ends,
         )
         self._pusher = Pusher(
             PushPlan(
@@ -278,6 +281,7 @@ class Controller:
         if overdue is not None:
             why = "it has not applied its election for a session"
             await self._fence(partial(decide_fence, self.state, *overdue), *overdue, why)
+        await self._recoveries.sweep()
 
     def _expire(self, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[bool]:
         return decide_expire(self.state, self.sessions, broker_id, epoch, now_ms=self.now_ms())
@@ -305,6 +309,7 @@ class Controller:
             match record:
                 case PartitionRecord(leader=leader) | PartitionChangeRecord(leader=leader):
                     if leader is not None and leader != NO_LEADER:
+                        self._recoveries.on_elected(record.topic_id, record.partition)
                         self.applied.on_elected(leader, envelope.metadata_offset, now_ms)
                 case RegisterBrokerRecord():
                     broker = self.state.brokers[record.broker_id]

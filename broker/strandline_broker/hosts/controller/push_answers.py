@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.leaderless import decide_lead_again, may_lead_again
+from strandline_broker.core.controller.log_ends import LogEnd
 from strandline_broker.core.controller.registration import check_memory
 from strandline_proto.errors import (
     NONE,
@@ -17,13 +18,21 @@ from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
     UnknownServerError,
 )
-from strandline_proto.ids import ControllerEpoch, MetadataOffset, TopicId
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Set
     from typing import Any
 
     from strandline_broker.core.controller.decision import Decision
+    from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.registration import StoreMismatch
     from strandline_broker.core.controller.state import Broker, ControllerState
     from strandline_proto.v1 import push_pb2
@@ -50,6 +59,7 @@ class PushAnswers:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         on_applied: Callable[[Broker, MetadataOffset], None],
         refuse_to_run: Callable[[StoreMismatch], None],
+        ends: LogEnds,
     ) -> None:
         self._log = runtime.log
         self._state = state
@@ -58,6 +68,9 @@ class PushAnswers:
         self._spawn = spawn
         self._on_applied = on_applied
         self._refuse_to_run = refuse_to_run
+        self._ends = ends
+        self._unfit: dict[tuple[TopicId, int], dict[BrokerId, BrokerEpoch]] = {}
+        """Who could not apply a partition, and has applied no snapshot of it since."""
 
     def on_answer(
         self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse, *, full: bool
@@ -83,6 +96,13 @@ class PushAnswers:
             for partition in topic.partitions:
                 failed.add((TopicId(topic.topic_id), partition.partition_index))
                 self._on_failed(receiver, TopicId(topic.topic_id), partition, as_of)
+        for told in answer.log_ends:
+            self._ends.on_told(
+                receiver,
+                self._state.partition(TopicId(told.topic_id), told.partition_index),
+                leader_epoch=LeaderEpoch(told.leader_epoch),
+                end=LogEnd(told.last_epoch, told.log_end_offset),
+            )
         if full and not answer.want_full and answer.error_code == NONE:
             self._on_snapshot_applied(receiver, failed, as_of)
 
@@ -102,6 +122,8 @@ class PushAnswers:
             why=failed.error_message,
         )
         if failed.error_code in APPLY_FAILURES:
+            unfit = self._unfit.setdefault((topic_id, failed.partition_index), {})
+            unfit[receiver.broker_id] = receiver.epoch
             decide = partial(
                 decide_replica_failed,
                 self._state,
@@ -110,8 +132,14 @@ class PushAnswers:
                 topic_id=topic_id,
                 partition=failed.partition_index,
                 as_of=as_of,
+                unfit=self._unfit_for((topic_id, failed.partition_index)),
             )
             self._spawn(self._submit(decide, receiver, "a replica is elected around"))
+
+    def _unfit_for(self, key: tuple[TopicId, int]) -> list[BrokerId]:
+        brokers = self._state.brokers
+        unfit = self._unfit.get(key, {})
+        return [b for b, epoch in unfit.items() if b in brokers and brokers[b].epoch == epoch]
 
     def _on_snapshot_applied(
         self, receiver: Broker, failed: Set[tuple[TopicId, int]], as_of: MetadataOffset
@@ -119,6 +147,10 @@ class PushAnswers:
         """What it could not lead before, it may lead now. A broker asks for a snapshot at most
         every few seconds, so an election that fails again and again makes no tight loop.
         """
+        for key in [k for k in self._unfit if k not in failed]:
+            self._unfit[key].pop(receiver.broker_id, None)
+            if not self._unfit[key]:
+                del self._unfit[key]
         who = (receiver.broker_id, receiver.epoch)
         if may_lead_again(self._state, *who, failed=failed, as_of=as_of):
             decide = partial(decide_lead_again, self._state, *who, failed=failed, as_of=as_of)

@@ -9,16 +9,12 @@ With `flush.policy=always` never.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from strandline_chaos.sim.oracles.log_view import Entry, Identity, LogView
-
-LAST_MEMBER: Final = "the last member of the ISR lost unflushed records with the power (P-9)"
 
 
 class Committed:
@@ -135,17 +131,10 @@ class Committed:
                 )
         return False
 
-    def check_complete(
-        self, view: LogView, invariant: str, who: str, *, members: Iterable[str]
-    ) -> None:
-        """`who`, one of the `members` of the ISR, must hold every committed record."""
+    def check_complete(self, view: LogView, invariant: str, who: str) -> None:
+        """`who` may lead, so it must hold every committed record."""
         last = self.last
         if last is None or self.excused is not None or view.holds(last):
-            return
-        if set(members) <= set(self.lost_on):
-            # Without eligible leader replicas (KIP-966) the last member of an ISR stays in it
-            # whatever it has lost (P-9).
-            self.excused = LAST_MEMBER
             return
         raise Violation(
             invariant,
@@ -156,8 +145,8 @@ class Committed:
     def on_power_lost(
         self, node: str, before: LogView, after: LogView, *, counted: bool, wiped: bool
     ) -> None:
-        """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR;
-        `wiped`: it is a new disk.
+        """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR or
+        eligible; `wiped`: it is a new disk.
         """
         if wiped:
             self.damaged.pop(node, None)
@@ -169,8 +158,8 @@ class Committed:
         if self._always and counted and not wiped:
             raise Violation(
                 "I-93",
-                f"{self.name}: {node} was in the ISR and lost committed offset {last.base} with"
-                " the power under flush.policy=always",
+                f"{self.name}: {node} was in the ISR or the ELR and lost committed offset"
+                f" {last.base} with the power under flush.policy=always",
             )
         self._lost(node, wiped=wiped)
 

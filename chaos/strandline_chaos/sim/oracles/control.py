@@ -1,4 +1,6 @@
-"""What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48."""
+"""What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48
+to I-51.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,9 @@ class ControlOracle:
         self._seen: tuple[ControllerState, int] | None = None
         self.state: ControllerState | None = None
         """As it was last seen."""
+        self._reborn: set[int] = set()
+        """Brokers of which a new incarnation has registered in the last batch."""
+        self._minima: dict[Key, int] = {}
 
     def on_step(self, state: ControllerState) -> bool:
         """Whether anything was committed since the last look."""
@@ -49,6 +54,7 @@ class ControlOracle:
             raise Violation("I-30", f"controller epoch fell to {state.controller_epoch}")
         self._epoch = state.controller_epoch
         self._last_offset = state.last_offset
+        self._reborn.clear()
         for number, broker in state.brokers.items():
             if self.brokers.get(number) is not broker:
                 self._on_broker(number, broker)
@@ -57,7 +63,8 @@ class ControlOracle:
             count += 1
             key = (partition.topic_id, partition.index)
             if self.partitions.get(key) is not partition:
-                self._on_partition(key, partition)
+                topic = state.topics[partition.topic_id]
+                self._on_partition(key, partition, state.effective_min_isr(topic, partition))
         if len(self.partitions) > count:
             self._forget(state)
         self.state = state
@@ -85,21 +92,22 @@ class ControlOracle:
         known = self.brokers.get(number)
         if known is not None and broker.epoch < known.epoch:
             raise Violation("I-30", f"the epoch of broker {number} fell to {broker.epoch}")
+        if known is not None and broker.epoch != known.epoch:
+            self._reborn.add(number)
         if known is not None and broker.fenced and not known.fenced:
             self._sometimes["broker fenced"] += 1
         self.brokers[number] = broker
 
-    def _on_partition(self, key: Key, new: Partition) -> None:
+    def _on_partition(self, key: Key, new: Partition, least: int) -> None:
         where = f"partition {key[1]}"
-        old = self.partitions.get(key)
-        self.partitions[key] = new
-        isr, elr = set(new.isr), set(new.elr)
-        if len(isr) != len(new.isr) or not isr <= set(new.replicas) or isr & elr or not isr:
-            raise Violation("I-22", f"{where}: ISR {new.isr}, ELR {new.elr} of {new.replicas}")
-        if new.leader != NO_LEADER and new.leader not in isr:
-            raise Violation("I-22", f"{where}: leader {new.leader} is not in the ISR {new.isr}")
+        old, was_least = self.partitions.get(key), self._minima.get(key)
+        self.partitions[key], self._minima[key] = new, least
+        _check_shape(where, new, least)
         if old is None or old == new:
             return
+        self._check_recovery(where, old, new)
+        if was_least == least and old.replicas == new.replicas:
+            self._check_eligible(where, old, new, least)
         if new.partition_epoch <= old.partition_epoch or new.leader_epoch < old.leader_epoch:
             raise Violation(
                 "I-30",
@@ -138,15 +146,57 @@ class ControlOracle:
         if was is not None and was.eligible and old.leader in new.isr:
             self._sometimes["leader moved without need"] += 1
 
+    def _check_recovery(self, where: str, old: Partition, new: Partition) -> None:
+        """I-48, I-49: a recovery begins with an election, of one who is the ISR until it ends."""
+        if new.leader_recovery_state == RECOVERED:
+            return
+        if len(new.isr) > 1:
+            raise Violation("I-49", f"{where}: ISR {new.isr} before {new.leader} has recovered")
+        if old.leader_recovery_state == RECOVERED:
+            self._sometimes["leader not known to be in sync"] += 1
+            if new.leader_epoch == old.leader_epoch:
+                raise Violation("I-49", f"{where}: a recovery begins without an election")
+            if new.elr or new.last_known_elr:
+                raise Violation("I-48", f"{where}: ELR {new.elr}, {new.last_known_elr} stay")
+
+    def _check_eligible(self, where: str, old: Partition, new: Partition, least: int) -> None:
+        """I-50: below the minimum whoever was in sync stays eligible, unless it may have lost
+        something; nobody else becomes so.
+        """
+        complete = {*old.isr, *old.elr} - {*new.isr}
+        if not set(new.elr) <= complete:
+            raise Violation("I-50", f"{where}: ELR {new.elr} after ISR {old.isr}, ELR {old.elr}")
+        if len(new.isr) >= least:
+            return
+        if new.elr and not old.elr:
+            self._sometimes["replica eligible after it left the ISR"] += 1
+        for member in complete - {*new.elr} - self._reborn:
+            broker = self.brokers[member]
+            if not broker.is_damaged(new.topic_id, new.index):
+                raise Violation(
+                    "I-50",
+                    f"{where}: {member} was in sync, ISR {old.isr}, ELR {old.elr}, and is not"
+                    f" eligible: ISR {new.isr}, ELR {new.elr}",
+                )
+
     def _check_fenced(self) -> None:
-        """Without ELR the last member of an ISR stays in it, fenced and leaderless."""
+        """Nobody who is fenced, or stopping, or has only just registered, is in an ISR."""
         for (_, index), partition in self.partitions.items():
             for member in partition.isr:
                 broker = self.brokers.get(member)
-                out = broker is None or broker.fenced
-                if out and (len(partition.isr) > 1 or partition.leader != NO_LEADER):
+                if broker is None or not broker.eligible or member in self._reborn:
                     raise Violation(
                         "I-23",
-                        f"partition {index}: fenced broker {member} is in the ISR {partition.isr},"
-                        f" leader {partition.leader}",
+                        f"partition {index}: broker {member}, fenced, stopping or new, is in the"
+                        f" ISR {partition.isr}, leader {partition.leader}",
                     )
+
+
+def _check_shape(where: str, new: Partition, least: int) -> None:
+    members = (*new.isr, *new.elr)
+    if len(set(members)) != len(members) or not set(members) <= set(new.replicas):
+        raise Violation("I-22", f"{where}: ISR {new.isr}, ELR {new.elr} of {new.replicas}")
+    if (new.leader in new.isr) != bool(new.isr) or (new.leader != NO_LEADER) != bool(new.isr):
+        raise Violation("I-22", f"{where}: leader {new.leader} with the ISR {new.isr}")
+    if new.elr and len(new.isr) >= least:
+        raise Violation("I-50", f"{where}: ISR {new.isr} of {least}, and ELR {new.elr}")

@@ -192,7 +192,6 @@ class ReplicaOracle:
                 known.view,
                 "I-14",
                 f"{node.name}, elected in epoch {leader.leader_epoch},",
-                members=_names(decided),
             )
 
     def _check_watermark(self, node: Node, key: Key, partition: Partition, known: Replica) -> None:
@@ -263,9 +262,8 @@ class ReplicaOracle:
         decided = self._control.partitions.get(key)
         if decided is not None:
             for name, view in self._views(key, (*decided.isr, *decided.elr)):
-                self.ghost(key).check_complete(
-                    view, "I-15", f"{name}, in ISR {decided.isr},", members=_names(decided)
-                )
+                who = f"{name}, in ISR {decided.isr} or ELR {decided.elr},"
+                self.ghost(key).check_complete(view, "I-15", who)
 
     def on_decided(self) -> None:
         """The controller has committed something."""
@@ -306,7 +304,7 @@ class ReplicaOracle:
             after = LogView(node.disk, known.view.path)
             after.read_valid()
             decided = self._control.partitions.get(key)
-            counted = decided is not None and broker_id(name) in decided.isr
+            counted = decided is not None and broker_id(name) in (*decided.isr, *decided.elr)
             if after.end < known.view.end:
                 self._sometimes["records lost with the power"] += 1
             self.ghost(key).on_power_lost(name, known.view, after, counted=counted, wiped=wiped)
@@ -336,10 +334,6 @@ class ReplicaOracle:
     def find_view(self, name: str, key: Key) -> LogView | None:
         known = self._replicas.get((name, key))
         return None if known is None else known.view
-
-
-def _names(decided: Decided) -> list[str]:
-    return [f"broker-{member}" for member in (*decided.isr, *decided.elr)]
 
 
 def _check_producers(partition: Partition, where: str) -> None:

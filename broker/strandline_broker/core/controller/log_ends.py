@@ -1,0 +1,58 @@
+"""What brokers have said of their logs of partitions without a leader: where each one ends (I-53).
+
+A broker says so with its answer to each push that names such a partition, so every new incarnation,
+every new leader epoch and every restarted controller hears it anew, and nothing has to be kept.
+While a partition has no leader its logs do not change, so what was said in its leader epoch by the
+incarnation that is registered is true until there is a leader again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from strandline_broker.core.controller.state import Broker, Partition
+from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogEnd:
+    """The greater one holds all that the other does, unless an unclean election came between."""
+
+    last_epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    broker_epoch: BrokerEpoch
+    leader_epoch: LeaderEpoch
+    end: LogEnd
+
+
+class LogEnds:
+    def __init__(self) -> None:
+        self._told: dict[tuple[TopicId, int], dict[BrokerId, _Told]] = {}
+
+    def on_told(
+        self,
+        broker: Broker,
+        partition: Partition | None,
+        *,
+        leader_epoch: LeaderEpoch,
+        end: LogEnd,
+    ) -> None:
+        """Words about another leader epoch than the present one are not kept; that bounds them."""
+        if partition is None or partition.leader_epoch != leader_epoch:
+            return
+        told = self._told.setdefault((partition.topic_id, partition.index), {})
+        told[broker.broker_id] = _Told(broker.epoch, leader_epoch, end)
+
+    def of(self, partition: Partition, broker: Broker) -> LogEnd | None:
+        """Where the broker's log ends; None if this incarnation has not said so in this epoch."""
+        told = self._told.get((partition.topic_id, partition.index), {}).get(broker.broker_id)
+        if told is None or told.broker_epoch != broker.epoch:
+            return None
+        return told.end if told.leader_epoch == partition.leader_epoch else None
+
+    def forget(self, keys: Iterable[tuple[TopicId, int]]) -> None:
+        for key in keys:
+            self._told.pop(key, None)

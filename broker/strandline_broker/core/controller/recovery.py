@@ -1,0 +1,93 @@
+"""Elections where nobody is left who is known to hold every committed record (I-48, I-53).
+
+Balanced recovery: when the last member of ISR and ELR is lost, the last known ELR says who was in
+sync when that began. If all of them are back, each on its disk, the one with the greatest (last
+epoch, log end) leads: no other choice can lose less. Until then the partition waits, because what
+one of them holds may be held by nobody else.
+
+An unclean election does not wait: by the operator's word, or where
+`unclean.leader.election.enable` is set, the best replica that lives leads.
+
+Both begin a recovery: the ISR is the leader alone until it has said that it has recovered (I-49).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.election import Brokers, electable
+from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.records import RECOVERING, PartitionChangeRecord
+from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_proto.ids import NO_LEADER, BrokerId
+
+UNKNOWN_END: Final = LogEnd(-1, -1)
+
+
+def begin_recovery(
+    state: ControllerState, partition: Partition, leader: BrokerId
+) -> PartitionChangeRecord:
+    """`leader` leads, whatever it may lack. What was known of the others says nothing any more."""
+    directories = tuple(
+        state.brokers[b].directory_id if b == leader else directory
+        for b, directory in zip(partition.replicas, partition.directories, strict=True)
+    )
+    return PartitionChangeRecord(
+        topic_id=partition.topic_id,
+        partition=partition.index,
+        isr=(leader,),
+        leader=leader,
+        elr=(),
+        last_known_elr=(),
+        leader_recovery_state=RECOVERING,
+        directories=None if directories == partition.directories else directories,
+    )
+
+
+def balanced_choice(
+    partition: Partition, brokers: Brokers, ends: LogEnds
+) -> tuple[BrokerId, Sequence[BrokerId]]:
+    """Who leads by balanced recovery, or NO_LEADER and whom it waits for."""
+    if partition.isr or partition.elr:
+        return NO_LEADER, ()
+    awaited = [
+        b
+        for b in partition.last_known_elr
+        if not electable(partition, b, brokers) or ends.of(partition, brokers[b]) is None
+    ]
+    if awaited or not partition.last_known_elr:
+        return NO_LEADER, awaited
+    present = [b for b in partition.replicas if electable(partition, b, brokers)]
+    return _greatest(partition, present, brokers, ends), ()
+
+
+def _greatest(
+    partition: Partition, among: Sequence[BrokerId], brokers: Brokers, ends: LogEnds
+) -> BrokerId:
+    """The one with the greatest log; of equals one without damage, then the first."""
+
+    def rank(b: BrokerId) -> tuple[bool, LogEnd, bool]:
+        broker = brokers[b]
+        end = ends.of(partition, broker)
+        is_sound = not broker.is_damaged(partition.topic_id, partition.index)
+        return electable(partition, b, brokers), end or UNKNOWN_END, is_sound
+
+    return max(among, key=rank)
+
+
+def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChangeRecord]:
+    for partition in state.partitions():
+        if partition.leader == NO_LEADER:
+            leader, _ = balanced_choice(partition, state.brokers, ends)
+            if leader != NO_LEADER:
+                yield begin_recovery(state, partition, leader)
+
+
+def decide_recoveries(
+    state: ControllerState, ends: LogEnds
+) -> Decision[tuple[PartitionChangeRecord, ...]]:
+    """Elect leaders for the partitions that lost all who were in sync and have them back. The
+    answer is what was decided.
+    """
+    changes = tuple(recoveries(state, ends))
+    return Decision(changes, answer=changes)

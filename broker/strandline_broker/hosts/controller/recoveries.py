@@ -1,0 +1,56 @@
+"""Leaders for partitions of which nobody in sync is left (I-53), looked for now and then.
+
+What it takes comes from several sides: brokers are unfenced, and say where their logs end. None of
+them has to think of this; the look is cheap.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.controller.recovery import decide_recoveries, recoveries
+from strandline_proto.errors import ThrottlingQuotaExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from strandline_broker.core.controller.decision import Decision
+    from strandline_broker.core.controller.state import ControllerState
+    from strandline_proto.ids import TopicId
+    from strandline_runtime.runtime import Runtime
+
+
+class Recoveries:
+    """Owned by the controller."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        state: ControllerState,
+        *,
+        submit: Callable[[Callable[[], Decision[Any]]], Awaitable[Any]],
+    ) -> None:
+        self.ends = LogEnds()
+        self._log = runtime.log
+        self._state = state
+        self._submit = submit
+
+    def on_elected(self, topic_id: TopicId, partition: int) -> None:
+        self.ends.forget([(topic_id, partition)])
+
+    async def sweep(self) -> None:
+        if next(recoveries(self._state, self.ends), None) is None:
+            return
+        try:
+            elected = await self._submit(partial(decide_recoveries, self._state, self.ends))
+        except ThrottlingQuotaExceeded:
+            return  # it is so still at the next look
+        for change in elected:
+            self._log.warning(
+                "nobody in sync was left; the longest log leads",
+                topic_id=change.topic_id.hex(),
+                partition=change.partition,
+                leader=change.leader,
+            )
