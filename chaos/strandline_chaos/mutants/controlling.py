@@ -43,28 +43,13 @@ CONTROLLING: Final = (
         (
             Edit(
                 _ELECTION,
-                "            if broker_id in isr and can_lead(partition, broker_id, brokers):\n"
+                "            if broker_id in among and can_lead(partition, broker_id, brokers):\n"
                 "                return broker_id\n",
-                "            if broker_id in isr and can_lead(partition, broker_id, brokers):\n"
+                "            if broker_id in among and can_lead(partition, broker_id, brokers):\n"
                 "                return broker_id\n"
                 "    for broker_id in partition.replicas:\n"
                 "        if electable(partition, broker_id, brokers):\n"
                 "            return broker_id\n",
-            ),
-            Edit(
-                _ELECTION,
-                "    if not rest:\n"
-                "        return PartitionChangeRecord(\n"
-                "            topic_id=partition.topic_id, partition=partition.index,"
-                " leader=NO_LEADER\n"
-                "        )\n",
-                "    if not rest:\n"
-                "        leader = elect(partition, rest, brokers)\n"
-                "        return PartitionChangeRecord(\n"
-                "            topic_id=partition.topic_id, partition=partition.index,"
-                " leader=leader,\n"
-                "            isr=None if leader == NO_LEADER else (leader,),\n"
-                "        )\n",
             ),
         ),
         Needs(
@@ -75,12 +60,13 @@ CONTROLLING: Final = (
     Mutant(
         "fenced-broker-elected",
         "P-27, I-23, I-48",
-        "any broker that is unfenced has every leaderless partition elect its last member",
+        "any broker that is unfenced has every leaderless partition elect an eligible replica,"
+        " fenced or not",
         (
             Edit(
                 _ELECTION,
-                "        if partition.leader == NO_LEADER and broker_id in partition.isr:\n",
-                "        if partition.leader == NO_LEADER:\n",
+                "        if p.leader == NO_LEADER and broker_id in (*p.isr, *p.elr)\n",
+                "        if p.leader == NO_LEADER\n",
             ),
             Edit(
                 _ELECTION,
@@ -100,12 +86,12 @@ CONTROLLING: Final = (
         (
             Edit(
                 _FENCING,
-                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)\n"
+                "    changes = leave_all(state, broker_id, brokers, lost=False)\n"
                 "    mark = BrokerRegistrationChangeRecord(\n"
                 "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
                 "    changes = [\n"
                 "        c\n"
-                "        for c in leave_all_isrs(state, broker_id, brokers, bump=False)\n"
+                "        for c in leave_all(state, broker_id, brokers, lost=False)\n"
                 "        if c.leader is not None\n"
                 "    ]\n"
                 "    mark = BrokerRegistrationChangeRecord(\n"
@@ -120,10 +106,10 @@ CONTROLLING: Final = (
         (
             Edit(
                 _FENCING,
-                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)\n"
+                "    changes = leave_all(state, broker_id, brokers, lost=False)\n"
                 "    mark = BrokerRegistrationChangeRecord(\n"
                 "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
-                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)[:0]\n"
+                "    changes = leave_all(state, broker_id, brokers, lost=False)[:0]\n"
                 "    mark = BrokerRegistrationChangeRecord(\n"
                 "        broker_id=broker_id, broker_epoch=broker_epoch, fenced=True\n",
             ),
@@ -136,8 +122,8 @@ CONTROLLING: Final = (
         (
             Edit(
                 _REGISTRATION,
-                "        changes = leave_all_isrs(state, request.broker_id, others,"
-                " bump=is_unclean(old, request))\n",
+                "        changes = leave_all(state, request.broker_id, others,"
+                " lost=is_unclean(old, request))\n",
                 "        assert others is not None\n",
             ),
         ),
@@ -241,8 +227,8 @@ CONTROLLING: Final = (
         (
             Edit(
                 _SHUTDOWN,
-                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)\n",
-                "    changes = leave_all_isrs(state, broker_id, brokers, bump=False)[:0]\n",
+                "    changes = leave_all(state, broker_id, brokers, lost=False)\n",
+                "    changes = leave_all(state, broker_id, brokers, lost=False)[:0]\n",
             ),
         ),
         Needs(kinds=("stop", "kill", "pause")),

@@ -42,10 +42,10 @@ def elect(
     elr: Sequence[BrokerId] = (),
 ) -> BrokerId:
     """The leader that `isr` gives or, if it is empty, `elr`; or NO_LEADER (I-48)."""
-    candidates = isr or elr
+    among = isr or elr
     for can_lead in (is_sound, electable):
         for broker_id in partition.replicas:
-            if broker_id in candidates and can_lead(partition, broker_id, brokers):
+            if broker_id in among and can_lead(partition, broker_id, brokers):
                 return broker_id
     return NO_LEADER
 
