@@ -17,7 +17,6 @@ from strandline_broker.core.controller.alter_partition import Proposal, decide_a
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
 from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.core.controller.records import (
@@ -26,7 +25,6 @@ from strandline_broker.core.controller.records import (
     OfflineReplica,
     decode,
 )
-from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_broker.core.controller.snapshot import Snapshot, restore, take
 from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition
@@ -44,11 +42,11 @@ from strandline_proto.ids import (
     TopicId,
 )
 from support.controller_cluster import SESSION_MS, Cluster
+from support.controller_recovery import recover
 from support.controller_store import same
 
 IDS = [BrokerId(n) for n in range(4)]
 brokers = st.sampled_from(IDS)
-log_ends = st.tuples(st.integers(-1, 2), st.integers(0, 3))
 Key = tuple[TopicId, int]
 
 
@@ -255,27 +253,7 @@ class ControllerHistory(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def recover(self, data: st.DataObject) -> None:
-        """Brokers say where their logs end, some of them not yet, or of an earlier life (I-53)."""
-        state, ends = self.cluster.state, LogEnds()
-        told: dict[Key, dict[BrokerId, LogEnd]] = {}
-        for p in state.partitions():
-            for b in p.replicas:
-                broker, end = state.brokers.get(b), LogEnd(*data.draw(log_ends))
-                stale = data.draw(st.sampled_from([0, 0, 0, 1]))
-                if broker is None or p.leader != NO_LEADER:
-                    continue
-                if not stale:
-                    told.setdefault((p.topic_id, p.index), {})[b] = end
-                was = replace(broker, epoch=BrokerEpoch(broker.epoch - stale))
-                ends.on_told(was, p, leader_epoch=p.leader_epoch, end=end)
-        before = {(p.topic_id, p.index): p for p in state.partitions()}
-        for change in self.cluster.commit(decide_recoveries(state, ends)):
-            key = (change.topic_id, change.partition)
-            assert change.leader is not None
-            assert state.brokers[change.leader].eligible, "KAFKA-19522"
-            for b in before[key].last_known_elr:
-                assert state.brokers[b].eligible, "all of them are back"
-                assert told[key][change.leader] >= told[key][b], "I-53: the greatest leads"
+        recover(self.cluster, data)
 
     @rule(b=brokers)
     def allocate(self, b: BrokerId) -> None:

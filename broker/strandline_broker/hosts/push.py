@@ -18,14 +18,16 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.push_envelope import LogEnd
 from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
+from strandline_proto.ids import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.push_envelope import Envelope, LogEnd
+    from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
     from strandline_runtime.runtime import Runtime
@@ -162,7 +164,7 @@ class PushReceiver:
             return self._answer(envelope, error=failed, partition_errors=tuple(errors))
         return replace(
             self._answer(envelope, partition_errors=tuple(errors)),
-            log_ends=tuple(self._replicas.ends_without_leader(envelope)),
+            log_ends=tuple(_ends_without_leader(self._replicas, envelope)),
         )
 
     async def _remember(self, envelope: Envelope) -> None:
@@ -190,3 +192,17 @@ class PushReceiver:
             error=error,
             partition_errors=partition_errors,
         )
+
+
+def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterator[LogEnd]:
+    """Where the logs end of partitions that an applied envelope leaves without a leader (I-53).
+
+    They stay so until a push names a leader: nothing is appended or cut meanwhile.
+    """
+    for state in envelope.leader_and_isr:
+        partition = replicas.partitions.get((state.topic_id, state.partition))
+        if state.leader != NO_LEADER or partition is None or partition.out_of_service:
+            continue
+        if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
+            log = partition.log
+            yield LogEnd(state, log.leader_epochs.latest(), log.log_end_offset)

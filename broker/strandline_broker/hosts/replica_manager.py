@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED, LogEnd
+from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
@@ -29,7 +29,7 @@ from strandline_proto.ids import NO_LEADER, TopicId
 from strandline_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.leader import ProposeIsr
@@ -263,19 +263,6 @@ class ReplicaManager:
             log_end_offset=partition.log.log_end_offset,
             high_watermark=partition.high_watermark,
         )
-
-    def ends_without_leader(self, envelope: Envelope) -> Iterator[LogEnd]:
-        """Where the logs end of partitions that an applied envelope leaves without a leader (I-53).
-
-        They stay so until a push names a leader: nothing is appended or cut meanwhile.
-        """
-        for state in envelope.leader_and_isr:
-            partition = self.partitions.get((state.topic_id, state.partition))
-            if state.leader != NO_LEADER or partition is None or partition.out_of_service:
-                continue
-            if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
-                log = partition.log
-                yield LogEnd(state, log.leader_epochs.latest(), log.log_end_offset)
 
     def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
         full = is_full_disk(error)

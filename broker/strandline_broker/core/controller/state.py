@@ -144,31 +144,19 @@ class Partition:
         return self.directories[self.replicas.index(broker_id)]
 
 
+_CHANGED: Final = {*PartitionChangeRecord.__struct_fields__} - {"topic_id", "partition"}
+
+
 def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOffset) -> Partition:
     """The partition after `change`: the leader epoch rises iff a leader is named, the partition
     epoch always.
     """
-    bump = 0 if change.leader is None else 1
+    given = {name: getattr(change, name) for name in _CHANGED}
     new = replace(
         partition,
-        isr=partition.isr if change.isr is None else change.isr,
-        leader=partition.leader if change.leader is None else change.leader,
-        leader_epoch=LeaderEpoch(partition.leader_epoch + bump),
+        **{name: value for name, value in given.items() if value is not None},
+        leader_epoch=LeaderEpoch(partition.leader_epoch + (change.leader is not None)),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
-        replicas=partition.replicas if change.replicas is None else change.replicas,
-        directories=partition.directories if change.directories is None else change.directories,
-        adding=partition.adding if change.adding is None else change.adding,
-        removing=partition.removing if change.removing is None else change.removing,
-        original=partition.original if change.original is None else change.original,
-        leader_recovery_state=(
-            partition.leader_recovery_state
-            if change.leader_recovery_state is None
-            else change.leader_recovery_state
-        ),
-        elr=partition.elr if change.elr is None else change.elr,
-        last_known_elr=(
-            partition.last_known_elr if change.last_known_elr is None else change.last_known_elr
-        ),
         changed_at=at,
     )
     _check(new)
