@@ -91,6 +91,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
         rack=broker.rack,
         version=broker.version,
         last_heard_ms=broker.last_heard_ms,
+        decommissioning=broker.decommissioning,
     )
 
 

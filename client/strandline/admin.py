@@ -19,6 +19,7 @@ from strandline._descriptions import (
 from strandline._elections import election, moves, results
 from strandline._offsets import Offsets
 from strandline._partitions import more_partitions, partitions_before
+from strandline._reassignments import Reassignments
 from strandline._session import Session
 from strandline.errors import (
     BrokerUnreachable,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 
-class Admin:
+class Admin(Reassignments):
     """Asks and changes the cluster. Use it as an asynchronous context manager.
 
     Every call takes its deadline from `request_timeout_ms`. Calls about several topics raise the

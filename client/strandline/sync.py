@@ -12,6 +12,7 @@ import concurrent.futures
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from strandline._reassignments import BlockingReassignments
 from strandline.admin import Admin as AsyncAdmin
 from strandline.consumer import NO_GROUPS
 from strandline.consumer import Consumer as AsyncConsumer
@@ -317,7 +318,7 @@ class Consumer(_Blocking[AsyncConsumer]):
         return self.getone()
 
 
-class Admin(_Blocking[AsyncAdmin]):
+class Admin(_Blocking[AsyncAdmin], BlockingReassignments):
     """`strandline.Admin`, blocking. Takes the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:

@@ -174,6 +174,8 @@ class BrokerInfo:
     rack: str
     version: str
     last_heard_ms: int
+    decommissioning: bool = False
+    """It is to leave the cluster, and takes no new replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,33 @@ class ElectionResult:
     """Who leads it now; -1: nobody."""
     error: Exception | None
     """Why the leader was not changed; ElectionNotNeeded if the right one led already."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentResult:
+    """Whether a reassignment of one partition, or its cancel, was accepted."""
+
+    partition: TopicPartition
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A reassignment under way."""
+
+    replicas: tuple[int, ...]
+    """The target, then those that go."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    original: tuple[int, ...]
+    """What a cancel goes back to."""
+    isr: tuple[int, ...]
+    leader: int
+    """-1: nobody."""
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(b for b in self.replicas if b not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
