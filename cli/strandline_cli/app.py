@@ -13,6 +13,7 @@ from strandline_cli.commands.leader import leader_app
 from strandline_cli.commands.log import log_app
 from strandline_cli.commands.offsets import offsets
 from strandline_cli.commands.produce import produce
+from strandline_cli.commands.reassign import reassign
 from strandline_cli.commands.restart import restart
 from strandline_cli.commands.start import start
 from strandline_cli.commands.status import status
@@ -45,6 +46,7 @@ def build_app() -> typer.Typer:
         produce,
         consume,
         offsets,
+        reassign,
     ):
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")

@@ -1,0 +1,146 @@
+"""What `reassign` and `broker decommission` share: starting moves, and watching them to the end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_cli.errors import CliError
+from strandline_cli.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from strandline import Admin, TopicPartition
+    from strandline.types import PartitionReassignment, ReplicaInfo
+    from strandline_cli.reassignment_plan import Partition, Plan
+
+LOOK_S: Final = 0.5
+SAY_S: Final = 2.0
+"""Time between two lines of progress."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the new replicas of one partition are."""
+
+    topic: str
+    partition: int
+    target: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    isr: tuple[int, ...]
+    records_left: int | None
+    """Of the new replica that is furthest behind; None if a replica does not answer."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "target": list(self.target),
+            "adding": list(self.adding),
+            "removing": list(self.removing),
+            "isr": list(self.isr),
+            "records_left": self.records_left,
+        }
+
+
+async def current_replicas(
+    admin: Admin, topics: Collection[str] | None = None
+) -> dict[Partition, tuple[int, ...]]:
+    """Where replicas are, or will be once the reassignments under way are done."""
+    described = await admin.describe_topics(topics)
+    current: dict[Partition, tuple[int, ...]] = {
+        (topic.name, partition.partition): tuple(partition.replicas)
+        for topic in described.values()
+        for partition in topic.partitions
+    }
+    for at, ongoing in (await admin.list_partition_reassignments()).items():
+        if (at.topic, at.partition) in current:
+            current[at.topic, at.partition] = ongoing.target
+    return current
+
+
+async def racks_of_live_brokers(admin: Admin) -> dict[int, str]:
+    """The brokers that take new replicas, with their racks."""
+    cluster = await admin.describe_cluster()
+    return {
+        broker.id: broker.rack
+        for broker in cluster.brokers
+        if broker.state == "UNFENCED" and not broker.decommissioning
+    }
+
+
+async def alter(admin: Admin, plan: Mapping[Partition, Sequence[int] | None]) -> int:
+    """Start or cancel; how many were accepted. Raises CliError that names what was refused."""
+    results = await admin.alter_partition_reassignments(plan)
+    refused = [result for result in results if result.error is not None]
+    for result in refused[1:]:
+        note(f"refused: {result.error}")
+    if refused:
+        accepted = len(results) - len(refused)
+        others = f"; {accepted} other partitions were accepted" if accepted else ""
+        raise CliError(f"{refused[0].error}{others}")
+    return len(results)
+
+
+async def progress(admin: Admin, only: Collection[Partition] | None = None) -> list[Progress]:
+    """The reassignments under way, of all partitions or of these."""
+    ongoing = {
+        at: each
+        for at, each in (await admin.list_partition_reassignments()).items()
+        if only is None or (at.topic, at.partition) in only
+    }
+    if not ongoing:
+        return []
+    replicas = await admin.describe_replicas({at.topic for at in ongoing})
+    ends = {(r.topic, r.partition, r.broker): r for r in replicas}
+    return [_progress(at, each, ends) for at, each in sorted(ongoing.items())]
+
+
+def _progress(
+    at: TopicPartition,
+    ongoing: PartitionReassignment,
+    ends: Mapping[tuple[str, int, int], ReplicaInfo],
+) -> Progress:
+    leader = ends.get((at.topic, at.partition, ongoing.leader))
+    waiting = [b for b in ongoing.target if b not in ongoing.isr]
+    left: int | None = 0
+    for broker in waiting:
+        replica = ends.get((at.topic, at.partition, broker))
+        if replica is None or leader is None or left is None:
+            left = None
+        else:
+            left = max(left, leader.log_end_offset - replica.log_end_offset)
+    return Progress(
+        at.topic,
+        at.partition,
+        ongoing.target,
+        ongoing.adding,
+        ongoing.removing,
+        ongoing.isr,
+        left,
+    )
+
+
+async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
+    """Say from time to time what is left; raises CliError when the time is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit_s
+    say_at = loop.time() + SAY_S
+    while True:
+        left = await progress(admin, plan.keys())
+        if not left:
+            return
+        if loop.time() >= deadline:
+            raise CliError(
+                f"{len(left)} of {len(plan)} partitions are not done after {limit_s:g} s, for "
+                f"example {left[0].topic}-{left[0].partition}: the rest goes on; see "
+                "`strandline reassign --status`"
+            )
+        if loop.time() >= say_at:
+            say_at = loop.time() + SAY_S
+            known = [each.records_left for each in left if each.records_left is not None]
+            note(f"{len(left)} of {len(plan)} partitions to go, {sum(known)} records to copy")
+        await asyncio.sleep(min(LOOK_S, max(0.0, deadline - loop.time())))
