@@ -240,6 +240,18 @@ class BrokerConfig(ServerConfig):
     num_recovery_threads_per_data_dir: int = _key(
         integer(1, 1024), "2", "Threads that open the logs of one data directory at the start."
     )
+    leader_replication_throttled_rate: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        str(INT64_MAX),
+        "Bytes a second that the broker sends to replicas that a reassignment adds.",
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        str(INT64_MAX),
+        "Bytes a second that the broker fetches for replicas that a reassignment adds here.",
+        dynamic=True,
+    )
     flush_policy: str = _key(
         one_of("replicated", "always"),
         "replicated",

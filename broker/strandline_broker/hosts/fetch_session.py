@@ -59,6 +59,9 @@ class FetchSession(Listener):
         ] = {}  # high watermark, log start: what the reader knows
         self._news: dict[Key, None] = {}
         self._quiet: dict[Key, None] = {}  # watermarks to mention in the next answer
+        self._held: dict[Key, None] = {}
+        """Copies for a reassignment that the throttle does not admit yet."""
+        self._held_until_s = 0.0
         self._wake = asyncio.Event()
         self._swept_ms = 0
 
@@ -98,15 +101,20 @@ class FetchSession(Listener):
         while True:
             self._wake.clear()
             response.ClearField("topics")
+            if self._held and loop.time() >= self._held_until_s:
+                self._news.update(self._held)
+                self._held = {}
             collected = _Collected(response, min(request.max_bytes, RESPONSE_BYTES_MAX))
             await self._collect(collected)
             if collected.urgent or collected.size >= max(request.min_bytes, 1) or interrupted():
                 break
+            until = min(deadline, self._held_until_s) if self._held else deadline
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(until):
                     await self._wake.wait()
             except TimeoutError:
-                break
+                if loop.time() >= deadline:
+                    break
         self._tell_watermarks(collected)
         return response
 
@@ -169,6 +177,7 @@ class FetchSession(Listener):
         self._positions.pop(key, None)
         self._told.pop(key, None)
         self._news.pop(key, None)
+        self._held.pop(key, None)
         partition = self._replicas.partitions.get(key)
         if partition is not None:
             self._listeners(partition).pop(self, None)
@@ -194,12 +203,21 @@ class FetchSession(Listener):
 
     async def _look(self, key: Key, position: Position, collected: _Collected) -> None:
         partition = None
+        limit = collected.limit_for(position.max_bytes)
+        throttle = self._replicas.context.copies_out
         try:
             partition = self._replicas.find(*key)
             if partition is None:
                 raise self._unknown(key)
             self._listeners(partition)[self] = None
-            found = await self._read(partition, position, collected.limit_for(position.max_bytes))
+            is_throttled = throttle.applies(partition, self._replica_id)
+            if is_throttled:
+                wait_s = throttle.wait_s()
+                if wait_s > 0:
+                    self._hold(key, wait_s)
+                    return
+                limit = throttle.limit(limit)
+            found = await self._read(partition, position, limit)
         except WireError as error:
             self._news[key] = None  # until the reader forgets it or asks for something else
             collected.refuse(key, error, self._replicas.leader_hint(key), partition)
@@ -217,12 +235,19 @@ class FetchSession(Listener):
             self._news[key] = None  # there may be more, and the reader may ask for the same again
             result = collected.result(key, partition)
             result.records = found.records
+            if is_throttled:
+                throttle.on_copied(len(found.records))
             collected.add(len(found.records))
             self._told[key] = (result.high_watermark, result.log_start_offset)
         else:
             self._quiet[key] = None
             if self._is_behind_log_start(key, position, partition):
                 collected.urgent = True
+
+    def _hold(self, key: Key, wait_s: float) -> None:
+        if not self._held:
+            self._held_until_s = asyncio.get_running_loop().time() + wait_s
+        self._held[key] = None
 
     def _is_behind_log_start(self, key: Key, position: Position, partition: Partition) -> bool:
         """Whether a follower does not know yet that our log begins later: DeleteRecords waits."""

@@ -193,8 +193,9 @@ class Fetcher:
             for partition in appended:
                 await self._context.flusher.flushed(partition.log)
         for partition in appended:
-            if partition.key in self._targets:
-                self._changed[partition.key] = None
+            target = self._targets.get(partition.key)
+            if target is not None:
+                self._go_on(target)
 
     def _check(self, response: fetch_pb2.FetchResponse) -> None:
         if response.error_code == StaleBrokerEpoch.code:
@@ -288,12 +289,28 @@ class Fetcher:
                 except WireError as error:
                     self._back_off(target, str(error))
                     return False
+                self._context.copies_in.on_copied(partition, len(result.records))
         return self._is_current(target)
 
     def _is_current(self, target: _Target) -> bool:
         """Whether the partition still follows in this target's epoch: asked after each await."""
         partition = target.partition
         return self._targets.get(partition.key) is target and partition.follower is target.follower
+
+    def _go_on(self, target: _Target) -> None:
+        """Ask from the new position, as soon as the throttle of copies lets us."""
+        key, copies = target.partition.key, self._context.copies_in
+        if copies.wait_s(target.partition) == 0:
+            self._changed[key] = None
+            return
+        # The leader would send the same again from the position that it knows.
+        self._forgotten[key] = None
+        self._changed.pop(key, None)
+        copies.when_admitted(
+            target.partition,
+            partial(self._ask_at_once, key),
+            is_wanted=lambda: self._targets.get(key) is target,
+        )
 
     def _back_off(self, target: _Target, reason: str) -> None:
         """Leave the partition out for a while; the others of the stream go on."""

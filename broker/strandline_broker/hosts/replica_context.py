@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrottle
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class ReplicaContext:
         """Metadata end offset at which the controller knew that a replica is offline; None while it
         does not.
         """
+        self.copies_out = LeaderThrottle(self)
+        self.copies_in = FollowerThrottle(self)
         self.eligible: Mapping[BrokerId, BrokerEpoch] = {}
         """Brokers that may be in an ISR as of the envelope being applied, or the last applied."""
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
