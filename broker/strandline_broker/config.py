@@ -12,6 +12,13 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.config_parsers import (
+    byte_count,
+    directories,
+    long_ms,
+    ms,
+    retention_ms,
+)
 from strandline_broker.core.config_values import (
     boolean,
     cleanup_policy,
@@ -58,34 +65,6 @@ def _key(
     return field(metadata={"parse": parse, "default": default, "doc": doc, "dynamic": dynamic})
 
 
-def _directories(value: str) -> tuple[str, ...]:
-    paths = tuple(path.strip() for path in value.split(",") if path.strip())
-    if not paths:
-        raise ValueError("expected the path of a directory")
-    if len({path.rstrip("/") for path in paths}) < len(paths):
-        raise ValueError("a directory is named twice")
-    return paths
-
-
-def _ms(low: int = 1) -> Callable[[str], int]:
-    return integer(low, INT32_MAX, "milliseconds")
-
-
-def _long_ms(low: int) -> Callable[[str], int]:
-    return integer(low, INT64_MAX, "milliseconds")
-
-
-def _retention_ms(text: str) -> int:
-    value = _long_ms(-1)(text)
-    if value == 0:
-        raise ValueError("expected -1 (no limit) or a whole number of milliseconds from 1")
-    return value
-
-
-def _bytes(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
-    return integer(low, high, "bytes")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """What both servers have."""
@@ -95,7 +74,7 @@ class ServerConfig:
         listeners, None, "Where the server listens: NAME://HOST:PORT, separated by commas."
     )
     log_dirs: tuple[str, ...] = _key(
-        _directories,
+        directories,
         None,
         "The data directories, separated by commas; of a controller exactly one.",
     )
@@ -130,39 +109,43 @@ class BrokerConfig(ServerConfig):
         host_ports, None, "HOST:PORT of the controller."
     )
     broker_rack: str = _key(text, "", "The failure domain that replicas are spread over.")
-    broker_heartbeat_interval_ms: int = _key(_ms(), "2000", "Time between two heartbeats.")
+    broker_heartbeat_interval_ms: int = _key(ms(), "2000", "Time between two heartbeats.")
     controlled_shutdown_max_wait_ms: int = _key(
-        _ms(0), "5000", "How long SIGTERM waits for leaderships to move away before it goes on."
+        ms(0), "5000", "How long SIGTERM waits for leaderships to move away before it goes on."
     )
     replica_lag_time_max_ms: int = _key(
-        _ms(), "30000", "A follower that has not caught up for so long leaves the ISR."
+        ms(), "30000", "A follower that has not caught up for so long leaves the ISR."
     )
     replica_fetch_wait_max_ms: int = _key(
-        _ms(0), "500", "How long a leader may hold a follower's fetch that finds nothing new."
+        ms(0), "500", "How long a leader may hold a follower's fetch that finds nothing new."
     )
-    replica_fetch_min_bytes: int = _key(_bytes(0), "1", "Bytes that a follower's fetch waits for.")
+    replica_fetch_min_bytes: int = _key(
+        byte_count(0), "1", "Bytes that a follower's fetch waits for."
+    )
     replica_fetch_max_bytes: int = _key(
-        _bytes(0, MESSAGE_BYTES_LIMIT), "1048576", "Bytes of one partition in a follower's fetch."
+        byte_count(0, MESSAGE_BYTES_LIMIT),
+        "1048576",
+        "Bytes of one partition in a follower's fetch.",
     )
     replica_fetch_response_max_bytes: int = _key(
-        _bytes(0, MESSAGE_BYTES_LIMIT), "10485760", "Bytes of a whole answer to a follower."
+        byte_count(0, MESSAGE_BYTES_LIMIT), "10485760", "Bytes of a whole answer to a follower."
     )
     replica_fetch_backoff_ms: int = _key(
-        _ms(0), "100", "First pause after a failed fetch; it doubles up to a second."
+        ms(0), "100", "First pause after a failed fetch; it doubles up to a second."
     )
     message_max_bytes: int = _key(
-        _bytes(0, MESSAGE_BYTES_LIMIT), "1048588", "The largest record batch accepted."
+        byte_count(0, MESSAGE_BYTES_LIMIT), "1048588", "The largest record batch accepted."
     )
-    log_segment_bytes: int = _key(_bytes(14), "1073741824", "Size of a segment file.")
+    log_segment_bytes: int = _key(byte_count(14), "1073741824", "Size of a segment file.")
     log_index_interval_bytes: int = _key(
-        _bytes(0), "4096", "Bytes of log between two entries of the offset index."
+        byte_count(0), "4096", "Bytes of log between two entries of the offset index."
     )
-    log_index_size_max_bytes: int = _key(_bytes(12), "10485760", "Size of an index file.")
+    log_index_size_max_bytes: int = _key(byte_count(12), "10485760", "Size of an index file.")
     log_cleanup_policy: tuple[str, ...] = _key(
         cleanup_policy, "delete", "delete, compact, or compact,delete."
     )
     log_cleaner_backoff_ms: int = _key(
-        _long_ms(10), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
+        long_ms(10), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
     )
     log_cleaner_dedupe_buffer_size: int = _key(
         integer(1 << 10, INT64_MAX, "bytes"),
@@ -171,7 +154,7 @@ class BrokerConfig(ServerConfig):
         dynamic=True,
     )
     log_cleaner_delete_retention_ms: int = _key(
-        _long_ms(0), str(DAY_MS), "How long a tombstone stays after its first cleaning."
+        long_ms(0), str(DAY_MS), "How long a tombstone stays after its first cleaning."
     )
     log_cleaner_enable: bool = _key(
         boolean, "true", "Whether logs with cleanup.policy=compact are compacted by this broker."
@@ -180,7 +163,7 @@ class BrokerConfig(ServerConfig):
         load_factor, "0.9", "How full the map of keys may become.", dynamic=True
     )
     log_cleaner_io_buffer_size: int = _key(
-        _bytes(1), "524288", "Bytes that the cleaner reads and writes at a time.", dynamic=True
+        byte_count(1), "524288", "Bytes that the cleaner reads and writes at a time.", dynamic=True
     )
     log_cleaner_io_max_bytes_per_second: float = _key(
         positive,
@@ -189,10 +172,10 @@ class BrokerConfig(ServerConfig):
         dynamic=True,
     )
     log_cleaner_max_compaction_lag_ms: int = _key(
-        _long_ms(1), str(INT64_MAX), "An older record is compacted whatever the dirty ratio says."
+        long_ms(1), str(INT64_MAX), "An older record is compacted whatever the dirty ratio says."
     )
     log_cleaner_min_compaction_lag_ms: int = _key(
-        _long_ms(0), "0", "How long a record stays uncompacted at least."
+        long_ms(0), "0", "How long a record stays uncompacted at least."
     )
     log_cleaner_min_cleanable_ratio: float = _key(
         fraction, "0.5", "Share of a log that must be uncompacted before it is cleaned."
@@ -201,7 +184,7 @@ class BrokerConfig(ServerConfig):
         integer(1, INT64_MAX), str(INT64_MAX), "Records after which a log is flushed."
     )
     log_flush_interval_ms: int = _key(
-        _long_ms(1), "5000", "Time between background flushes under flush.policy=replicated."
+        long_ms(1), "5000", "Time between background flushes under flush.policy=replicated."
     )
     log_message_timestamp_type: str = _key(
         one_of("CreateTime", "LogAppendTime"), "CreateTime", "Whose clock timestamps are from."
@@ -210,10 +193,10 @@ class BrokerConfig(ServerConfig):
         integer(-1, INT64_MAX, "bytes"), "-1", "Size of a partition that is kept; -1: no limit."
     )
     log_retention_ms: int = _key(
-        _retention_ms, str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
+        retention_ms, str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
     )
     log_retention_check_interval_ms: int = _key(
-        _ms(), "300000", "Time between two looks for segments that retention lets go."
+        ms(), "300000", "Time between two looks for segments that retention lets go."
     )
     log_scrub_interval: int = _key(
         integer(-1, INT64_MAX, "milliseconds"),
@@ -226,16 +209,16 @@ class BrokerConfig(ServerConfig):
         "How fast the scrub reads at most.",
         dynamic=True,
     )
-    log_roll_jitter_ms: int = _key(_long_ms(0), "0", "At most so much is taken off log.roll.ms.")
-    log_roll_ms: int = _key(_long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
+    log_roll_jitter_ms: int = _key(long_ms(0), "0", "At most so much is taken off log.roll.ms.")
+    log_roll_ms: int = _key(long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
     log_segment_delete_delay_ms: int = _key(
-        _long_ms(0), "60000", "How long the files of a deleted segment stay."
+        long_ms(0), "60000", "How long the files of a deleted segment stay."
     )
     log_flush_offset_checkpoint_interval_ms: int = _key(
-        _ms(), "60000", "Time between two writes of the recovery point checkpoint."
+        ms(), "60000", "Time between two writes of the recovery point checkpoint."
     )
     replica_high_watermark_checkpoint_interval_ms: int = _key(
-        _ms(), "5000", "Time between two writes of the high watermark checkpoint."
+        ms(), "5000", "Time between two writes of the high watermark checkpoint."
     )
     num_recovery_threads_per_data_dir: int = _key(
         integer(1, 1024), "2", "Threads that open the logs of one data directory at the start."
@@ -264,13 +247,13 @@ class BrokerConfig(ServerConfig):
     )
     development_unsafe: bool = _key(boolean, "false", "Allows settings that lose records.")
     producer_id_expiration_ms: int = _key(
-        _ms(),
+        ms(),
         str(DAY_MS),
         "State of an idempotent producer is kept so long after its last batch.",
         dynamic=True,
     )
     producer_id_expiration_check_interval_ms: int = _key(
-        _ms(), "600000", "Time between two looks for producers whose state has expired."
+        ms(), "600000", "Time between two looks for producers whose state has expired."
     )
 
     @property
@@ -320,7 +303,7 @@ class ControllerConfig(ServerConfig):
     """The controller's configuration."""
 
     broker_session_timeout_ms: int = _key(
-        _ms(), "9000", "A broker that is silent for so long is fenced."
+        ms(), "9000", "A broker that is silent for so long is fenced."
     )
     num_partitions: int = _key(integer(1, INT32_MAX), "1", "Partitions of a topic by default.")
     default_replication_factor: int = _key(
@@ -351,7 +334,7 @@ class ControllerConfig(ServerConfig):
         "So many bytes of decisions, and the controller's state is kept in a new snapshot.",
     )
     metadata_log_max_snapshot_interval_ms: int = _key(
-        _ms(0),
+        ms(0),
         "3600000",
         "A snapshot with decisions behind it is replaced after so long; 0: never.",
     )
