@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline._descriptions import check
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Reassignments:
+class Reassignments(ABC):
     """What `Admin` has of these calls."""
 
     _timeout_s: float
 
+    @abstractmethod
     async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:
-        raise NotImplementedError
+        """As the admin has it."""
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition | tuple[str, int], Sequence[int] | None]
@@ -112,11 +114,12 @@ class Reassignments:
         check(await self._ask(lambda stub: stub.UnregisterBroker, request))
 
 
-class BlockingReassignments:
+class BlockingReassignments(ABC):
     """The same, blocking."""
 
+    @abstractmethod
     def _call(self, coroutine_of: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        raise NotImplementedError
+        """As the admin has it."""
 
     def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition | tuple[str, int], Sequence[int] | None]
