@@ -1,12 +1,14 @@
 """Plans are plain data, follow from their seed alone, and say what is wrong with them."""
 
 import json
+import random
 from typing import Any
 
 import pytest
 
 from strandline_chaos.sim.kinds import KINDS
-from strandline_chaos.sim.plan import BadPlan, draw_plan, read_plan
+from strandline_chaos.sim.moments import MOMENTS
+from strandline_chaos.sim.plan import BadPlan, check_fault, draw_plan, moment, read_plan
 from strandline_chaos.sim.topology import ImpossibleTopology, Topology
 
 
@@ -22,6 +24,15 @@ def test_a_plan_comes_back_from_its_file(seed: int) -> None:
 def test_every_kind_of_fault_is_drawn_by_some_seed() -> None:
     drawn = {fault.kind for seed in range(200) for fault in draw_plan(seed).faults}
     assert drawn == set(KINDS)
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_moment_consists_of_faults_that_there_are(name: str) -> None:
+    topology = Topology(partitions=2)
+    faults = moment(name, random.Random(1), topology, 2.0)
+    for each in faults:
+        check_fault(each, topology)
+    assert min(each.at_s for each in faults) == 2.0
 
 
 def test_half_of_the_faults_at_most_wait_for_an_event() -> None:

@@ -139,7 +139,7 @@ CONTROLLING: Final = (
                 "    return new.previous_broker_epoch != old.epoch and not always and False\n",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, kinds=_DEATH),
+        Needs(topology={"flush_policy": "replicated"}, moments=("quick-return",)),
     ),
     Mutant(
         "member-epoch-not-checked",
@@ -152,7 +152,7 @@ CONTROLLING: Final = (
                 "    if epoch != broker.epoch and epoch < NO_BROKER_EPOCH:\n",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, kinds=_DEATH),
+        Needs(topology={"flush_policy": "replicated"}, moments=("joiner-dies",)),
     ),
     Mutant(
         "fenced-member-accepted",
@@ -165,7 +165,7 @@ CONTROLLING: Final = (
                 "    if broker is None:\n",
             ),
         ),
-        Needs(kinds=("slow-link", "stop", "kill", "slow-link")),
+        Needs(moments=("joiner-dies",)),
     ),
     Mutant(
         "no-compare-and-set",
@@ -178,7 +178,7 @@ CONTROLLING: Final = (
                 "    if proposal.partition_epoch < 0:\n",
             ),
         ),
-        Needs(kinds=_DEATH),
+        Needs(moments=("asked-too-late",)),
     ),
     Mutant(
         "leader-epoch-not-compared",
@@ -218,7 +218,7 @@ CONTROLLING: Final = (
                 "",
             ),
         ),
-        Needs(kinds=("isolate", "pause", "kill", "power")),
+        Needs(moments=("gone-for-good",)),
     ),
     Mutant(
         "stopping-broker-stays-in-the-isr",

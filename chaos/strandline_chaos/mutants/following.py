@@ -10,6 +10,7 @@ _FOLLOWER: Final = "strandline_broker/core/follower.py"
 _TRUNCATION: Final = "strandline_broker/core/truncation.py"
 _CACHE: Final = "strandline_broker/core/metadata_cache.py"
 _FETCHER: Final = "strandline_broker/hosts/fetcher.py"
+_PUSHER: Final = "strandline_broker/hosts/controller/pusher.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 
@@ -39,7 +40,7 @@ FOLLOWING: Final = (
                 "    if diverging_end >= 0:\n",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, kinds=_FAILOVER),
+        Needs(topology={"flush_policy": "replicated"}, moments=("three-leaders",)),
     ),
     Mutant(
         "high-watermark-of-a-diverging-answer",
@@ -83,6 +84,7 @@ FOLLOWING: Final = (
                 "                if target is None:\n",
             ),
         ),
+        Needs(topology={"flush_policy": "replicated"}, moments=("quick-return",)),
     ),
     Mutant(
         "epoch-bump-ignored",
@@ -155,18 +157,30 @@ FOLLOWING: Final = (
         ),
         Needs(
             topology={"flush_policy": "always"},
-            kinds=("power", "slow-disk", "partition", "isolate", "stalling-disk"),
+            moments=("demoted-with-a-slow-disk",),
         ),
     ),
     Mutant(
         "first-push-need-not-be-a-snapshot",
         "P-79, I-34",
-        "a broker that knows nothing applies an envelope that is only a difference",
+        "a broker that knows nothing applies an envelope that is only a difference, and the"
+        " controller's streams begin with what is queued (each stands in for the other)",
         (
             Edit(
                 _CACHE,
                 "if applied == NOTHING_APPLIED or envelope.prev_metadata_offset != applied:",
                 "if applied != NOTHING_APPLIED and envelope.prev_metadata_offset != applied:",
+            ),
+            Edit(
+                _PUSHER,
+                "        self._want_full = True\n        self._work = asyncio.Event()\n",
+                "        self._want_full = False\n        self._work = asyncio.Event()\n",
+            ),
+            Edit(
+                _PUSHER,
+                "        self._queue.clear()\n        self._unanswered.clear()\n"
+                "        self._want_full = True\n",
+                "        self._unanswered.clear()\n        self._want_full = not self._queue\n",
             ),
         ),
     ),
@@ -195,5 +209,8 @@ FOLLOWING: Final = (
                 "            return True\n",
             ),
         ),
+        equivalent="nothing older can arrive: one stream in the order of the controller's log is"
+        " applied (I-81), an envelope that does not follow is refused before (P-79), and along that"
+        " log no epoch of a partition falls (I-30, an oracle)",
     ),
 )

@@ -90,6 +90,7 @@ LEADING: Final = (
         "a follower that has reached the high watermark joins the ISR, wherever the leader's epoch"
         " begins",
         (Edit(_LEADER, "max(self.high_watermark, self.epoch_start)", "self.high_watermark"),),
+        Needs(moments=("leader-dies-at-a-shrink",)),
     ),
     Mutant(
         "join-before-caught-up",
@@ -161,7 +162,7 @@ LEADING: Final = (
                 "",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, kinds=_DEATH),
+        Needs(topology={"flush_policy": "always"}, moments=("behind-the-leaders-back",)),
     ),
     Mutant(
         "follower-end-never-falls",

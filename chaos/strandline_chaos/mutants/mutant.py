@@ -31,10 +31,12 @@ class Needs:
     """The only kinds of faults; empty: as each seed draws them."""
     aimed: tuple[Fault, ...] = ()
     """Faults of every plan, beside those that are drawn."""
+    moments: tuple[str, ...] = ()
+    """Three of these in every plan, and without `kinds` nothing else."""
 
     def __str__(self) -> str:
         words = [f"{name}={value}" for name, value in self.topology.items()]
-        return "; ".join([*words, *dict.fromkeys(self.kinds), *map(str, self.aimed)])
+        return "; ".join([*words, *dict.fromkeys(self.kinds), *self.moments, *map(str, self.aimed)])
 
 
 @dataclass(frozen=True, slots=True)

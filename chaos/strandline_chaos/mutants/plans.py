@@ -12,6 +12,7 @@ from strandline_chaos.sim.plan import (
     LAST_FAULT_S,
     Fault,
     draw_plan,
+    moment,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 FAULTS: Final = (4, 12)
 AFTER_EVENT: Final = 0.35
+BEGINS_S: Final = (0.7, 3.3, 5.9)
 
 
 def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
@@ -31,8 +33,19 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
         plan = draw_plan(seed)
         topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
         faults = _draw(seed, needs.kinds, topology) if needs.kinds else plan.faults
-        faults = tuple(sorted((*faults, *needs.aimed), key=lambda fault: fault.at_s))
+        if needs.moments and not needs.kinds:
+            faults = ()
+        faults = (*faults, *_moments(seed, needs.moments, topology), *needs.aimed)
+        faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
         yield dataclasses.replace(plan, topology=topology, faults=faults)
+
+
+def _moments(seed: int, names: tuple[str, ...], topology: Topology) -> list[Fault]:
+    rng = random.Random(f"mutant's moments {seed}")
+    faults = []
+    for begin_s in BEGINS_S if names else ():
+        faults += moment(rng.choice(names), rng, topology, begin_s + rng.uniform(0.0, 0.4))
+    return faults
 
 
 def _draw(seed: int, kinds: tuple[str, ...], topology: Topology) -> tuple[Fault, ...]:

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.disk import CAPACITY
 from strandline_chaos.sim.disk_parts import DiskFaults
+from strandline_chaos.sim.moments import ROLES
 from strandline_chaos.sim.strikes import all_strikes
 from strandline_chaos.sim.strikes.scene import NO_LEADER, Scene
 
 if TYPE_CHECKING:
+    from strandline_broker.core.controller.state import Partition
     from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.plan import Fault, Plan
     from strandline_chaos.sim.watch import Oracles
     from strandline_chaos.sim.world import World
+
+LINK_KINDS = ("partition", "slow-link")
 
 
 def _is_out_of_use(node: Node) -> bool:
@@ -54,7 +59,10 @@ class Nemesis:
         due = [fault for fault in self._armed if fault.after == event]
         for fault in due:
             self._armed.remove(fault)
-            self._scene.later(fault.delay_s, self._carry_out, fault)
+            if fault.delay_s == 0 and fault.kind in LINK_KINDS:
+                self._carry_out(fault)  # before what is to be sent now is on its way
+            else:
+                self._scene.later(fault.delay_s, self._carry_out, fault)
 
     def _carry_out(self, fault: Fault) -> None:
         if self._scene.over:
@@ -72,15 +80,26 @@ class Nemesis:
             self.struck[fault.kind] += 1
 
     def _name(self, node: str) -> str:
-        """The node that is meant now by `leader-N`."""
-        if not node.startswith("leader-"):
+        """The node that is meant now by `leader-N` and the like."""
+        role, _, number = node.rpartition("-")
+        if role not in ROLES:
             return node
-        index = int(node.rpartition("-")[2])
+        index = int(number)
         for key in self._oracles.control.main_keys():
-            leader = self._oracles.control.partitions[key].leader
-            if key[1] == index and leader != NO_LEADER:
-                return f"broker-{leader}"
-        return f"broker-{1 + index}"
+            partition = self._oracles.control.partitions[key]
+            if key[1] == index and partition.leader != NO_LEADER:
+                return f"broker-{self._meant(role, key, partition)}"
+        return f"broker-{1 + (index + ROLES.index(role)) % self._world.topology.brokers}"
+
+    def _meant(self, role: str, key: Key, partition: Partition) -> int:
+        """The broker in that role; another replica if nobody has it."""
+        if role == "leader":
+            return partition.leader
+        others = [b for b in partition.replicas if b != partition.leader] or [partition.leader]
+        heirs = sorted(others, key=lambda b: b not in partition.isr)
+        if role == "joiner":
+            return self._oracles.leaders.joining(key) or heirs[-1]
+        return heirs[0] if role == "heir" else heirs[-1]
 
     @property
     def scene(self) -> Scene:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
 from strandline_chaos.sim.kinds.draw import seconds
+from strandline_chaos.sim.moments import MOMENTS, ROLES, steps_of
 from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
@@ -35,8 +36,13 @@ have one: what one fault alone does not break, two at the right moment may.
 BALANCE_S: Final = (1, 2, 300)
 """How often leaders are balanced; the last one is longer than any run."""
 FORMAT: Final = 1
-EVENTS: Final = ("leader", "isr")
-"""What a fault may wait for: a leadership or an ISR that the controller changes."""
+EVENTS: Final = ("leader", "isr", "join")
+"""What a fault may wait for: a leadership or an ISR that the controller changes, and a leader that
+asks to add a member.
+"""
+MOMENT: Final = 0.3
+"""How likely a plan has one of the moments beside its faults."""
+LAST_MOMENT_S: Final = 6.0
 
 
 class BadPlan(ValueError):
@@ -112,7 +118,7 @@ def check_fault(fault: Fault, topology: Topology) -> None:
     wanted = set(KINDS[fault.kind](random.Random(0), topology))
     if set(fault.arguments) != wanted:
         raise BadPlan(f"{fault.kind} takes {sorted(wanted)}, not {sorted(fault.arguments)}")
-    leaders = {f"leader-{p}" for p in range(topology.partitions)}
+    leaders = {f"{role}-{p}" for role in ROLES for p in range(topology.partitions)}
     for name in ("node", "a", "b"):
         node = fault.arguments.get(name, CONTROLLER)
         if node not in {*topology.nodes, *leaders}:
@@ -142,6 +148,22 @@ def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
             yield Plan(operation, topology, (fault,), chaos_s=4.0, commit=commit)
 
 
+def moment(name: str, rng: random.Random, topology: Topology, begin_s: float) -> list[Fault]:
+    """The faults of a moment that begins then."""
+    return [
+        Fault(round(begin_s + at_s, 3), kind, arguments, after, delay_s)
+        for at_s, kind, arguments, after, delay_s in steps_of(name, rng, topology)
+    ]
+
+
+def _draw_moment(seed: int, topology: Topology) -> list[Fault]:
+    rng = random.Random(f"moment {seed}")
+    if rng.random() >= MOMENT or topology.replication_factor < 3:
+        return []
+    name = rng.choice(list(MOMENTS))
+    return moment(name, rng, topology, seconds(rng, 0.5, LAST_MOMENT_S))
+
+
 def draw_plan(seed: int, *, commit: str = "") -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"plan {seed}")
@@ -165,6 +187,7 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         after = rng.choice(EVENTS) if rng.random() < 0.35 else None
         delay_s = 0.0 if after is None else seconds(rng, 0.0, 0.05)
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
+    faults += _draw_moment(seed, topology)
     faults.sort(key=lambda fault: fault.at_s)
     if any(fault.kind in CHANGE_BYTES for fault in faults):
         topology = dataclasses.replace(topology, scrub_ms=SCRUB_MS)

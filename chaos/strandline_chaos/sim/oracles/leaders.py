@@ -53,6 +53,7 @@ class LeaderOracle:
         self._control = control
         self._replicas = replicas
         self._seen: dict[Partition, _Seen] = {}
+        self._joining: dict[Key, int] = {}
 
     def asked(self, partition: Partition) -> tuple[tuple[IsrMember, ...], int] | None:
         """The ISR that its leader has asked for, and the partition epoch it is for."""
@@ -60,6 +61,10 @@ class LeaderOracle:
         if seen is None or seen.leader is None or seen.proposed is None:
             return None
         return seen.proposed, seen.epoch
+
+    def joining(self, key: Key) -> int | None:
+        """Whom a leader of the partition has asked to add last."""
+        return self._joining.get(key)
 
     def on_step(self, node: Node, key: Key, partition: Partition) -> None:
         leader, seen = partition.leader, self._seen.get(partition)
@@ -79,6 +84,7 @@ class LeaderOracle:
         if proposed is not seen.proposed:
             where = f"{node.name} {partition.name}"
             self._check_proposal(key, leader, seen, where)
+            self._tell_joins(key, leader)
             counted_anew = True
         if counted_anew:
             seen.isr, seen.proposed, seen.epoch = leader.isr, proposed, leader.partition_epoch
@@ -136,6 +142,12 @@ class LeaderOracle:
                     f"{where}: it asks to add {joins}, which was last heard as broker epoch"
                     f" {follower.broker_epoch} at offset {end}; {least} is needed",
                 )
+
+    def _tell_joins(self, key: Key, leader: Leader) -> None:
+        joins = set(leader.proposed or ()) - set(leader.isr)
+        if joins:
+            self._joining[key] = min(m.broker_id for m in joins)
+            self._control.on_event("join")
 
     def _check_held(
         self,

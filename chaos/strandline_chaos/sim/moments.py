@@ -1,0 +1,138 @@
+"""Moments: short sequences of faults, each aimed at a window that single faults hardly ever meet.
+
+A step of a moment is (seconds after its begin, kind, arguments, event to wait for, delay after it).
+Names say who is meant when the step strikes: `leader-0` leads partition 0, `heir-0` would lead it
+next, `other-0` is the member after that, and `joiner-0` is whom its leader asks to add to the ISR.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_chaos.sim.topology import CONTROLLER
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from strandline_chaos.sim.topology import Topology
+
+Step = tuple[float, str, dict[str, Any], str | None, float]
+ROLES: Final = ("leader", "heir", "other", "joiner")
+
+
+def _at(
+    at_s: float, kind: str, after: str | None = None, delay_s: float = 0.0, **what: Any
+) -> Step:
+    return round(at_s, 3), kind, what, after, round(delay_s, 3)
+
+
+def _cut(at_s: float, a: str, b: str, for_s: float, after: str | None = None) -> Step:
+    return _at(at_s, "partition", after, a=a, b=b, for_s=round(for_s, 3), hold=False, one_way=False)
+
+
+def _kill(
+    at_s: float, node: str, restart_s: float, after: str | None = None, delay_s: float = 0.0
+) -> Step:
+    return _at(at_s, "kill", after, delay_s, node=node, restart_s=round(restart_s, 3))
+
+
+def _leader_dies_at_a_shrink(rng: random.Random, p: int) -> list[Step]:
+    """A member that the leader does not hear is removed, and the leader dies before anybody hears
+    of it: the next one has a high watermark below its epoch's start, and one who lacks records
+    fetches from it (P-10).
+    """
+    return [
+        _cut(0.0, f"leader-{p}", f"other-{p}", 3.2),
+        _kill(0.8, f"leader-{p}", rng.uniform(0.5, 1.5), "isr", rng.choice((0.0, 0.001))),
+    ]
+
+
+def _three_leaders(rng: random.Random, p: int) -> list[Step]:
+    """The second leader lacks what the third has, and appends what the third has not (P-2)."""
+    heir_leads_s = rng.uniform(0.08, 0.3)
+    return [
+        _cut(0.0, f"heir-{p}", f"other-{p}", 2.5),
+        _cut(0.0, f"leader-{p}", f"heir-{p}", 1.0),
+        _kill(heir_leads_s, f"leader-{p}", 2.0),
+        _kill(heir_leads_s + rng.uniform(0.3, 0.8), f"leader-{p}", rng.uniform(0.3, 1.0)),
+    ]
+
+
+def _quick_return(rng: random.Random, p: int) -> list[Step]:
+    """A member of the ISR is back before anybody has missed it, without what it had not flushed
+    (P-73). The new leader epoch meets fetches of the other member that are on their way (P-4).
+    """
+    gone, stays = rng.choice((("heir", "other"), ("other", "heir")))
+    restart_s = round(rng.uniform(0.2, 0.7), 3)
+    slow: dict[str, Any] = {
+        "a": f"leader-{p}",
+        "b": f"{stays}-{p}",
+        "for_s": 1.5,
+        "ms": rng.choice((20, 100)),
+    }
+    lost: dict[str, Any] = {
+        "nodes": [f"{gone}-{p}"],
+        "restart_s": restart_s,
+        "survival": rng.choice((0.0, 0.9)),
+    }
+    return [_at(0.0, "slow-link", **slow), _at(0.02, "power", **lost)]
+
+
+def _behind_the_leaders_back(rng: random.Random, p: int) -> list[Step]:
+    """A member ends and is back while its leader hears nothing from the controller (P-73)."""
+    return [
+        _cut(0.0, f"leader-{p}", CONTROLLER, rng.uniform(0.7, 1.0)),
+        _kill(0.02, rng.choice((f"heir-{p}", f"other-{p}")), 0.05),
+    ]
+
+
+def _demoted_with_a_slow_disk(rng: random.Random, p: int) -> list[Step]:
+    """A leader becomes a follower before it has flushed what the next leader has from it (P-75)."""
+    cut = _cut(0.15, f"leader-{p}", CONTROLLER, rng.uniform(0.95, 1.3))
+    return [_at(0.0, "slow-disk", node=f"leader-{p}", for_s=2.5, factor=300), cut]
+
+
+def _joiner_dies(rng: random.Random, p: int) -> list[Step]:
+    """The question to add a member is still under way when the member ends; it may be back, as
+    another incarnation, before the controller reads it (P-7).
+    """
+    return [
+        _kill(0.0, f"other-{p}", 0.1),
+        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=1.5, ms=500),
+        _kill(0.1, f"joiner-{p}", rng.choice((0.05, 0.05, 1.5)), "join", 0.005),
+    ]
+
+
+def _asked_too_late(rng: random.Random, p: int) -> list[Step]:
+    """While the question to add a member is under way, another member leaves the ISR (P-78)."""
+    return [
+        _at(0.0, "pause", node=f"heir-{p}", for_s=1.06),
+        _kill(0.02, f"other-{p}", rng.uniform(0.2, 0.6)),
+        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=1.5, ms=500),
+    ]
+
+
+def _gone_for_good(rng: random.Random, p: int) -> list[Step]:
+    """A broker ends while there is no controller to see it, and stays away (P-61)."""
+    return [
+        _kill(0.0, CONTROLLER, rng.uniform(0.2, 0.6)),
+        _kill(0.05, rng.choice((f"leader-{p}", f"heir-{p}")), 6.0),
+    ]
+
+
+MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
+    "leader-dies-at-a-shrink": _leader_dies_at_a_shrink,
+    "three-leaders": _three_leaders,
+    "quick-return": _quick_return,
+    "behind-the-leaders-back": _behind_the_leaders_back,
+    "demoted-with-a-slow-disk": _demoted_with_a_slow_disk,
+    "joiner-dies": _joiner_dies,
+    "asked-too-late": _asked_too_late,
+    "gone-for-good": _gone_for_good,
+}
+
+
+def steps_of(name: str, rng: random.Random, topology: Topology) -> list[Step]:
+    """The steps of that moment, about one partition."""
+    return MOMENTS[name](rng, rng.randrange(topology.partitions))
