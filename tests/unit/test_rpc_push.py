@@ -28,6 +28,8 @@ from support.scripted_controller import WAIT_S, running
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.hosts.push import PushAnswer, PushStream
     from strandline_broker.storage.log import Log
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
@@ -167,7 +169,6 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         return real(*arguments)
 
     monkeypatch.setattr(BrokerDirectories, "create_log", create_log)
-    # Long enough for the answer to be written: gRPC cannot end a call in the middle of a write.
     monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.5)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
@@ -185,6 +186,28 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         partition = b.replicas.find(TOPIC_ID, 0)
         assert partition is not None
         assert partition.leader is not None
+
+
+async def test_a_stream_that_is_given_up_in_its_first_write_ends_with_a_status(
+    tmp_path: Path,
+) -> None:
+    """Else the controller would wait for a session, or in an idle cluster for ever."""
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        apply = b.receiver.apply
+
+        async def apply_and_give_up(stream: PushStream, envelope: Envelope) -> PushAnswer | None:
+            answer = await apply(stream, envelope)
+            stream.replaced.set()
+            return answer
+
+        b.receiver.apply = apply_and_give_up  # type: ignore[method-assign]
+        for _ in range(20):
+            call = b.stub.LeaderAndIsr()
+            await call.write(push(5, 4, full=True))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async with asyncio.timeout(WAIT_S):
+                    _ = [answer async for answer in call]
+            assert caught.value.code() is grpc.StatusCode.ABORTED
 
 
 async def test_what_an_older_stream_sent_is_dropped_if_it_was_not_begun(tmp_path: Path) -> None:

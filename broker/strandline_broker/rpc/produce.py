@@ -45,6 +45,8 @@ class ProduceRpc:
     async def Produce(
         self, requests: AsyncIterator[produce_pb2.ProduceRequest], context: Any
     ) -> None:
+        # As in PushRpc: else a stream that ends during its first answer would have no status.
+        await context.send_initial_metadata(())
         answers = _Answers()
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(answers.write(context))

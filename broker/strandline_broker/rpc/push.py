@@ -44,6 +44,9 @@ class PushRpc:
     async def LeaderAndIsr(
         self, requests: AsyncIterator[push_pb2.LeaderAndIsrRequest], context: Any
     ) -> None:
+        # A handler that is cancelled in its very first write would leave the call without a status:
+        # grpc.aio then sends the headers twice, and fails to.
+        await context.send_initial_metadata(())
         stream = self._receiver.open_stream()
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve(stream, requests, context))
