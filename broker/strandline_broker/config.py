@@ -312,6 +312,9 @@ class ControllerConfig(ServerConfig):
     min_insync_replicas: int = _key(
         integer(1, INT32_MAX), "2", "Default of the topics' min.insync.replicas."
     )
+    unclean_leader_election_enable: bool = _key(
+        boolean, "false", "Default of the topics' unclean.leader.election.enable."
+    )
     auto_leader_rebalance_enable: bool = _key(
         boolean, "true", "Whether leaders come back to their preferred replicas by themselves."
     )

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 ONLY_VALUE: Final[dict[str, str]] = {
-    "unclean.leader.election.enable": "false",
     "auto.create.topics.enable": "false",
     "compression.type": "producer",
     "controlled.shutdown.enable": "true",
     "delete.topic.enable": "true",
     "remote.log.storage.system.enable": "false",
     "log.cleaner.threads": "1",
-    "eligible.leader.replicas.enable": "false",
+    "eligible.leader.replicas.enable": "true",
 }
 """Accepted with this value, and refused with any other."""
 

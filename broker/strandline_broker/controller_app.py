@@ -74,6 +74,7 @@ class ControllerProcess:
         settings = ControllerSettings(
             session_ms=config.broker_session_timeout_ms,
             min_insync_replicas=config.min_insync_replicas,
+            unclean_election=config.unclean_leader_election_enable,
             topic_defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
             server_keys=ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time),
             balance=BalanceSettings(

@@ -211,7 +211,8 @@ def test_a_wrong_value_is_refused_naming_key_and_accepted_form(
         ("num.network.threads", "1", "num.network.threads is not supported yet"),
         ("ssl.keystore.location", "x", "not supported yet"),
         ("auto.create.topics.enable", "true", "the only accepted value is false"),
-        ("unclean.leader.election.enable", "true", "the only accepted value is false"),
+        ("eligible.leader.replicas.enable", "false", "the only accepted value is true"),
+        ("unclean.leader.election.enable", "true", "is a key of the controller, not of a broker"),
         ("compression.type", "zstd", "the only accepted value is producer"),
         ("num.partitions", "3", "is a key of the controller, not of a broker; remove it"),
     ],
@@ -223,8 +224,8 @@ def test_a_key_that_a_broker_does_not_have_is_refused_with_the_reason(
 
 
 def test_a_key_that_states_what_is_so_anyway_is_accepted() -> None:
-    broker(auto_create_topics_enable="false", unclean_leader_election_enable="false")
-    controller(unclean_leader_election_enable="false")
+    broker(auto_create_topics_enable="false", eligible_leader_replicas_enable="true")
+    controller(eligible_leader_replicas_enable="true")
 
 
 def test_a_key_of_the_broker_is_refused_by_the_controller() -> None:

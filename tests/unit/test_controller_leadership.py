@@ -3,6 +3,7 @@
 import pytest
 
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
+from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.leadership import (
     ElectionResult,
     ElectionType,
@@ -12,7 +13,12 @@ from strandline_broker.core.controller.leadership import (
     wishes_of_topic,
     wishes_where_needed,
 )
-from strandline_broker.core.controller.records import OfflineReplica, OfflineReplicasRecord
+from strandline_broker.core.controller.records import (
+    RECOVERED,
+    RECOVERING,
+    OfflineReplica,
+    OfflineReplicasRecord,
+)
 from strandline_proto.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -173,10 +179,49 @@ def test_a_leaderless_partition_gets_no_leader_out_of_sync() -> None:
     assert cluster.partition(topic).leader == NO_LEADER
 
 
-def test_an_election_type_that_is_unknown_or_unclean_is_refused() -> None:
-    cluster = Cluster([B1])
+def test_an_election_type_that_is_unknown_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="election type 7 is unknown"):
         election_type(7)
     assert election_type(0) is PREFERRED
-    with pytest.raises(WireError, match="not supported yet"):
-        decide_elect_leaders(cluster.state, ElectionType.UNCLEAN, [])
+
+
+UNCLEAN = ElectionType.UNCLEAN
+
+
+def test_an_unclean_election_is_for_partitions_that_nobody_leads() -> None:
+    """I-48."""
+    cluster = Cluster([B1, B2], min_insync=1)
+    topic = cluster.topic("t", (B1, B2), (B2, B1))
+    (result,) = elect(cluster, UNCLEAN, ElectionWish("t", 0))
+    assert isinstance(result.error, ElectionNotNeeded)
+    cluster.fence(B2)
+    cluster.fence(B1)
+    assert wishes_where_needed(cluster.state, UNCLEAN) == [
+        ElectionWish("t", 0),
+        ElectionWish("t", 1),
+    ]
+    (result,) = elect(cluster, UNCLEAN, ElectionWish("t", 0))
+    assert isinstance(result.error, EligibleLeadersNotAvailable), "nobody is alive"
+    cluster.unfence(B2)
+    assert cluster.partition(topic).leader == NO_LEADER, "it was not in sync last"
+    (result,) = elect(cluster, UNCLEAN, ElectionWish("t", 0))
+    assert (result.leader, result.error) == (B2, None)
+    partition = cluster.partition(topic)
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ((B2,), (), ())
+    assert partition.leader_recovery_state == RECOVERING
+
+
+def test_an_unclean_election_is_clean_where_it_can_be() -> None:
+    cluster = Cluster([B1, B2], min_insync=1)
+    topic = cluster.topic("t", (B1, B2))
+    epoch = cluster.state.brokers[B1].epoch
+    cluster.fence(B2)
+    cluster.commit(
+        decide_replica_failed(
+            cluster.state, B1, epoch, topic_id=topic, partition=0, as_of=cluster.state.last_offset
+        )
+    )
+    assert cluster.partition(topic).elr == (B1,)
+    (result,) = elect(cluster, UNCLEAN, ElectionWish("t", 0))
+    assert result.leader == B1
+    assert cluster.partition(topic).leader_recovery_state == RECOVERED

@@ -3,6 +3,7 @@
 import pytest
 
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
+from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING
 from strandline_broker.core.controller.recovery import decide_recoveries
@@ -119,3 +120,48 @@ def test_the_isr_grows_only_when_the_leader_has_recovered() -> None:
     assert isinstance(alter(RECOVERING, B2), InvalidRequest)
     assert alter(RECOVERED, B2, B3) is None
     assert lost.cluster.partition(lost.topic).isr == (B2, B3)
+
+
+def test_where_unclean_elections_are_enabled_the_best_that_lives_leads_at_once() -> None:
+    """I-48: of the topic, or of all."""
+    for topic in ("t", None):
+        lost = Lost()
+        lost.back(B1)
+        lost.tell(B1, 0, 9)
+        assert lost.leader() == NO_LEADER
+        lost.cluster.alter("", {"unclean.leader.election.enable": "true"}, topic=topic)
+        assert lost.leader() == B1
+        partition = lost.cluster.partition(lost.topic)
+        assert (partition.isr, partition.elr, partition.last_known_elr) == ((B1,), (), ())
+        assert partition.leader_recovery_state == RECOVERING
+
+
+def test_an_unclean_election_goes_by_what_is_known_and_takes_any_disk() -> None:
+    lost = Lost()
+    lost.cluster.alter("", {"unclean.leader.election.enable": "true"}, topic="t")
+    for broker in (B1, B2):
+        lost.cluster.sessions.forget(broker, lost.cluster.state.brokers[broker].epoch)
+        lost.cluster.up(broker, directory_id=f"new-{broker}")
+    lost.tell(B2, 0, 1)
+    assert lost.leader() == B2
+    partition = lost.cluster.partition(lost.topic)
+    assert partition.directories == ("dir-1", "new-2", "dir-3")
+
+
+def test_one_that_cannot_apply_its_election_is_not_elected_again_and_again() -> None:
+    lost = Lost()
+    lost.cluster.alter("", {"unclean.leader.election.enable": "true"}, topic="t")
+    lost.back(B1)
+    assert lost.leader() == B1
+    epoch = lost.cluster.state.brokers[B1].epoch
+    lost.cluster.commit(
+        decide_replica_failed(
+            lost.cluster.state,
+            B1,
+            epoch,
+            topic_id=lost.topic,
+            partition=0,
+            as_of=lost.cluster.state.last_offset,
+        )
+    )
+    assert lost.leader() == NO_LEADER

@@ -11,6 +11,9 @@ def test_each_start_is_a_new_controller_epoch() -> None:
     assert cluster.commit(decide_start(cluster.state, min_insync_replicas=2)) == 2
     assert cluster.state.controller_epoch == 2
     assert len(cluster.log) == 3, "the default is written only when it changes"
+    cluster.commit(decide_start(cluster.state, min_insync_replicas=2, unclean_election=True))
+    cluster.commit(decide_start(cluster.state, min_insync_replicas=2, unclean_election=True))
+    assert len(cluster.log) == 6
 
 
 def test_a_changed_default_raises_the_partition_epochs_of_the_topics_it_changes() -> None:

@@ -44,7 +44,7 @@ def test_another_value_of_a_one_value_key_names_the_accepted_one() -> None:
     assert message == (
         "compression.type=gzip is not supported yet; the only accepted value is producer"
     )
-    assert "the only accepted value is false" in refusal(unclean_leader_election_enable="true")
+    assert "the only accepted value is false" in refusal(preallocate="true")
 
 
 def test_an_unknown_key_is_refused_with_the_key_that_it_looks_like() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.config_values import (
+    boolean,
     cleanup_policy,
     fraction,
     integer,
@@ -156,6 +157,13 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             "log.roll.ms",
             "Age at which a segment is closed even if it is not full.",
         ),
+        TopicKey(
+            "unclean.leader.election.enable",
+            boolean,
+            "unclean.leader.election.enable",
+            "Whether a replica that may lack acknowledged records leads, at once, where nobody in "
+            "sync can: availability for the price of records.",
+        ),
     )
 }
 
@@ -163,7 +171,6 @@ _OF_BROKERS: Final = {key.default_from: key.name for key in TOPIC_KEYS.values()}
 
 _ONLY_VALUE: Final[dict[str, str]] = {
     "compression.type": "producer",
-    "unclean.leader.election.enable": "false",
     "preallocate": "false",
     "remote.storage.enable": "false",
 }
@@ -206,6 +213,8 @@ class TopicConfig:
     """For information: what counts is `eff_min_insync` of the partition, which the controller
     resolved (I-91, P-77).
     """
+    unclean_leader_election_enable: bool = False
+    """For information: the controller elects."""
 
     def with_entries(self, entries: Mapping[str, str]) -> TopicConfig:
         """This configuration as the default, overridden by a topic's own entries, which were

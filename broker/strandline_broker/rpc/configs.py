@@ -120,8 +120,8 @@ class ConfigsRpc:
         if name in self._static:
             source = FROM_STATIC_BROKER if name in self._explicit else FROM_DEFAULT
             found.append(_value(name, self._static[name], source))
-        elif name in dynamic.controller:
-            value = dynamic.controller[name]
+        elif name in CONTROLLER_KEYS and dynamic.controller:
+            value = dynamic.controller.get(name, CONTROLLER_KEYS[name].default or "")
             is_default = value == CONTROLLER_KEYS[name].default
             source = FROM_DEFAULT if is_default else FROM_STATIC_BROKER
             found.append(_value(name, value, source))

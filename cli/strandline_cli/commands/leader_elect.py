@@ -31,6 +31,14 @@ def elect(
     everything: Annotated[
         bool, typer.Option("--all", help="Every partition of the cluster.")
     ] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Where nobody leads: have the best replica that lives lead, though it may lack"
+            " acknowledged records; they are lost then, see `strandline leader losses`.",
+        ),
+    ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
@@ -38,8 +46,8 @@ def elect(
 ) -> int:
     """Give partitions back to their preferred leaders, the first of their replicas.
 
-    Only a replica in sync takes over, so no acknowledged record is lost. Exit code 1 if a partition
-    could not be given back; the others were.
+    Only a replica in sync takes over, so no acknowledged record is lost, unless --unclean is given.
+    Exit code 1 if a partition has not got the leader; the others have.
     """
     from strandline import Admin, ElectionType
     from strandline_cli.client import run_client
@@ -51,9 +59,11 @@ def elect(
 
     async def work() -> "list[ElectionResult]":
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
-            return await admin.elect_leaders(ElectionType.PREFERRED, wanted)
+            return await admin.elect_leaders(kind, wanted)
 
-    return emit_elections(run_client(work()), output)
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    nothing = "no partition is without a leader" if unclean else _ALL_PREFERRED
+    return emit_elections(run_client(work()), output, nothing=nothing)
 
 
 def named(text: str) -> tuple[str, int] | str:
@@ -66,7 +76,12 @@ def named(text: str) -> tuple[str, int] | str:
     return topic, int(partition)
 
 
-def emit_elections(results: "list[ElectionResult]", output: Format) -> int:
+_ALL_PREFERRED = "every partition is led by its preferred leader"
+
+
+def emit_elections(
+    results: "list[ElectionResult]", output: Format, *, nothing: str = _ALL_PREFERRED
+) -> int:
     """What became of each partition; the exit code."""
     from strandline.errors import ElectionNotNeeded
 
@@ -75,7 +90,7 @@ def emit_elections(results: "list[ElectionResult]", output: Format) -> int:
     if output is Format.JSON:
         emit_json({"partitions": [_document(result) for result in results]})
     elif not results:
-        note("every partition is led by its preferred leader")
+        note(nothing)
     else:
         rows = [
             (r.partition.topic, _number(r.partition.partition), _number(r.leader), _said(r))

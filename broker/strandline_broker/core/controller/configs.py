@@ -18,7 +18,12 @@ from strandline_broker.core.controller.records import (
     ConfigRecord,
     PartitionChangeRecord,
 )
-from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, ControllerState, Topic
+from strandline_broker.core.controller.state import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_ELECTION,
+    ControllerState,
+    Topic,
+)
 from strandline_broker.core.topic_config import (
     TOPIC_KEYS,
     check_compaction_lags,
@@ -72,7 +77,7 @@ class ServerKeys:
         """
         for name, value in entries.items():
             self.check_key(name, value)
-            if of_one and name == MIN_INSYNC_REPLICAS:
+            if of_one and name in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION):
                 raise InvalidConfig(
                     f"{name} cannot be altered for one broker: the controller decides by it; alter "
                     "it for all brokers, or for a topic"

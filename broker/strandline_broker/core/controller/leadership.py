@@ -1,8 +1,9 @@
 """Other leaders by the administrator's word: the preferred one, or one of their choice (3.11).
 
 Only a member of the ISR takes over, alive, on the disk it was in sync on and sound (I-48), so that
-nothing acknowledged is lost; the leader epoch rises, which fences the leader before it (I-35). Each
-partition is answered by itself.
+nothing acknowledged is lost; the leader epoch rises, which fences the leader before it (I-35). An
+unclean election is for a partition without a leader alone, and may lose records. Each partition is
+answered by itself.
 """
 
 import enum
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import electable, is_sound
+from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import AnyRecord, PartitionChangeRecord
+from strandline_broker.core.controller.recovery import unclean_election
 from strandline_broker.core.controller.state import ControllerState, Partition
 from strandline_proto.errors import (
     ElectionNotNeeded,
@@ -20,7 +23,6 @@ from strandline_proto.errors import (
     InvalidRequest,
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
     WireError,
 )
 from strandline_proto.ids import NO_LEADER, BrokerId
@@ -72,25 +74,36 @@ def wishes_of_topic(state: ControllerState, topic: str) -> list[ElectionWish]:
     return [ElectionWish(topic, index) for index in sorted(state.topics[topic_id].partitions)]
 
 
-def wishes_where_needed(state: ControllerState) -> list[ElectionWish]:
-    """Every partition of the cluster that its preferred leader does not lead."""
+def wishes_where_needed(
+    state: ControllerState, kind: ElectionType = ElectionType.PREFERRED
+) -> list[ElectionWish]:
+    """Every partition of the cluster that its preferred leader does not lead or, for an unclean
+    election, that nobody leads.
+    """
     return [
         ElectionWish(topic.name, partition.index)
         for topic in state.topics.values()
         for partition in topic.partitions.values()
-        if partition.leader != preferred_leader(partition)
+        if (
+            partition.leader == NO_LEADER
+            if kind is ElectionType.UNCLEAN
+            else partition.leader != preferred_leader(partition)
+        )
     ]
 
 
 def decide_elect_leaders(
-    state: ControllerState, kind: ElectionType, wishes: Sequence[ElectionWish]
+    state: ControllerState,
+    kind: ElectionType,
+    wishes: Sequence[ElectionWish],
+    ends: LogEnds | None = None,
 ) -> Decision[list[ElectionResult]]:
     """One election for each wish, in one batch; a partition that is named again is refused there.
 
-    The answer is in the order of the wishes.
+    `ends`: what is known of the logs of partitions without a leader. The answer is in the order of
+    the wishes.
     """
-    if kind is ElectionType.UNCLEAN:
-        raise UnsupportedVersion("unclean elections by command are not supported yet")
+    ends = ends or LogEnds()
     records: list[AnyRecord] = []
     results = []
     seen = set()
@@ -100,7 +113,7 @@ def decide_elect_leaders(
             if (wish.topic, wish.partition) in seen:
                 raise InvalidRequest(f"{wish.topic}-{wish.partition} is named twice: name it once")
             seen.add((wish.topic, wish.partition))
-            change = _elected(state, kind, wish)
+            change = _elected(state, kind, wish, ends)
         except WireError as error:
             results.append(ElectionResult(wish.topic, wish.partition, leader, error))
         else:
@@ -121,12 +134,14 @@ def _leader(state: ControllerState, wish: ElectionWish) -> BrokerId:
 
 
 def _elected(
-    state: ControllerState, kind: ElectionType, wish: ElectionWish
+    state: ControllerState, kind: ElectionType, wish: ElectionWish, ends: LogEnds
 ) -> PartitionChangeRecord:
     where = f"{wish.topic}-{wish.partition}"
     partition = _find(state, wish)
     if partition is None:
         raise UnknownTopicOrPartition(f"there is no partition {where}")
+    if kind is ElectionType.UNCLEAN:
+        return _unclean(state, partition, ends, where)
     designated = kind is ElectionType.DESIGNATED
     wanted = wish.leader if designated else preferred_leader(partition)
     if wanted not in partition.replicas:
@@ -142,6 +157,20 @@ def _elected(
     return PartitionChangeRecord(
         topic_id=partition.topic_id, partition=partition.index, leader=wanted
     )
+
+
+def _unclean(
+    state: ControllerState, partition: Partition, ends: LogEnds, where: str
+) -> PartitionChangeRecord:
+    if partition.leader != NO_LEADER:
+        raise ElectionNotNeeded(f"{where}: broker {partition.leader} leads it")
+    change = unclean_election(state, partition, ends)
+    if change is None:
+        raise EligibleLeadersNotAvailable(
+            f"{where}: no broker of {list(partition.replicas)} is alive and serves its replica; "
+            "start one"
+        )
+    return change
 
 
 def why_not(state: ControllerState, partition: Partition, broker_id: BrokerId) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.election import Brokers, electable
+from strandline_broker.core.controller.election import Brokers, elect_again, electable
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.records import RECOVERING, PartitionChangeRecord
 from strandline_broker.core.controller.state import ControllerState, Partition
@@ -77,17 +77,43 @@ def _greatest(
 
 def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChangeRecord]:
     for partition in state.partitions():
-        if partition.leader == NO_LEADER:
-            leader, _ = balanced_choice(partition, state.brokers, ends)
-            if leader != NO_LEADER:
-                yield begin_recovery(state, partition, leader)
+        if partition.leader != NO_LEADER or elect_again(state, partition, state.brokers):
+            continue  # who is in sync, and cannot just now, is elected by other news
+        leader, _ = balanced_choice(partition, state.brokers, ends)
+        if leader == NO_LEADER and state.elects_uncleanly(state.topics[partition.topic_id]):
+            leader = unclean_choice(partition, state.brokers, ends)
+        if leader != NO_LEADER:
+            yield begin_recovery(state, partition, leader)
+
+
+def unclean_election(
+    state: ControllerState, partition: Partition, ends: LogEnds
+) -> PartitionChangeRecord | None:
+    """By the operator's word: a clean election if there is one to be had; None if nobody lives."""
+    clean = elect_again(state, partition, state.brokers)
+    if clean is not None:
+        return clean
+    leader = unclean_choice(partition, state.brokers, ends)
+    return None if leader == NO_LEADER else begin_recovery(state, partition, leader)
+
+
+def unclean_choice(partition: Partition, brokers: Brokers, ends: LogEnds) -> BrokerId:
+    """The best replica that lives, on whatever disk, or NO_LEADER."""
+    alive = [
+        b
+        for b in partition.replicas
+        if b in brokers
+        and brokers[b].eligible
+        and not brokers[b].is_out_of_service(partition.topic_id, partition.index)
+    ]
+    return _greatest(partition, alive, brokers, ends) if alive else NO_LEADER
 
 
 def decide_recoveries(
     state: ControllerState, ends: LogEnds
 ) -> Decision[tuple[PartitionChangeRecord, ...]]:
-    """Elect leaders for the partitions that lost all who were in sync and have them back. The
-    answer is what was decided.
+    """Elect leaders for the partitions that lost all who were in sync and have them back, or need
+    not wait for them. The answer is what was decided.
     """
     changes = tuple(recoveries(state, ends))
     return Decision(changes, answer=changes)

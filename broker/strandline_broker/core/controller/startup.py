@@ -3,7 +3,8 @@ said in it.
 
 The cluster's default of min.insync.replicas is a record, not only a line of a file: where a start
 finds another default, the partitions that it changes get a new partition epoch in the same batch,
-so that leaders learn of it (I-91).
+so that leaders learn of it (I-91). So is the default of unclean.leader.election.enable, for those
+who ask a broker for it.
 """
 
 from strandline_broker.core.controller.decision import Decision
@@ -13,11 +14,17 @@ from strandline_broker.core.controller.records import (
     ConfigRecord,
     ControllerEpochRecord,
 )
-from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, ControllerState
+from strandline_broker.core.controller.state import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_ELECTION,
+    ControllerState,
+)
 from strandline_proto.ids import ControllerEpoch
 
 
-def decide_start(state: ControllerState, *, min_insync_replicas: int) -> Decision[ControllerEpoch]:
+def decide_start(
+    state: ControllerState, *, min_insync_replicas: int, unclean_election: bool = False
+) -> Decision[ControllerEpoch]:
     epoch = ControllerEpoch(max(state.controller_epoch, 0) + 1)
     records: list[AnyRecord] = [ControllerEpochRecord(epoch=epoch)]
     old = state.defaults.get(MIN_INSYNC_REPLICAS)
@@ -27,4 +34,7 @@ def decide_start(state: ControllerState, *, min_insync_replicas: int) -> Decisio
             if MIN_INSYNC_REPLICAS in (*topic.configs, *state.dynamic_defaults):
                 continue
             records += [minimum_change(partition) for partition in topic.partitions.values()]
+    unclean = str(unclean_election).lower()
+    if state.defaults.get(UNCLEAN_ELECTION, "false") != unclean:
+        records.append(ConfigRecord(key=UNCLEAN_ELECTION, value=unclean))
     return Decision(records, answer=epoch)

@@ -48,6 +48,7 @@ from strandline_proto.ids import (
 )
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
 NOTHING_WRITTEN: Final = MetadataOffset(-1)
 FIRST_PRODUCER_ID: Final = ProducerId(0)
@@ -228,6 +229,12 @@ class ControllerState:
         """min.insync.replicas of a topic that sets none."""
         static = self.defaults.get(MIN_INSYNC_REPLICAS, "1")
         return self.dynamic_defaults.get(MIN_INSYNC_REPLICAS, static)
+
+    def elects_uncleanly(self, topic: Topic) -> bool:
+        """Whether a partition of it is led by anybody rather than by nobody (I-48)."""
+        defaults = {**self.defaults, **self.dynamic_defaults}
+        text = topic.configs.get(UNCLEAN_ELECTION, defaults.get(UNCLEAN_ELECTION, "false"))
+        return text.lower() == "true"
 
     def isr_with_epochs(self, partition: Partition) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
         """The ISR with the incarnation of each member that may be counted (P-73).

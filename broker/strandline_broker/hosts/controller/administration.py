@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ElectionType,
         ElectionWish,
     )
+    from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.partitions import MorePartitions
     from strandline_broker.core.controller.reassignment import Outcome, Wish
     from strandline_broker.core.controller.state import ControllerState
@@ -54,11 +55,13 @@ class Administration:
         settings: ControllerSettings,
         state: ControllerState,
         pipeline: Pipeline,
+        ends: LogEnds,
     ) -> None:
         self._runtime = runtime
         self._settings = settings
         self._state = state
         self._pipeline = pipeline
+        self._ends = ends
 
     async def create_topic(self, wish: NewTopic, *, validate_only: bool) -> CreatedTopic:
         return await self._pipeline.submit(
@@ -101,17 +104,18 @@ class Administration:
     async def elect_leaders(
         self, kind: ElectionType, wishes: Sequence[ElectionWish] | None
     ) -> list[ElectionResult]:
-        """Without wishes: every partition that is not led by its preferred leader.
+        """Without wishes: every partition that is not led by its preferred leader, or, if that is
+        to be unclean, by nobody.
 
         What one batch has elected stays elected if a later one is not taken any more.
         """
         if wishes is None:
-            wishes = wishes_where_needed(self._state)
+            wishes = wishes_where_needed(self._state, kind)
         results: list[ElectionResult] = []
         for first in range(0, len(wishes), ELECTIONS_PER_BATCH):
             batch = wishes[first : first + ELECTIONS_PER_BATCH]
             elected = await self._pipeline.submit(
-                partial(decide_elect_leaders, self._state, kind, batch)
+                partial(decide_elect_leaders, self._state, kind, batch, self._ends)
             )
             results += elected
         return results

@@ -94,7 +94,10 @@ class Controller:
         self._runtime = runtime
         self._progress = asyncio.Event()
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
-        self.administration = Administration(runtime, settings, state, self._pipeline)
+        self._recoveries = Recoveries(runtime, state, submit=self._pipeline.submit)
+        self.administration = Administration(
+            runtime, settings, state, self._pipeline, self._recoveries.ends
+        )
         self._quiet = Quiet(settings.session_ms, self.now_ms())
         self._balancer = Balancer(
             runtime,
@@ -107,7 +110,6 @@ class Controller:
         )
         self._snapshots = Snapshots(runtime, state, log, self._pipeline, settings.snapshots)
         self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
-        self._recoveries = Recoveries(runtime, state, submit=self._pipeline.submit)
         answers = PushAnswers(
             runtime,
             state,
@@ -133,7 +135,11 @@ class Controller:
 
     async def start(self) -> None:
         """Begin a new controller epoch durably (I-31), with a fresh session for all (P-61)."""
-        start = decide_start(self.state, min_insync_replicas=self._settings.min_insync_replicas)
+        start = decide_start(
+            self.state,
+            min_insync_replicas=self._settings.min_insync_replicas,
+            unclean_election=self._settings.unclean_election,
+        )
         await self._pipeline.commit(start.records)
         now_ms = self.now_ms()
         for broker in self.state.brokers.values():

@@ -33,3 +33,4 @@ class ControllerSettings:
     server_keys: ServerKeys
     balance: BalanceSettings
     snapshots: SnapshotLimits = SnapshotLimits()
+    unclean_election: bool = False
