@@ -37,6 +37,7 @@ from strandline_proto.ids import (
     PartitionEpoch,
     TopicId,
 )
+from strandline_proto.v1 import services_pb2
 from strandline_runtime.real import real_runtime
 
 if TYPE_CHECKING:
@@ -130,26 +131,26 @@ async def run_node(
 
 
 class _NotServed:
-    """The calls that these tests do not make."""
+    """The calls that these tests do not make: all that no part serves."""
+
+    def __init__(self, *parts: object) -> None:
+        for name in services_pb2.DESCRIPTOR.services_by_name["BrokerService"].methods_by_name:
+            if not any(hasattr(part, name) for part in parts):
+                setattr(self, name, self._refuse)
 
     async def _refuse(self, request: object, context: object) -> None:
         raise AssertionError(f"not served here: {request}")
 
-    Metadata = InitProducerId = CreateTopics = DeleteTopics = _refuse
-    DescribeCluster = DescribeReplicas = DescribeConfigs = IncrementalAlterConfigs = _refuse
-
 
 def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:
-    return Service(
-        runtime,
-        ServerMetrics(runtime.metrics),
+    parts = (
         ProduceRpc(replicas, "PLAINTEXT"),
         FetchRpc(replicas),
         FetchRangeRpc(replicas),
         OffsetsRpc(replicas),
         DeleteRecordsRpc(replicas),
-        _NotServed(),
     )
+    return Service(runtime, ServerMetrics(runtime.metrics), *parts, _NotServed(*parts))
 
 
 def state(
