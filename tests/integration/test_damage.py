@@ -91,9 +91,15 @@ async def test_a_follower_heals_what_the_scrub_finds_once_it_is_out_of_the_isr(
         await b.replicas.damage.look()
         assert ranges(b) == [(base, base + 2)], "it may be needed while it is in the ISR"
 
+        told: list[tuple[bool, int]] = []
+        b.replicas.context.report_offline = lambda: told.append(
+            (b.replicas.offline_replicas() == {}, b.partition.log.log_end_offset)
+        )
         await decide(two(1, epoch=0, isr=(1,), partition_epoch=1), a, b)
         await eventually(lambda: ranges(b) == [], "healed")
         await eventually(lambda: b.partition.log.log_end_offset == 24, "copied again")
+        await eventually(lambda: (True, 24) in told, "told when it holds everything again")
+        assert [end for is_sound, end in told if is_sound] == [24], "and not before (I-24)"
         assert content(b) == content(a)
         assert b.replicas.offline_replicas() == {}
         await eventually(lambda: any(len(p.isr) == 2 for p in a.proposals), "it joins again")

@@ -8,6 +8,10 @@ copies the rest from the leader (I-15, I-41). What it needs to know for that is 
 controller has answered a heartbeat that named the damage, and a push of that age or later shows
 another leader and an ISR without this replica.
 
+A replica goes on being named until it holds again what the leader calls committed. A fetch that was
+sent before the cut may reach the leader after it, and an ISR with this replica, asked for because
+of it, the controller even later: it is refused as long as the replica is named (I-24).
+
 A replica that is the last in its ISR keeps what it has, and so does one whose leader lacks a range
 itself: the damaged copies may be the only ones.
 """
@@ -42,7 +46,7 @@ def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, bool]:
         log = partition.log
         if partition.out_of_service is not None or log.damaged is not None:
             offline[key] = False
-        elif log.damaged_ranges.above(log.log_start_offset):
+        elif partition.healing or log.damaged_ranges.above(log.log_start_offset):
             offline[key] = True
     return offline
 
@@ -180,6 +184,7 @@ class DamageWatch:
                 log_end_offset=log.log_end_offset,
                 high_watermark=partition.high_watermark,
             )
+            partition.healing = True
             try:
                 await partition.truncate(max(start, log.log_start_offset))
             except WireError as error:
@@ -187,5 +192,4 @@ class DamageWatch:
                 return
         self._healed.inc()
         self._seen.pop(partition, None)
-        self._context.report_offline()
         self._fetch_again(partition)

@@ -76,6 +76,8 @@ class Partition:
         """The topic's own entries, as the controller last pushed them."""
         self.max_message_bytes = context.config.message_max_bytes
         self.out_of_service: str | None = None
+        self.healing = False
+        """It was cut before its damage, and does not hold again what the leader calls committed."""
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.producers = ProducerStates(context.config.producer_id_expiration_ms)
         self.replica_listeners: dict[Listener, None] = {}
@@ -305,6 +307,9 @@ class Partition:
             leader_high_watermark=to,
             log_end_offset=self.log.log_end_offset,
         )
+        if self.healing and to <= self.log.log_end_offset:
+            self.healing = False
+            self.context.report_offline()
 
     def raise_log_start(self, to: int) -> bool:
         """Let the log begin at `to`, which is committed, and tell followers; False if it does.

@@ -173,8 +173,9 @@ class LeaderOracle:
             or partition.leader_epoch != leader.leader_epoch
             or process.lifecycle.broker_epoch != follower.broker_epoch
             or partition.gate.locked()
+            or partition.healing
         ):
-            return  # it has moved on since
+            return  # it has moved on since, or been cut
         ours = self._replicas.known(node, key)
         entry = None if ours is None else _last_below(ours, end)
         if entry is None or entry.base < theirs.start:
