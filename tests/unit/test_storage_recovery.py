@@ -273,6 +273,21 @@ def test_lost_epochs_are_read_from_the_batches(
     assert store.values() == written(6)
 
 
+@pytest.mark.parametrize("said", ["2\n2 0\n4 6", "2\n1 0\n4 2", "2\n1 0\n4 9", "1\n4 0"])
+def test_a_checkpoint_of_epochs_that_durable_batches_contradict_is_not_believed(
+    tmp_path: Path, said: str
+) -> None:
+    store = small_log(tmp_path, flushed=5)
+    rewound = Rewound(store)
+    content = log_file(store).read_bytes()
+    epochs = store.log_dir / "leader-epoch-checkpoint"
+    rewound._files[epochs] = f"0\n{said}\n".encode()
+    rewound.start_with(content)
+    assert store.log.leader_epochs.entries == ((1, 0), (4, 6))
+    assert store.values() == written(6)
+    assert any("contradict" in report for report in store.reports)
+
+
 def test_epochs_beyond_the_end_go_with_the_records_that_were_lost(tmp_path: Path) -> None:
     store = small_log(tmp_path / "data")
     store.kill()

@@ -28,6 +28,7 @@ from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import FILE_NAME as DAMAGED_NAME
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.deleted_segments import DELETED_NAME
+from strandline_broker.storage.epochs_check import is_contradicted
 from strandline_broker.storage.file import read_whole
 from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
 from strandline_broker.storage.gaps_marker import Gaps
@@ -110,6 +111,7 @@ class Recovery:
         if not self._epochs_known or not self._epochs_known.entries:
             self._epochs_known = None
         self._damaged = DamagedRanges.load(self._fs, self._directory, self._report)
+        self._check_epochs()
         for segment, following in pairwise(self._segments):
             segment.end_offset = following.base_offset
         recent = self._open_clean_tail() if self._expected.clean else None
@@ -121,6 +123,18 @@ class Recovery:
         for segment in self._segments[:first]:
             self._check_sealed(segment)
         return self._finish(recent, scan.touched, first)
+
+    def _check_epochs(self) -> None:
+        epochs = self._epochs_known
+        if epochs is None or not is_contradicted(
+            epochs, self._segments, below=self._expected.recovery_point
+        ):
+            return
+        self._report(
+            f"{self._directory}/{EPOCHS_NAME} says {epochs.entries}, which batches that were"
+            " durable contradict; it is treated as absent."
+        )
+        self._epochs_known = None
 
     def _scan(self) -> Scan:
         return Scan(
