@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.damaged_ranges import DamagedRange, DamagedRanges
-from strandline_broker.storage.segment_check import check_segment
+from strandline_broker.storage.segment_check import SegmentCheck, check_segment
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
@@ -162,6 +162,18 @@ def test_a_look_at_a_compacted_segment_finds_a_base_offset_that_was_changed(
     ]
     flip(path, second + 6)
     assert check_segment(store.log, bases[1]) == ()
+    assert damaged(store.log) == []
+
+
+def test_a_segment_that_was_cut_before_the_look_at_it_is_not_damaged(tmp_path: Path) -> None:
+    """The scrub goes through a list of segments, and the log is cut while it reads the first."""
+    store, bases = many_segments(tmp_path / "data")
+    segments = store.log.tail[0]
+    store.log.truncate_to(bases[1] + 2)
+    check = SegmentCheck(store.log, segments[1])
+    while check.step() > 0:
+        pass
+    assert check.settle() == ()
     assert damaged(store.log) == []
 
 

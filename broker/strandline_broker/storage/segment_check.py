@@ -29,6 +29,8 @@ class SegmentCheck:
         self._segment = segment
         segments, recent = log.tail
         is_last = segment is segments[-1]
+        # A segment of a list that was taken before a truncation says nothing of the log.
+        self._is_current = any(each is segment for each in segments)
         self._counts = log.truncations, log.replacements
         self._size = recent.end[0] if is_last else segment.size
         self._end_offset = recent.end[1] if is_last else segment.end_offset
@@ -94,6 +96,8 @@ class SegmentCheck:
         """Keep in mind what was found; empty also if the segment was cut or replaced meanwhile."""
         log, segment = self._log, self._segment
         if self._counts != (log.truncations, log.replacements) or log.deleted:
+            return ()
+        if not self._is_current:
             return ()
         end = max([self._offset, *(r.end for r in self._found)])
         if end < self._end_offset and self._end_offset > self._dense_from:
