@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import UsageMistake
 from strandline_cli.output import write_line
 
 if TYPE_CHECKING:
@@ -33,13 +34,31 @@ def commit() -> str:
 
 
 def load_plan(file: Path, *, any_commit: bool) -> Plan:
-    """The plan in a file. Raises CliError with what is wrong with it."""
+    """The plan in a file. Raises UsageMistake with what is wrong with it."""
     from strandline_chaos.sim.plan import BadPlan, read_plan
 
     try:
-        return read_plan(file.read_text("utf-8"), commit="" if any_commit else commit())
-    except (BadPlan, UnicodeDecodeError) as why:
-        raise CliError(f"{file} is no plan to run: {why}") from None
+        text = file.read_text("utf-8")
+    except OSError as why:
+        raise UsageMistake(
+            f"{file} cannot be read: {why.strerror}; give a file that `chaos sim` or `shrink` has"
+            " kept"
+        ) from None
+    except UnicodeDecodeError as why:
+        raise UsageMistake(f"{file} is no plan to run: it is not text: {why}") from None
+    try:
+        return read_plan(text, commit="" if any_commit else commit())
+    except BadPlan as why:
+        raise UsageMistake(f"{file} is no plan to run: {why}") from None
+
+
+def check_folder(folder: Path) -> None:
+    """Raises UsageMistake if plans could not be kept there: said before a sweep, not after it."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageMistake(f"--save {folder}: {there} is a file; name a folder for failing plans")
+    if not os.access(there, os.W_OK):
+        raise UsageMistake(f"--save {folder}: nothing can be written to {there}")
 
 
 def write_plan(plan: Plan, file: Path) -> None:

@@ -74,6 +74,8 @@ def test_a_plan_that_does_not_fail_is_not_shrunk(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
+        ({"seed": -1}, "seed=-1 is not a whole number from 0 on"),
+        ({"chaos_s": 0}, "chaos_s=0 is not a number of seconds"),
         ({"commit": "0123456789ab"}, "it is of commit 0123456789ab, this is"),
         ({"faults": [{"at_s": 1, "kind": "meteor", "arguments": {}}]}, "'meteor' is not known"),
         ({"topology": {"brokers": 1}}, "replication_factor=3 needs as many brokers"),
@@ -83,11 +85,71 @@ def test_a_bad_plan_is_refused_in_one_line(
     failing: Path, changes: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.write_text(json.dumps({**json.loads(failing.read_text()), **changes}))
-    assert run(["chaos", "replay", str(failing)]) == 1
+    for command in ("replay", "shrink"):
+        assert run(["chaos", command, str(failing)]) == 2
+        _, err = said(capsys)
+        assert err.startswith(f"error: {failing} is no plan to run: ")
+        assert why in err
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}'])
+def test_a_file_that_is_no_plan_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(content)
+    assert run(["chaos", "replay", str(file)]) == 2
     _, err = said(capsys)
-    assert err.startswith(f"error: {failing} is no plan to run: ")
+    assert err.startswith(f"error: {file} is no plan to run: ")
+    assert err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path, why in ((tmp_path / "no.json", "No such file"), (tmp_path, "Is a directory")):
+        assert run(["chaos", "replay", str(path)]) == 2
+        assert f"{path} cannot be read: {why}" in said(capsys)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["sim", "--seed", "-1"], "'--seed'"),
+        (["sim", "--seeds", "0"], "'--seeds'"),
+        (["sim", "--seeds", "2", "--first", "-5"], "'--first'"),
+        (["sim", "--seed", "one"], "'--seed'"),
+        (["sim", "--seed", "1", "--first", "2"], "--first is where a sweep begins"),
+        (["sim", "--crash-points", "1", "--first", "2"], "--first is where a sweep begins"),
+        (["sim", "--seeds", "2", "--timeline"], "--timeline is of one run"),
+        (["sim", "--minutes", "nan"], "'--minutes'"),
+        (["sim", "--minutes", "inf"], "--minutes inf is no length of time"),
+        (["model", "--profile", "paradise"], "there is no profile 'paradise'"),
+        (["model", "--profile", "isr", "--deep"], "not both"),
+        (["model", "--max-states", "0"], "'--max-states'"),
+        (["mutants", "--only", "unicorn"], "unicorn"),
+        (["mutants", "--seeds", "0"], "'--seeds'"),
+        (["meteor"], "meteor"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(
+    arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["chaos", *arguments]) == 2
+    _, err = said(capsys)
+    assert err.startswith("error: ")
     assert why in err
     assert err.count("\n") == 1
+
+
+def test_a_place_where_nothing_can_be_kept_is_told_before_the_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert run(["chaos", "sim", "--seeds", "5", "--save", str(file / "failures")]) == 2
+    assert f"{file} is a file; name a folder" in said(capsys)[1]
 
 
 def test_how_much_to_run_has_to_be_said_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,10 @@ def test_half_of_the_faults_at_most_wait_for_an_event() -> None:
     assert 0.2 < waiting / len(faults) < 0.5
 
 
+SPLIT: dict[str, Any] = {"shape": "ring", "for_s": 1, "hold": False, "one_way": False}
+POWER: dict[str, Any] = {"nodes": ["broker-1"], "restart_s": 1, "survival": 0}
+
+
 def fault(**changes: Any) -> list[dict[str, Any]]:
     kill = {"node": "broker-1", "restart_s": 1.0}
     return [{"at_s": 1.0, "kind": "kill", "arguments": kill, **changes}]
@@ -61,6 +65,35 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ({"faults": [{"kind": "kill"}]}, "missing or unknown"),
         ({"topology": {"brokers": 2}}, "needs as many brokers, there are 2"),
         ({"topology": {"racks": 2}}, "missing or unknown"),
+        ({"topology": {"brokers": "3"}}, "brokers='3' is not a whole number from 1 to 20"),
+        ({"topology": {"brokers": 1000}}, "brokers=1000 is not a whole number"),
+        ({"topology": {"segment_bytes": 0}}, "segment_bytes=0"),
+        ({"seed": True}, "seed=True"),
+        ({"seed": -4}, "seed=-4"),
+        ({"chaos_s": "long"}, "chaos_s='long'"),
+        ({"faults": fault(at_s="soon")}, "at_s='soon' is not a number"),
+        ({"faults": fault(at_s=-1)}, "at_s=-1 is not a number of seconds from 0 on"),
+        ({"faults": fault(at_s=50)}, "everything heals at 9.0 s"),
+        ({"faults": fault(delay_s=float("nan"))}, "delay_s=nan"),
+        ({"faults": fault(arguments=3)}, "kill takes"),
+        ({"faults": fault(arguments={"node": "broker-1", "restart_s": "later"})}, "not a number"),
+        ({"faults": fault(arguments={"node": "broker-1", "restart_s": -1})}, "below 0"),
+        ({"faults": fault(arguments={"node": 1, "restart_s": 1})}, "node=1 is not a name"),
+        (
+            {"faults": fault(kind="split", arguments=SPLIT | {"shape": "star"})},
+            "shape='star' is not one of halves, ring",
+        ),
+        (
+            {"faults": fault(kind="split", arguments=SPLIT | {"hold": 1})},
+            "hold=1 is not true or false",
+        ),
+        ({"faults": fault(kind="helix", arguments={"partition": 9})}, "there is no partition 9"),
+        (
+            {"faults": fault(kind="min-insync", arguments={"value": 4, "for_s": 1})},
+            "not from 1 to replication_factor=3",
+        ),
+        ({"faults": fault(kind="power", arguments=POWER | {"nodes": ["writer"]})}, "no server"),
+        ({"faults": fault(kind="power", arguments=POWER | {"survival": 2})}, "is above 1"),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_said(changes: dict[str, Any], why: str) -> None:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
 from strandline_chaos.sim.kinds.draw import seconds
-from strandline_chaos.sim.moments import MOMENTS, ROLES, steps_of
+from strandline_chaos.sim.moments import MOMENTS, steps_of
+from strandline_chaos.sim.plan_check import EVENTS, BadPlan, check_fault, check_plan
 from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = ["EVENTS", "BadPlan", "Fault", "Plan", "check_fault", "draw_plan", "read_plan"]
 
 CHAOS_S: Final = 9.0
 LAST_FAULT_S: Final = 8.0
@@ -36,17 +39,9 @@ have one: what one fault alone does not break, two at the right moment may.
 BALANCE_S: Final = (1, 2, 300)
 """How often leaders are balanced; the last one is longer than any run."""
 FORMAT: Final = 1
-EVENTS: Final = ("leader", "isr", "join")
-"""What a fault may wait for: a leadership or an ISR that the controller changes, and a leader that
-asks to add a member.
-"""
 MOMENT: Final = 0.3
 """How likely a plan has one of the moments beside its faults."""
 LAST_MOMENT_S: Final = 6.0
-
-
-class BadPlan(ValueError):
-    """A plan that cannot be run; the message names what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +99,12 @@ def read_plan(text: str, *, commit: str) -> Plan:
     except ImpossibleTopology as error:
         raise BadPlan(str(error)) from None
     except (KeyError, TypeError) as error:
-        raise BadPlan(f"a field is missing or unknown: {error}") from None
-    for fault in plan.faults:
-        check_fault(fault, topology)
+        raise BadPlan(
+            f"a field is missing or unknown: {error}; compare it with a file that `chaos sim` has"
+            " kept"
+        ) from None
+    check_plan(plan)
     return plan
-
-
-def check_fault(fault: Fault, topology: Topology) -> None:
-    if fault.kind not in KINDS:
-        raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(KINDS)}")
-    if fault.after not in (None, *EVENTS):
-        raise BadPlan(f"after={fault.after!r} is not one of {', '.join(EVENTS)}")
-    wanted = set(KINDS[fault.kind](random.Random(0), topology))
-    if set(fault.arguments) != wanted:
-        raise BadPlan(f"{fault.kind} takes {sorted(wanted)}, not {sorted(fault.arguments)}")
-    leaders = {f"{role}-{p}" for role in ROLES for p in range(topology.partitions)}
-    for name in ("node", "a", "b"):
-        node = fault.arguments.get(name, CONTROLLER)
-        if node not in {*topology.nodes, *leaders}:
-            raise BadPlan(f"{fault.kind}: there is no node {node!r}")
-    for node in fault.arguments.get("nodes", ()):
-        if node not in {*topology.servers, *leaders}:
-            raise BadPlan(f"{fault.kind}: there is no server {node!r}")
 
 
 CRASH_POINT_PLACES: Final = ((CONTROLLER, 0.0), ("broker-1", 0.0), ("leader-0", 1.5))

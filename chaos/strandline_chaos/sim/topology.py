@@ -19,6 +19,18 @@ DATA: Final = "/data"
 TOPIC: Final = "t"
 
 
+BOUNDS: Final = {
+    "brokers": (1, 20),
+    "partitions": (1, 100),
+    "replication_factor": (1, 20),
+    "min_insync_replicas": (1, 20),
+    "segment_bytes": (200, 1 << 30),
+    "balance_s": (1, 1_000_000),
+    "scrub_ms": (0, 1_000_000_000),
+}
+"""Least and most of each number: beyond them a run says nothing, or never ends."""
+
+
 class ImpossibleTopology(ValueError):
     """No such cluster can be; the message says why."""
 
@@ -37,10 +49,12 @@ class Topology:
     """0: the logs are not read for damage within a run."""
 
     def __post_init__(self) -> None:
-        counts = ("brokers", "partitions", "replication_factor", "min_insync_replicas", "balance_s")
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ImpossibleTopology(f"{name}={getattr(self, name)} is below 1")
+        for name, (low, high) in BOUNDS.items():
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value <= high:
+                raise ImpossibleTopology(
+                    f"{name}={value!r} is not a whole number from {low} to {high}"
+                )
         if self.replication_factor > self.brokers:
             raise ImpossibleTopology(
                 f"replication_factor={self.replication_factor} needs as many brokers, there are"

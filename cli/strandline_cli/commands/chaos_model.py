@@ -33,6 +33,8 @@ def model(
     Three replicas, a few records, and the faults of each profile. The first broken invariant ends
     it, with the shortest history that leads there.
     """
+    if profile and deep:
+        raise UsageMistake("--deep takes every profile: give it or --profile, not both")
     rows = []
     states = transitions = 0
     began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
@@ -13,6 +14,7 @@ import typer
 from strandline_cli.errors import EXIT_FAILED, EXIT_OK, UsageMistake
 from strandline_cli.options import Format, FormatOption
 from strandline_cli.output import note
+from strandline_cli.simulation import check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def sim(
-    seed: Annotated[int | None, typer.Option(help="Run this one seed, and say all about it.")] = (
-        None
-    ),
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Run this one seed, and say all about it.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Run so many seeds.")] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="Run seeds for so long, from a fresh one on.")
@@ -32,9 +34,9 @@ def sim(
         int | None,
         typer.Option(min=1, help="Lose power everywhere at each of the first N disk operations."),
     ] = None,
-    first: Annotated[int | None, typer.Option(help="The first seed (1; fresh with --minutes).")] = (
-        None
-    ),
+    first: Annotated[
+        int | None, typer.Option(min=0, help="The first seed (1; fresh with --minutes).")
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Schedules at the same time. Default: every core.")
     ] = None,
@@ -48,8 +50,11 @@ def sim(
 
     Everything follows from the seed: the cluster, the faults, every latency.
     """
-    if sum(what is not None for what in (seed, seeds, minutes, crash_points)) != 1:
+    how_much = (seed, seeds, minutes, crash_points)
+    if sum(what is not None for what in how_much) != 1:
         raise UsageMistake("give one of --seed N, --seeds K, --minutes M, --crash-points N")
+    _check_options(seed, minutes, first, sweeps=seeds is not None, timeline=timeline)
+    check_folder(save)
     if seed is not None:
         if output is Format.JSON:
             raise UsageMistake("--format json is for sweeps: use it with --seeds K --first N")
@@ -87,6 +92,18 @@ def sim(
     note(f"seeds from {base} on, commit {here or 'unknown'}; replay one: chaos sim --seed N")
     sweep = Sweep(number=seeds, varied=True, save=save, output=output, go_on=go_on)
     return sweep.run(drawn(), jobs=min(jobs, seeds or jobs))
+
+
+def _check_options(
+    seed: int | None, minutes: float | None, first: int | None, *, sweeps: bool, timeline: bool
+) -> None:
+    """No option is taken and ignored."""
+    if first is not None and not sweeps and minutes is None:
+        raise UsageMistake("--first is where a sweep begins: give it with --seeds K or --minutes M")
+    if timeline and seed is None:
+        raise UsageMistake("--timeline is of one run: give it with --seed N")
+    if minutes is not None and not math.isfinite(minutes):
+        raise UsageMistake(f"--minutes {minutes} is no length of time; give a number")
 
 
 def _one(seed: int, save: Path, *, timeline: bool) -> int:
