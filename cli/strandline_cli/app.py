@@ -5,6 +5,7 @@ import typer
 from strandline_cli.commands.chaos import chaos_app
 from strandline_cli.commands.config import config_app
 from strandline_cli.commands.consume import consume
+from strandline_cli.commands.controller import controller_app
 from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.down import down
 from strandline_cli.commands.health import health
@@ -51,6 +52,7 @@ def build_app() -> typer.Typer:
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")
     app.add_typer(leader_app(), name="leader")
+    app.add_typer(controller_app(), name="controller")
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")

@@ -81,9 +81,16 @@ class MetadataLog:
         """Out of the log, and their files are perhaps still there."""
 
     @classmethod
-    def open(cls, fs: FileSystem, directory: DataDirectory, report: Report) -> MetadataLog:
+    def open(
+        cls,
+        fs: FileSystem,
+        directory: DataDirectory,
+        report: Report,
+        *,
+        of_any_store: bool = False,
+    ) -> MetadataLog:
         """Load the log or begin it. DamagedLog or DirectoryError if what was decided before is not
-        all there.
+        all there. `of_any_store`: snapshots need not be of the directory's store.
         """
         path = f"{directory.path}/{DIRECTORY}"
         for found in directory.partitions():
@@ -95,7 +102,8 @@ class MetadataLog:
                         f"{METADATA_REMEDY}"
                     )
                 log = directory.load_log(found, CONFIG, report, one_batch_at_a_time=True)
-                kept, snapshot = _begin_from(fs, log, named, directory.store_id, report)
+                store_id = None if of_any_store else directory.store_id
+                kept, snapshot = _begin_from(fs, log, named, store_id, report)
                 return cls(fs, directory, log, kept, snapshot)
         try:
             return cls(fs, directory, directory.create_log(TOPIC, TOPIC_ID, 0, CONFIG))

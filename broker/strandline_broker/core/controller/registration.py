@@ -78,7 +78,8 @@ def check_memory(
         return StoreMismatch(
             f"broker {broker_id} has applied records of the controller store {store_id}, and "
             f"this is {ours}: "
-            "the controller's data directory was replaced; start it with the original one"
+            "the controller's data directory was replaced; start it with the original one, or, if "
+            "that is lost, run `strandline controller restore`"
         )
     found = state.epoch_at(metadata_offset)
     if found == controller_epoch or state.has_forgotten(metadata_offset, controller_epoch):
@@ -89,7 +90,8 @@ def check_memory(
     return StoreMismatch(
         f"broker {broker_id} has applied record {metadata_offset} of controller epoch "
         f"{controller_epoch}, and {here}: "
-        "the controller's data directory is an older copy; start it with the newest one"
+        "the controller's data directory is an older copy; start it with the newest one, or, if "
+        "that is lost, run `strandline controller restore`"
     )
 
 
@@ -124,7 +126,9 @@ def decide_registration(
     store_id: str,
     now_ms: int,
 ) -> Decision[BrokerEpoch | StoreMismatch]:
-    _check_request(request, cluster_id)
+    if not _is_untouched(state):
+        _check_request(request, cluster_id)
+    _check_left_behind(state, request)
     mismatch = check_memory(
         state,
         ours=store_id,
@@ -135,6 +139,7 @@ def decide_registration(
     )
     if mismatch is not None:
         return Decision((), answer=mismatch)
+    _check_request(request, cluster_id)
     old = state.brokers.get(request.broker_id)
     if old is not None and old.incarnation_id == request.incarnation_id:
         return Decision((), answer=old.epoch)
@@ -160,6 +165,26 @@ def decide_registration(
     )
     epoch = BrokerEpoch(state.next_offset + len(changes))
     return Decision((*changes, record), answer=epoch)
+
+
+def _is_untouched(state: ControllerState) -> bool:
+    """No broker has ever registered here. A broker with a memory then says more of the cluster than
+    this store does, whose cluster id may be a minute old.
+    """
+    return not state.brokers and not state.topics and not state.former_stores
+
+
+def _check_left_behind(state: ControllerState, request: Registration) -> None:
+    """A broker that the restoration of this store did not know may hold greater epochs than any it
+    has raised (P-76). It is refused, not the controller.
+    """
+    if request.store_id in state.former_stores:
+        raise InconsistentClusterId(
+            f"broker {request.broker_id} obeyed the controller store {request.store_id}, in whose "
+            "place this one was restored without the broker: run `strandline controller restore` "
+            "again with the data directories of all brokers, or move this broker's away to rejoin "
+            "it empty"
+        )
 
 
 def _check_request(request: Registration, cluster_id: str) -> None:

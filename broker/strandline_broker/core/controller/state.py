@@ -200,6 +200,8 @@ class ControllerState:
     last_offset: MetadataOffset = NOTHING_WRITTEN
     epoch_starts: list[tuple[MetadataOffset, ControllerEpoch]] = field(default_factory=list)
     """Of the last starts, oldest first; what a broker remembers is held against them (P-76)."""
+    former_stores: list[str] = field(default_factory=list)
+    """Stores in whose place this one was restored, oldest first."""
 
     # -- queries
 
