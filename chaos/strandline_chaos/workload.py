@@ -55,7 +55,8 @@ class Reader(Protocol):
 @dataclass(frozen=True, slots=True)
 class Plan:
     topic: str
-    keys: int
+    keys: int | Callable[[], int]
+    """How many partitions are written to; as a function, how many just now."""
     writers: int = 2
     readers: int = 1
     sends_per_s: float = 200
@@ -88,7 +89,7 @@ class Workload:
         self._history = history
         self._open_sender = open_sender
         self._open_reader = open_reader
-        self._values = values or [itertools.count() for _ in range(plan.keys)]
+        self._values = values or [itertools.count() for _ in range(self.keys)]
         self._stop = asyncio.Event()
         self.acknowledged = 0
         self.unacknowledged = 0
@@ -176,6 +177,10 @@ class Workload:
         return next(self._values[key])
 
     @property
+    def keys(self) -> int:
+        return self._plan.keys if isinstance(self._plan.keys, int) else self._plan.keys()
+
+    @property
     def plan(self) -> Plan:
         return self._plan
 
@@ -208,7 +213,7 @@ class _Writer:
             if not self._usable or self._work.stopping:
                 self._room.release()  # or the count below would never be full
                 break
-            await self._send(next(self._keys) % self._work.plan.keys)
+            await self._send(next(self._keys) % self._work.keys)
             due = max(due + interval_s, loop.time() - 1.0)  # catch up at most a second
             await asyncio.sleep(max(0.0, due - loop.time()))
         for _ in range(self._work.plan.in_flight_max):  # every outcome is written down

@@ -174,6 +174,7 @@ class HandOver:
     ) -> PartitionQueue:
         if partition is not None:
             if partition not in view.partitions:
+                self._sender.cluster.request_refresh()  # it may have been added just now
                 raise UnknownTopicOrPartition(
                     f"topic {view.name!r} has {len(view.partitions)} partitions; "
                     f"there is no {partition}"

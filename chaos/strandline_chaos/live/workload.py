@@ -84,7 +84,7 @@ async def _run(arguments: argparse.Namespace) -> Verdict:
             plan,
             history,
             open_sender=lambda: open_sender(bootstrap),
-            open_reader=lambda: open_reader(bootstrap, topic, plan.keys),
+            open_reader=lambda: open_reader(bootstrap, topic, arguments.partitions),
         )
         await work.run(_until_told(arguments.seconds, work))
         await work.read_back(arguments.read_back_seconds)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DELIVERY_MS: Final = 4000
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
+METADATA_MAX_AGE_MS: Final = 700
+"""So that partitions that are added are found within a run."""
 SENDS_PER_S: Final = 12
 
 
@@ -35,9 +37,10 @@ def workload(
     readers: int,
     keys: Sequence[int] | None = None,
 ) -> Workload:
-    """`keys` are the partitions that readers read, all of them if it is None."""
-    bootstrap, partitions = world.topology.bootstrap, world.topology.partitions
-    read = range(partitions) if keys is None else keys
+    """`keys` are the partitions that readers read; the whole topic if it is None, with what is
+    added to it.
+    """
+    bootstrap = world.topology.bootstrap
 
     @asynccontextmanager
     async def open_sender() -> AsyncIterator[Producer]:
@@ -47,6 +50,7 @@ def workload(
             delivery_timeout_ms=DELIVERY_MS,
             request_timeout_ms=REQUEST_MS,
             connect_timeout_ms=REQUEST_MS,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
             runtime=runtime,
         ) as producer:
             yield producer
@@ -54,19 +58,22 @@ def workload(
     @asynccontextmanager
     async def open_reader() -> AsyncIterator[TopicReader]:
         async with Consumer(
+            *((TOPIC,) if keys is None else ()),
             bootstrap_servers=bootstrap,
             auto_offset_reset="earliest",
             request_timeout_ms=REQUEST_MS,
             connect_timeout_ms=REQUEST_MS,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
             fetch_max_wait_ms=200,
             runtime=runtime,
         ) as consumer:
-            await consumer.assign([TopicPartition(TOPIC, p) for p in read])
+            if keys is not None:
+                await consumer.assign([TopicPartition(TOPIC, p) for p in keys])
             yield TopicReader(consumer, TOPIC)
 
     plan = Plan(
         TOPIC,
-        partitions,
+        lambda: world.partitions,
         writers=writers,
         readers=readers,
         sends_per_s=SENDS_PER_S,

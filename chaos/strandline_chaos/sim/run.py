@@ -149,7 +149,7 @@ class Run:
             await asyncio.sleep(LOOK_S)
 
     def _too_few(self, before: int) -> str:
-        if all(map(self.oracles.given_up, range(self.plan.topology.partitions))):
+        if all(map(self.oracles.given_up, range(self.world.partitions))):
             return ""
         new = self.oracles.history.acknowledged - before
         return "" if new >= NEW_RECORDS else f"only {new} new records were acknowledged"
@@ -238,7 +238,7 @@ class Run:
     async def _read_back(self) -> None:
         """By a client on a machine of its own, which nothing has happened to."""
         failures: list[str] = []
-        partitions = range(self.plan.topology.partitions)
+        partitions = range(self.world.partitions)
         keys = [p for p in partitions if not self.oracles.given_up(p)]
         if not keys:
             return
@@ -260,7 +260,7 @@ class Run:
         excused = self.oracles.excused()
         events = [e for e in (_without(e, excused) for e in self.world.history.events) if e]
         self.verdict = verdict = check(events)
-        if verdict.sound or (excused and len(excused) == self.plan.topology.partitions):
+        if verdict.sound or (excused and len(excused) == self.world.partitions):
             return
         for name, anomaly in verdict.anomalies.items():
             if anomaly.count:

@@ -17,6 +17,8 @@ CONTROLLER_PORT: Final = 9090
 BROKER_PORT: Final = 9092
 DATA: Final = "/data"
 TOPIC: Final = "t"
+ADDED_MAX: Final = 2
+"""Partitions that the topic may get within a run."""
 
 
 BOUNDS: Final = {

@@ -69,6 +69,7 @@ class Oracles:
         self.decisions.on_step(process.state)
         if self.control.on_step(process.state):
             self.replicas.on_decided()
+            self._world.partitions = max(self._world.partitions, len(self.control.main_keys()))
 
     def _on_exit(self, node: Node, why: str) -> None:
         """A process ends by itself only where its disk has failed it."""
@@ -134,9 +135,14 @@ class CheckedHistory(History):
                 Violation(invariant, f"key {key}: offset {offset} was {what}, committed is {end}")
             )
 
+    def _count(self, key: int, what: str) -> None:
+        if key >= self._world.topology.partitions:
+            self._oracles.sometimes[what] += 1
+
     def sent(self, process: int, op: int, key: int, value: int, offset: int | None) -> None:
         super().sent(process, op, key, value, offset)
         self.acknowledged += 1
+        self._count(key, "acknowledged in an added partition")
         if offset is not None:
             self._check("I-19", key, offset, "acknowledged")
 
@@ -144,4 +150,5 @@ class CheckedHistory(History):
         super().polled(process, op, read)
         for key, pairs in read.items():
             if pairs:
+                self._count(key, "read from an added partition")
                 self._check("I-12", key, pairs[-1][0], "read")

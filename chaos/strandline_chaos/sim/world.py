@@ -19,6 +19,7 @@ from strandline_chaos.sim.network import SimNetwork
 from strandline_chaos.sim.node import Node
 from strandline_chaos.sim.timeline import Timeline
 from strandline_chaos.sim.topology import (
+    ADDED_MAX,
     CONTROLLER,
     READER,
     WRITER,
@@ -51,7 +52,9 @@ class World:
             post=self.loop.post,
         )
         self.history = History(None, lambda: int(self.loop.now * 1e9))
-        self.values = [itertools.count() for _ in range(topology.partitions)]
+        self.partitions = topology.partitions
+        """How many the topic has: more, once more are committed."""
+        self.values = [itertools.count() for _ in range(topology.partitions + ADDED_MAX)]
         """The next value of each key, over all lives of the writer."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         """Told when a process ends by itself, with its reason; empty for an orderly stop."""

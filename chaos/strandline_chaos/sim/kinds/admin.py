@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.sim.kinds.draw import seconds
+from strandline_chaos.sim.topology import ADDED_MAX
 
 if TYPE_CHECKING:
     import random
@@ -29,9 +30,27 @@ def _min_insync(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
+def _elect(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {}
+
+
+def _move(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "partition": rng.randrange(topology.partitions),
+        "to": rng.randint(1, topology.brokers),
+    }
+
+
+def _add(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"count": rng.randint(1, ADDED_MAX)}
+
+
 KINDS: Final[dict[str, Draw]] = {
     "topic-recreate": _recreate,
     "min-insync": _min_insync,
+    "elect-preferred": _elect,
+    "move-leader": _move,
+    "add-partitions": _add,
 }
 CHURN: Final = frozenset({"topic-recreate"})
 """Kinds that need the other topic."""

@@ -8,6 +8,7 @@ from strandline_chaos.sim.strikes.admin import AdminStrikes
 from strandline_chaos.sim.strikes.clocks import ClockStrikes
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
+from strandline_chaos.sim.strikes.leadership import LeadershipStrikes
 from strandline_chaos.sim.strikes.network import NetworkStrikes
 from strandline_chaos.sim.strikes.processes import ProcessStrikes
 
@@ -23,6 +24,7 @@ FAMILIES = (
     DamageStrikes,
     ClockStrikes,
     AdminStrikes,
+    LeadershipStrikes,
 )
 
 

@@ -1,0 +1,92 @@
+"""Strikes of an administrator who has leaders elected, moves them, and adds partitions, under load.
+
+None of it may lose a record: a leader is only ever given away to a replica in sync (I-48).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from strandline import Admin
+from strandline.errors import InvalidPartitions, StrandlineError, UnknownTopicOrPartition
+from strandline_chaos.sim.topology import ADDED_MAX, TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.strikes.scene import Scene
+    from strandline_runtime.runtime import Runtime
+
+LEADERSHIP: Final = "leadership"
+REQUEST_MS: Final = 1000
+RETRY_S: Final = 0.2
+
+
+class LeadershipStrikes:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.strikes: dict[str, Callable[..., object]] = {
+            "elect-preferred": self._elect,
+            "move-leader": self._move,
+            "add-partitions": self._add,
+        }
+
+    def _elect(self) -> bool:
+        async def elect(admin: Admin) -> None:
+            results = await admin.elect_leaders()
+            self._count("leader elected by command", sum(r.error is None for r in results))
+
+        return self._administer(elect)
+
+    def _move(self, partition: int, to: int) -> bool:
+        async def move(admin: Admin) -> None:
+            (result,) = await admin.move_leaders({(TOPIC, partition): to})
+            self._count("leader moved by command", int(result.error is None))
+
+        return self._administer(move)
+
+    def _add(self, count: int) -> bool:
+        world = self._scene.world
+        wanted = min(world.partitions + count, world.topology.partitions + ADDED_MAX)
+        if wanted == world.partitions:
+            return False
+
+        async def add(admin: Admin) -> None:
+            with contextlib.suppress(InvalidPartitions):  # an earlier try was carried out
+                await admin.create_partitions({TOPIC: wanted})
+            self._count("partitions added", 1)
+
+        return self._administer(add)
+
+    def _count(self, name: str, times: int) -> None:
+        if times > 0:
+            self._scene.oracles.sometimes[name] += times
+
+    def _administer(self, act: Callable[[Admin], Awaitable[None]]) -> bool:
+        """Until it is done or everything heals; False if another order is still under way."""
+        scene = self._scene
+        if scene.is_busy(LEADERSHIP):
+            return False
+
+        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            while not scene.over:
+                try:
+                    async with Admin(
+                        scene.world.topology.bootstrap,
+                        request_timeout_ms=REQUEST_MS,
+                        connect_timeout_ms=REQUEST_MS,
+                        runtime=runtime,
+                    ) as admin:
+                        await act(admin)
+                except UnknownTopicOrPartition:
+                    return  # it is not there yet
+                except StrandlineError:
+                    await asyncio.sleep(RETRY_S)
+                else:
+                    return
+
+        scene.run_client(LEADERSHIP, main)
+        return True
