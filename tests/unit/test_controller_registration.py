@@ -232,6 +232,20 @@ def test_a_broker_that_remembers_what_the_log_lacks_stops_the_controller(
     assert why in decision.answer.why
 
 
+def test_an_empty_store_in_the_place_of_a_lost_one_stops_whatever_its_cluster_id() -> None:
+    """It has drawn a cluster id of its own; the brokers are right, and they go on."""
+    cluster = Cluster()
+    memory = remembers("lost-store", 3, 40)
+    decision = cluster.decide_registration(registration(B1, "one", cluster_id="older", **memory))
+    assert isinstance(decision.answer, StoreMismatch)
+    assert "strandline controller restore" in decision.answer.why
+    with pytest.raises(InconsistentClusterId):
+        cluster.decide_registration(registration(B1, "one", cluster_id="older"))
+    cluster.up(B2)
+    with pytest.raises(InconsistentClusterId):
+        cluster.decide_registration(registration(B1, "one", cluster_id="older", **memory))
+
+
 def test_a_directory_that_has_applied_nothing_proves_nothing() -> None:
     cluster = Cluster()
     assert cluster.register(B1, **remembers("", 9, 9)) > 0

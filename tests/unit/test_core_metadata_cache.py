@@ -1,5 +1,7 @@
 """A broker's view of the cluster: which envelopes it takes, and what they make of the view."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_broker.core.metadata_cache import NOTHING_APPLIED, MetadataCache
@@ -95,6 +97,27 @@ def test_what_the_data_directory_remembers_unmasks_a_restored_controller() -> No
         is InconsistentClusterId
     )
     assert verdict(cache, envelope(50, full=True, controller_epoch=5)) is None
+
+
+def test_a_copy_of_the_store_that_went_on_by_itself_is_unmasked_by_its_epochs() -> None:
+    """P-76: it reaches as far as this broker has applied, with other records."""
+    known = {"store_id": "store", "known_controller_epoch": ControllerEpoch(4)}
+    cache = MetadataCache(known_offset=MetadataOffset(50), **known)  # type: ignore[arg-type]
+
+    def refused(*starts: tuple[int, int]) -> bool:
+        typed = tuple((MetadataOffset(o), ControllerEpoch(e)) for o, e in starts)
+        pushed = replace(envelope(60, full=True, controller_epoch=6), epoch_starts=typed)
+        return verdict(cache, pushed) is StaleControllerEpoch
+
+    assert not refused((0, 1), (30, 4), (51, 6))
+    assert refused((0, 1), (30, 4), (50, 6))
+    assert refused((0, 3), (51, 5))
+    assert refused((50, 5))
+    assert not refused((51, 5))
+    assert refused((51, 4))
+    cache.apply(envelope(55, full=True, controller_epoch=5))
+    assert not refused((30, 4), (52, 5), (56, 6))
+    assert refused((30, 4), (52, 6))
 
 
 def test_a_refused_envelope_leaves_the_view_as_it_was() -> None:

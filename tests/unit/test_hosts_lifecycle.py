@@ -290,6 +290,28 @@ async def test_a_controller_with_another_store_is_refused_by_the_broker(tmp_path
     assert "start the controller on its original data directory" in message
 
 
+@pytest.mark.parametrize("how", ["another store", "another cluster"])
+async def test_a_broker_that_serves_outlives_another_controller_in_the_place_of_its_own(
+    tmp_path: Path, how: str
+) -> None:
+    """P-76: an empty controller must not take the brokers down with their data."""
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        right = Registration(broker_epoch=7, cluster_id="cluster", store_id="store")
+        wrong = Registration(broker_epoch=1, cluster_id="cluster", store_id="empty")
+        if how == "another cluster":
+            wrong = Registration(error_code=InconsistentClusterId.code, error_message="who are you")
+        answers = iter((right, wrong, wrong, right))
+        controller.on_registration = lambda _: next(answers)
+        controller.on_heartbeat = lambda _: Heartbeat(
+            error_code=BrokerIdNotRegistered.code if len(controller.registrations) < 4 else 0
+        )
+        async with running(b.lifecycle.run()):
+            b.metadata.store_id = "store"
+            await controller.until(lambda: len(controller.registrations) == 4)
+            await controller.until(lambda: len(controller.heartbeats) >= 3)
+    assert b.lifecycle.broker_epoch == 7
+
+
 async def test_a_controller_that_is_not_ready_is_asked_again(tmp_path: Path) -> None:
     async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
         accept: Callable[[object], Registration] = controller.on_registration  # type: ignore[assignment]

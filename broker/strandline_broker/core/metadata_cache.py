@@ -13,6 +13,7 @@ within a topic id neither do a partition's leader epoch and partition epoch.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -192,7 +193,24 @@ class MetadataCache:
                 "applied it up to "
                 f"{self._known_offset}: the controller's store is an older copy"
             )
-        return None
+        return self._check_history(envelope)
+
+    def _check_history(self, envelope: Envelope) -> WireError | None:
+        """Refuse a log that has gone on from an older copy, past what this broker has applied: the
+        record that it remembers is of another epoch there (P-76, I-92).
+        """
+        known, starts = self.highest_offset, envelope.epoch_starts
+        if known == NOTHING_APPLIED or not starts or not self.store_id:
+            return None
+        at = bisect_right(starts, known, key=lambda start: start[0])
+        forgotten = at == 0 and self.controller_epoch < starts[0][1]
+        if forgotten or (at > 0 and starts[at - 1][1] == self.controller_epoch):
+            return None
+        return StaleControllerEpoch(
+            f"this broker has applied record {known} of controller epoch {self.controller_epoch}, "
+            "which is another one in the controller's log: the controller's store is a copy that "
+            "went on by itself"
+        )
 
     def prepare(self, envelope: Envelope) -> MetadataView:
         """The view after an envelope that `check` accepted. Nothing is published yet."""

@@ -156,6 +156,8 @@ class Envelope:
     removed_brokers: tuple[BrokerId, ...] = ()
     dynamic_configs: DynamicConfigs | None = None
     """None: as before. A snapshot always has it."""
+    epoch_starts: tuple[tuple[MetadataOffset, ControllerEpoch], ...] = ()
+    """Of a snapshot: where each controller epoch begins in the log, as far as it is known."""
 
     def hosted_topic(self, topic_id: TopicId) -> HostedTopic | None:
         for topic in self.hosted_topics:

@@ -22,6 +22,7 @@ from strandline_proto import errors
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
+    InconsistentClusterId,
     NotController,
     StaleBrokerEpoch,
     WireError,
@@ -185,10 +186,12 @@ class BrokerLifecycle:
             except grpc.RpcError as error:
                 self._unreachable("registration", error)
             else:
-                if response.error_code == errors.NONE:
+                refusal: WireError | None = self._other_store(response)
+                if response.error_code != errors.NONE:
+                    refusal = errors.from_code(response.error_code, response.error_message)
+                if refusal is None:
                     await self._on_registered(response)
                     return
-                refusal = errors.from_code(response.error_code, response.error_message)
                 self._on_registration_refused(refusal, started_s)
             await self._pause_before_retry(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
@@ -216,15 +219,20 @@ class BrokerLifecycle:
             inter_broker_listener=config.inter_broker_listener_name,
         )
 
-    async def _on_registered(self, response: controller_pb2.BrokerRegistrationResponse) -> None:
+    def _other_store(
+        self, response: controller_pb2.BrokerRegistrationResponse
+    ) -> InconsistentClusterId | None:
+        """A controller that this broker must not obey: its store is not the one it knows (P-76)."""
         known = self._metadata.store_id
-        if known and response.store_id and response.store_id != known:
-            raise CannotStart(
-                f"the controller at {self._link.target} has store {response.store_id}, but "
-                f"{', '.join(self._config.log_dirs)} has "
-                f"applied the log of store {known}; start the controller on its original data "
-                "directory"
-            )
+        if not known or response.store_id in ("", known):
+            return None
+        return InconsistentClusterId(
+            f"the controller has store {response.store_id}, but "
+            f"{', '.join(self._config.log_dirs)} has applied the log of store {known}; start the "
+            "controller on its original data directory"
+        )
+
+    async def _on_registered(self, response: controller_pb2.BrokerRegistrationResponse) -> None:
         if not self._directory.cluster_id:
             directory, cluster_id = self._directory, response.cluster_id
             directory.set_cluster_id(cluster_id)
@@ -246,6 +254,10 @@ class BrokerLifecycle:
             self._stop_replaced(error)
         elif error.retriable:
             self._complain(f"the controller does not accept registrations yet: {error}")
+        elif isinstance(error, InconsistentClusterId) and self.broker_epoch != NO_BROKER_EPOCH:
+            # It served under the right controller. One that answers in its place is no reason to
+            # end: what it has goes on being served, and the right one may come back (P-76).
+            self._complain(f"another controller answers at {self._link.target}: {error}")
         else:
             raise CannotStart(f"the controller at {self._link.target} refuses this broker: {error}")
 

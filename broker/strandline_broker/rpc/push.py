@@ -98,6 +98,10 @@ def envelope_from_wire(request: push_pb2.LeaderAndIsrRequest) -> Envelope:
         deleted_topic_ids=tuple(TopicId(t) for t in update.deleted_topic_ids),
         removed_brokers=tuple(BrokerId(b) for b in update.removed_brokers),
         dynamic_configs=_dynamic(request),
+        epoch_starts=tuple(
+            (MetadataOffset(start.metadata_offset), ControllerEpoch(start.controller_epoch))
+            for start in request.controller_epoch_starts
+        ),
     )
 
 

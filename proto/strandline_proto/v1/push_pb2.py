@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from strandline_proto.v1 import common_pb2 as strandline__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1estrandline_proto/v1/push.proto\x12\x13strandline_proto.v1\x1a strandline_proto/v1/common.proto\"\xc0\x03\n\x13LeaderAndIsrRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x10\n\x08store_id\x18\x02 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x05 \x01(\x03\x12\x1c\n\x14prev_metadata_offset\x18\x06 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x07 \x01(\x08\x12>\n\x0eleader_and_isr\x18\x08 \x03(\x0b\x32&.strandline_proto.v1.LeaderAndIsrTopic\x12<\n\x0fupdate_metadata\x18\t \x01(\x0b\x32#.strandline_proto.v1.UpdateMetadata\x12;\n\x0cstop_replica\x18\n \x03(\x0b\x32%.strandline_proto.v1.StopReplicaTopic\x12\x12\n\ncluster_id\x18\x0b \x01(\t\x12<\n\x0f\x64ynamic_configs\x18\x0c \x01(\x0b\x32#.strandline_proto.v1.DynamicConfigs\"\xab\x01\n\x0e\x44ynamicConfigs\x12\x30\n\x06\x62roker\x18\x01 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\x12\x31\n\x07\x63luster\x18\x02 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\x12\x34\n\ncontroller\x18\x03 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\"\xac\x01\n\x11LeaderAndIsrTopic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12>\n\npartitions\x18\x03 \x03(\x0b\x32*.strandline_proto.v1.LeaderAndIsrPartition\x12\x31\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\"\xd0\x02\n\x15LeaderAndIsrPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12<\n\x0fisr_with_epochs\x18\x04 \x03(\x0b\x32#.strandline_proto.v1.BrokerAndEpoch\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x08 \x03(\x05\x12\x0e\n\x06is_new\x18\t \x01(\x08\x12\x1d\n\x15leader_recovery_state\x18\n \x01(\x05\x12\x0b\n\x03\x65lr\x18\x0b \x03(\x05\x12\x1f\n\x17\x65\x66\x66_min_insync_replicas\x18\x0c \x01(\x05\"\xb5\x01\n\x0eUpdateMetadata\x12\x38\n\x06topics\x18\x01 \x03(\x0b\x32(.strandline_proto.v1.UpdateMetadataTopic\x12\x35\n\x0clive_brokers\x18\x02 \x03(\x0b\x32\x1f.strandline_proto.v1.LiveBroker\x12\x19\n\x11\x64\x65leted_topic_ids\x18\x03 \x03(\x0c\x12\x17\n\x0fremoved_brokers\x18\x04 \x03(\x05\"\xb0\x01\n\x13UpdateMetadataTopic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12@\n\npartitions\x18\x03 \x03(\x0b\x32,.strandline_proto.v1.UpdateMetadataPartition\x12\x31\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\"\xad\x01\n\x17UpdateMetadataPartition\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x07 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\"\xa5\x01\n\nLiveBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x30\n\tendpoints\x18\x02 \x03(\x0b\x32\x1d.strandline_proto.v1.Endpoint\x12\x0c\n\x04rack\x18\x03 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x05 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x06 \x01(\x08\"c\n\x10StopReplicaTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12=\n\npartitions\x18\x02 \x03(\x0b\x32).strandline_proto.v1.StopReplicaPartition\"_\n\x14StopReplicaPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x18\n\x10\x64\x65lete_partition\x18\x03 \x01(\x08\"\xa7\x02\n\x14LeaderAndIsrResponse\x12\x10\n\x08store_id\x18\x01 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\x1f\n\x17\x61pplied_metadata_offset\x18\x04 \x01(\x03\x12\x11\n\twant_full\x18\x05 \x01(\x08\x12\x12\n\nerror_code\x18\x06 \x01(\x05\x12\x15\n\rerror_message\x18\x07 \x01(\t\x12<\n\x06topics\x18\x08 \x03(\x0b\x32,.strandline_proto.v1.LeaderAndIsrTopicResult\x12-\n\x08log_ends\x18\t \x03(\x0b\x32\x1b.strandline_proto.v1.LogEnd\"u\n\x06LogEnd\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x17\n\x0fpartition_index\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x12\n\nlast_epoch\x18\x04 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x03\"q\n\x17LeaderAndIsrTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x44\n\npartitions\x18\x02 \x03(\x0b\x32\x30.strandline_proto.v1.LeaderAndIsrPartitionResult\"a\n\x1bLeaderAndIsrPartitionResult\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\"\x11\n\x0fIdentifyRequest\"Q\n\x10IdentifyResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1estrandline_proto/v1/push.proto\x12\x13strandline_proto.v1\x1a strandline_proto/v1/common.proto\"\x8c\x04\n\x13LeaderAndIsrRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x10\n\x08store_id\x18\x02 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x05 \x01(\x03\x12\x1c\n\x14prev_metadata_offset\x18\x06 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x07 \x01(\x08\x12>\n\x0eleader_and_isr\x18\x08 \x03(\x0b\x32&.strandline_proto.v1.LeaderAndIsrTopic\x12<\n\x0fupdate_metadata\x18\t \x01(\x0b\x32#.strandline_proto.v1.UpdateMetadata\x12;\n\x0cstop_replica\x18\n \x03(\x0b\x32%.strandline_proto.v1.StopReplicaTopic\x12\x12\n\ncluster_id\x18\x0b \x01(\t\x12<\n\x0f\x64ynamic_configs\x18\x0c \x01(\x0b\x32#.strandline_proto.v1.DynamicConfigs\x12J\n\x17\x63ontroller_epoch_starts\x18\r \x03(\x0b\x32).strandline_proto.v1.ControllerEpochStart\"I\n\x14\x43ontrollerEpochStart\x12\x17\n\x0fmetadata_offset\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\"\xab\x01\n\x0e\x44ynamicConfigs\x12\x30\n\x06\x62roker\x18\x01 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\x12\x31\n\x07\x63luster\x18\x02 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\x12\x34\n\ncontroller\x18\x03 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\"\xac\x01\n\x11LeaderAndIsrTopic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12>\n\npartitions\x18\x03 \x03(\x0b\x32*.strandline_proto.v1.LeaderAndIsrPartition\x12\x31\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\"\xd0\x02\n\x15LeaderAndIsrPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12<\n\x0fisr_with_epochs\x18\x04 \x03(\x0b\x32#.strandline_proto.v1.BrokerAndEpoch\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x08 \x03(\x05\x12\x0e\n\x06is_new\x18\t \x01(\x08\x12\x1d\n\x15leader_recovery_state\x18\n \x01(\x05\x12\x0b\n\x03\x65lr\x18\x0b \x03(\x05\x12\x1f\n\x17\x65\x66\x66_min_insync_replicas\x18\x0c \x01(\x05\"\xb5\x01\n\x0eUpdateMetadata\x12\x38\n\x06topics\x18\x01 \x03(\x0b\x32(.strandline_proto.v1.UpdateMetadataTopic\x12\x35\n\x0clive_brokers\x18\x02 \x03(\x0b\x32\x1f.strandline_proto.v1.LiveBroker\x12\x19\n\x11\x64\x65leted_topic_ids\x18\x03 \x03(\x0c\x12\x17\n\x0fremoved_brokers\x18\x04 \x03(\x05\"\xb0\x01\n\x13UpdateMetadataTopic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12@\n\npartitions\x18\x03 \x03(\x0b\x32,.strandline_proto.v1.UpdateMetadataPartition\x12\x31\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32 .strandline_proto.v1.ConfigEntry\"\xad\x01\n\x17UpdateMetadataPartition\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x07 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\"\xa5\x01\n\nLiveBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x30\n\tendpoints\x18\x02 \x03(\x0b\x32\x1d.strandline_proto.v1.Endpoint\x12\x0c\n\x04rack\x18\x03 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x05 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x06 \x01(\x08\"c\n\x10StopReplicaTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12=\n\npartitions\x18\x02 \x03(\x0b\x32).strandline_proto.v1.StopReplicaPartition\"_\n\x14StopReplicaPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x18\n\x10\x64\x65lete_partition\x18\x03 \x01(\x08\"\xa7\x02\n\x14LeaderAndIsrResponse\x12\x10\n\x08store_id\x18\x01 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\x1f\n\x17\x61pplied_metadata_offset\x18\x04 \x01(\x03\x12\x11\n\twant_full\x18\x05 \x01(\x08\x12\x12\n\nerror_code\x18\x06 \x01(\x05\x12\x15\n\rerror_message\x18\x07 \x01(\t\x12<\n\x06topics\x18\x08 \x03(\x0b\x32,.strandline_proto.v1.LeaderAndIsrTopicResult\x12-\n\x08log_ends\x18\t \x03(\x0b\x32\x1b.strandline_proto.v1.LogEnd\"u\n\x06LogEnd\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x17\n\x0fpartition_index\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x12\n\nlast_epoch\x18\x04 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x03\"q\n\x17LeaderAndIsrTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x44\n\npartitions\x18\x02 \x03(\x0b\x32\x30.strandline_proto.v1.LeaderAndIsrPartitionResult\"a\n\x1bLeaderAndIsrPartitionResult\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\"\x11\n\x0fIdentifyRequest\"Q\n\x10IdentifyResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,35 +33,37 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'strandline_proto.v1.push_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LEADERANDISRREQUEST']._serialized_start=90
-  _globals['_LEADERANDISRREQUEST']._serialized_end=538
-  _globals['_DYNAMICCONFIGS']._serialized_start=541
-  _globals['_DYNAMICCONFIGS']._serialized_end=712
-  _globals['_LEADERANDISRTOPIC']._serialized_start=715
-  _globals['_LEADERANDISRTOPIC']._serialized_end=887
-  _globals['_LEADERANDISRPARTITION']._serialized_start=890
-  _globals['_LEADERANDISRPARTITION']._serialized_end=1226
-  _globals['_UPDATEMETADATA']._serialized_start=1229
-  _globals['_UPDATEMETADATA']._serialized_end=1410
-  _globals['_UPDATEMETADATATOPIC']._serialized_start=1413
-  _globals['_UPDATEMETADATATOPIC']._serialized_end=1589
-  _globals['_UPDATEMETADATAPARTITION']._serialized_start=1592
-  _globals['_UPDATEMETADATAPARTITION']._serialized_end=1765
-  _globals['_LIVEBROKER']._serialized_start=1768
-  _globals['_LIVEBROKER']._serialized_end=1933
-  _globals['_STOPREPLICATOPIC']._serialized_start=1935
-  _globals['_STOPREPLICATOPIC']._serialized_end=2034
-  _globals['_STOPREPLICAPARTITION']._serialized_start=2036
-  _globals['_STOPREPLICAPARTITION']._serialized_end=2131
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=2134
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=2429
-  _globals['_LOGEND']._serialized_start=2431
-  _globals['_LOGEND']._serialized_end=2548
-  _globals['_LEADERANDISRTOPICRESULT']._serialized_start=2550
-  _globals['_LEADERANDISRTOPICRESULT']._serialized_end=2663
-  _globals['_LEADERANDISRPARTITIONRESULT']._serialized_start=2665
-  _globals['_LEADERANDISRPARTITIONRESULT']._serialized_end=2762
-  _globals['_IDENTIFYREQUEST']._serialized_start=2764
-  _globals['_IDENTIFYREQUEST']._serialized_end=2781
-  _globals['_IDENTIFYRESPONSE']._serialized_start=2783
-  _globals['_IDENTIFYRESPONSE']._serialized_end=2864
+  _globals['_LEADERANDISRREQUEST']._serialized_end=614
+  _globals['_CONTROLLEREPOCHSTART']._serialized_start=616
+  _globals['_CONTROLLEREPOCHSTART']._serialized_end=689
+  _globals['_DYNAMICCONFIGS']._serialized_start=692
+  _globals['_DYNAMICCONFIGS']._serialized_end=863
+  _globals['_LEADERANDISRTOPIC']._serialized_start=866
+  _globals['_LEADERANDISRTOPIC']._serialized_end=1038
+  _globals['_LEADERANDISRPARTITION']._serialized_start=1041
+  _globals['_LEADERANDISRPARTITION']._serialized_end=1377
+  _globals['_UPDATEMETADATA']._serialized_start=1380
+  _globals['_UPDATEMETADATA']._serialized_end=1561
+  _globals['_UPDATEMETADATATOPIC']._serialized_start=1564
+  _globals['_UPDATEMETADATATOPIC']._serialized_end=1740
+  _globals['_UPDATEMETADATAPARTITION']._serialized_start=1743
+  _globals['_UPDATEMETADATAPARTITION']._serialized_end=1916
+  _globals['_LIVEBROKER']._serialized_start=1919
+  _globals['_LIVEBROKER']._serialized_end=2084
+  _globals['_STOPREPLICATOPIC']._serialized_start=2086
+  _globals['_STOPREPLICATOPIC']._serialized_end=2185
+  _globals['_STOPREPLICAPARTITION']._serialized_start=2187
+  _globals['_STOPREPLICAPARTITION']._serialized_end=2282
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=2285
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=2580
+  _globals['_LOGEND']._serialized_start=2582
+  _globals['_LOGEND']._serialized_end=2699
+  _globals['_LEADERANDISRTOPICRESULT']._serialized_start=2701
+  _globals['_LEADERANDISRTOPICRESULT']._serialized_end=2814
+  _globals['_LEADERANDISRPARTITIONRESULT']._serialized_start=2816
+  _globals['_LEADERANDISRPARTITIONRESULT']._serialized_end=2913
+  _globals['_IDENTIFYREQUEST']._serialized_start=2915
+  _globals['_IDENTIFYREQUEST']._serialized_end=2932
+  _globals['_IDENTIFYRESPONSE']._serialized_start=2934
+  _globals['_IDENTIFYRESPONSE']._serialized_end=3015
 # @@protoc_insertion_point(module_scope)

@@ -42,6 +42,7 @@ class LeaderAndIsrRequest(_message.Message):
     STOP_REPLICA_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     DYNAMIC_CONFIGS_FIELD_NUMBER: _builtins.int
+    CONTROLLER_EPOCH_STARTS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     store_id: _builtins.str
     """Identity of the controller's store; another one under the same cluster is refused (P-76)."""
@@ -65,6 +66,12 @@ class LeaderAndIsrRequest(_message.Message):
     def dynamic_configs(self) -> Global___DynamicConfigs:
         """Absent: as before. A snapshot always has it."""
 
+    @_builtins.property
+    def controller_epoch_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerEpochStart]:
+        """Of a snapshot: where each controller epoch begins in the controller's log, oldest first; the
+        receiver refuses a log in which the record that it remembers is of another epoch (P-76).
+        """
+
     def __init__(
         self,
         *,
@@ -80,14 +87,37 @@ class LeaderAndIsrRequest(_message.Message):
         stop_replica: _abc.Iterable[Global___StopReplicaTopic] | None = ...,
         cluster_id: _builtins.str = ...,
         dynamic_configs: Global___DynamicConfigs | None = ...,
+        controller_epoch_starts: _abc.Iterable[Global___ControllerEpochStart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["dynamic_configs", b"dynamic_configs", "update_metadata", b"update_metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "dynamic_configs", b"dynamic_configs", "full", b"full", "leader_and_isr", b"leader_and_isr", "metadata_offset", b"metadata_offset", "prev_metadata_offset", b"prev_metadata_offset", "stop_replica", b"stop_replica", "store_id", b"store_id", "update_metadata", b"update_metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_epoch_starts", b"controller_epoch_starts", "controller_id", b"controller_id", "dynamic_configs", b"dynamic_configs", "full", b"full", "leader_and_isr", b"leader_and_isr", "metadata_offset", b"metadata_offset", "prev_metadata_offset", b"prev_metadata_offset", "stop_replica", b"stop_replica", "store_id", b"store_id", "update_metadata", b"update_metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaderAndIsrRequest: _TypeAlias = LeaderAndIsrRequest  # noqa: Y015
+
+@_typing.final
+class ControllerEpochStart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    metadata_offset: _builtins.int
+    controller_epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        metadata_offset: _builtins.int = ...,
+        controller_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControllerEpochStart: _TypeAlias = ControllerEpochStart  # noqa: Y015
 
 @_typing.final
 class DynamicConfigs(_message.Message):

@@ -92,6 +92,8 @@ class Envelope:
     removed_brokers: tuple[BrokerId, ...] = ()
     dynamic: DynamicConfigs | None = None
     """None: as before."""
+    epoch_starts: tuple[tuple[MetadataOffset, ControllerEpoch], ...] = ()
+    """Of a snapshot: by these a broker tells the log that it knows from another one (P-76)."""
 
 
 @dataclass(slots=True)
@@ -207,6 +209,7 @@ def snapshot(state: ControllerState) -> Envelope:
         ),
         brokers=tuple(state.brokers.values()),
         dynamic=_dynamic(state),
+        epoch_starts=tuple(state.epoch_starts),
     )
 
 

@@ -53,6 +53,10 @@ class PushTranslator:
                 removed_brokers=envelope.removed_brokers,
             ),
             dynamic_configs=_dynamic(envelope.dynamic, me),
+            controller_epoch_starts=[
+                push_pb2.ControllerEpochStart(metadata_offset=offset, controller_epoch=epoch)
+                for offset, epoch in envelope.epoch_starts
+            ],
         )
 
 
