@@ -175,7 +175,7 @@ class Broker:
         return Service(
             self._runtime,
             self.metrics,
-            PushRpc(self.receiver),
+            PushRpc(self.receiver, self._runtime.serial_executor("push-decoding")),
             IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
         )
 

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from strandline_broker.rpc.push import envelope_from_wire
+from strandline_broker.rpc.push import LARGE, envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from strandline_broker.storage.log import Log
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
+
+OTHER_ID = b"u" * 16
 
 
 async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(
@@ -132,6 +134,24 @@ async def test_increments_follow_each_other_and_a_gap_asks_for_everything(tmp_pa
         # P-79: the snapshot that was asked for may be of the offset that is applied.
         same = await ask(call, push(9, 8, full=True))
         assert (same.want_full, same.error_code, same.applied_metadata_offset) == (False, 0, 9)
+
+
+async def test_a_large_snapshot_is_decoded_beside_the_loop_and_applied_in_its_turn(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        large = push(5, 4, full=True)
+        topic = large.update_metadata.topics.add(topic_name="large", topic_id=OTHER_ID)
+        for index in range(LARGE + 1):
+            topic.partitions.add(index=index, leader=2, leader_epoch=1)
+        await call.write(large)
+        assert (await ask(call, push(6, 5))).applied_metadata_offset == 5
+        async with asyncio.timeout(WAIT_S):
+            second = await call.read()
+        assert isinstance(second, push_pb2.LeaderAndIsrResponse)
+        assert (second.applied_metadata_offset, second.want_full) == (6, False)
+        assert b.metadata.knows_partition(OTHER_ID, LARGE)
 
 
 async def test_pushes_of_the_past_are_refused_and_change_nothing(tmp_path: Path) -> None:

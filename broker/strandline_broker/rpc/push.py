@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
@@ -32,14 +33,21 @@ from strandline_proto.v1 import push_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+    from concurrent.futures import Executor
 
     from strandline_broker.hosts.push import PushAnswer, PushReceiver, PushStream
     from strandline_proto.v1 import common_pb2
 
 
+LARGE: Final = 500
+"""So many partitions take about 10 ms to decode: an envelope of more is decoded on a thread."""
+
+
 class PushRpc:
-    def __init__(self, receiver: PushReceiver) -> None:
+    def __init__(self, receiver: PushReceiver, thread: Executor) -> None:
+        """`thread` is for what would keep the loop waiting."""
         self._receiver = receiver
+        self._thread = thread
 
     async def LeaderAndIsr(
         self, requests: AsyncIterator[push_pb2.LeaderAndIsrRequest], context: Any
@@ -66,10 +74,16 @@ class PushRpc:
         context: Any,
     ) -> None:
         async for request in requests:
-            answer = await self._receiver.apply(stream, envelope_from_wire(request))
+            answer = await self._receiver.apply(stream, await self._decoded(request))
             if answer is None:
                 return
             await context.write(answer_to_wire(answer))
+
+    async def _decoded(self, request: push_pb2.LeaderAndIsrRequest) -> Envelope:
+        if sum(len(topic.partitions) for topic in request.update_metadata.topics) <= LARGE:
+            return envelope_from_wire(request)
+        decode = partial(envelope_from_wire, request)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, decode)
 
 
 def envelope_from_wire(request: push_pb2.LeaderAndIsrRequest) -> Envelope:
