@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.offline.findings import Severity
+from strandline_broker.offline.roots import verify
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.storage.metadata_log import DIRECTORY
 from strandline_broker.storage.metadata_snapshot import (
@@ -262,6 +264,34 @@ def known(store: StoreRun) -> int:
     return ends.index(store.state.next_offset)
 
 
+def damage(fs: SimFs | FaultyDisk, root: str) -> list[str]:
+    """What the offline verifier says of the controller's log and snapshots."""
+    if not fs.isdir(root):
+        return []
+    return [
+        finding.what
+        for report in verify(fs, root)
+        for finding in report.findings
+        if finding.severity is Severity.DAMAGE and finding.invariant != "I-36"
+    ]
+
+
+def test_the_offline_verifier_knows_sound_snapshots_from_bad_ones(disk: FaultyDisk) -> None:
+    filled(disk, snapshots=(3, 6, 9)).close()
+    assert damage(disk, str(disk.root)) == []
+    old, new = files(disk, "checkpoint")
+    sound = new.read_bytes()
+    for at in range(0, len(sound), 7):
+        new.write_bytes(sound[:at] + bytes([sound[at] ^ 0x11]) + sound[at + 1 :])
+        assert len(damage(disk, str(disk.root))) == 1, at
+        new.write_bytes(sound[:at])
+        assert len(damage(disk, str(disk.root))) == 1, at
+    new.unlink()
+    assert damage(disk, str(disk.root)) == []
+    old.rename(old.with_name("0" * 20 + "-0000000001.checkpoint"))
+    assert "no snapshot covers what was before" in damage(disk, str(disk.root))[-1]
+
+
 @pytest.mark.parametrize("survival", [0.0, 0.5, None])
 def test_no_disk_operation_is_a_bad_moment_to_end(survival: float | None) -> None:
     """`survival` None: the process is killed, and the page cache stays."""
@@ -277,6 +307,7 @@ def test_no_disk_operation_is_a_bad_moment_to_end(survival: float | None) -> Non
             machine.disk.crash = None
         if survival is not None:
             machine.disk.lose_power(survival)
+        assert not damage(SimFs(machine.disk), "/data"), operation
         again = machine.start()
         assert machine.decided <= known(again) <= machine.asked, operation
         assert same(again.state, fold(BATCHES[: known(again)])), operation

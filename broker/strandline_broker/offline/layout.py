@@ -14,6 +14,7 @@ from strandline_broker.offline.checkpoints import (
     PARTITION_METADATA,
     STATE,
 )
+from strandline_broker.offline.state_snapshots import STATE_SNAPSHOT
 
 if TYPE_CHECKING:
     from strandline_broker.offline.disk import Disk
@@ -57,6 +58,8 @@ class PartitionFiles:
     """What the broker remembers of damage that it has met."""
     swaps: tuple[str, ...]
     """Segments that a cleaning was about to swap in."""
+    states: tuple[str, ...]
+    """Snapshots of a controller's state, oldest first."""
     foreign: tuple[str, ...]
 
 
@@ -96,6 +99,7 @@ def partition_files(disk: Disk, path: str) -> PartitionFiles:
         GAPS_MARKER in present,
         f"{path}/{DAMAGED_RANGES}" if DAMAGED_RANGES in present else None,
         tuple(f"{path}/{name}" for name in names if name.endswith(".log.swap")),
+        tuple(f"{path}/{name}" for name in names if STATE_SNAPSHOT.fullmatch(name)),
         tuple(foreign),
     )
 
@@ -106,6 +110,7 @@ def _belongs(name: str) -> bool:
         or name.endswith(TEMPORARY)
         or LIMIT.fullmatch(name) is not None
         or CHANGING.fullmatch(name) is not None
+        or STATE_SNAPSHOT.fullmatch(name) is not None
     )
 
 

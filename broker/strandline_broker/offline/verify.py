@@ -18,6 +18,7 @@ from strandline_broker.offline.findings import Expected, PartitionReport, Severi
 from strandline_broker.offline.index_check import IndexCheck
 from strandline_broker.offline.indexes import producer_entries
 from strandline_broker.offline.layout import partition_files
+from strandline_broker.offline.state_snapshots import check_state_snapshots
 
 if TYPE_CHECKING:
     from strandline_broker.offline.checkpoints import EpochStart
@@ -88,6 +89,7 @@ class _Verification:
         self._end()
         for path in files.snapshots:
             self._snapshot(path)
+        check_state_snapshots(self._disk, files.states, report)
 
     def _look_at_names(self) -> None:
         report, files = self._report, self._files
