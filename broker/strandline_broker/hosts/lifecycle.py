@@ -158,6 +158,11 @@ class BrokerLifecycle:
                 self._unreachable("the heartbeat stream broke", error)
                 await self._pause_before_retry(RETRY_S_MIN)
 
+    @property
+    def may_stop(self) -> bool:
+        """Whether the controller has let this broker go."""
+        return self._may_stop.is_set()
+
     async def shut_down(self) -> None:
         """Give leaderships away; returns when the controller says so, or when waiting is no use."""
         self.state = BrokerState.SHUTTING_DOWN

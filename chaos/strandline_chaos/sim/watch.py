@@ -12,8 +12,9 @@ from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
 from strandline_chaos.sim.oracles.epochs import EpochOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
+from strandline_chaos.sim.oracles.metadata import MetadataOracle
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
-from strandline_chaos.sim.oracles.shutdowns import MarkerOracle
+from strandline_chaos.sim.oracles.shutdowns import LeaveOracle, MarkerOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER
 
@@ -42,6 +43,8 @@ class Oracles:
             world.nodes, world.topology, self.control, self.leaders, world.loop
         )
         self.markers = MarkerOracle(self.replicas)
+        self.leaves = LeaveOracle(world.nodes, self.control)
+        self.metadata = MetadataOracle(self.sometimes)
         self.disks_may_fail = False
         self._world = world
         self._controller = world.nodes[CONTROLLER]
@@ -54,6 +57,7 @@ class Oracles:
 
     def _after_broker(self, node: Node) -> None:
         self.replicas.on_step(node)
+        self.metadata.on_step(node)
         replicas = getattr(node.process, "replicas", None)
         if replicas is not None:
             for key, partition in replicas.partitions.items():
@@ -61,6 +65,7 @@ class Oracles:
                 self.epochs.on_step(node, key, partition)
             if node.stopping:
                 self.markers.on_step(node)
+                self.leaves.on_step(node)
 
     def _after_controller(self) -> None:
         process = self._controller.process

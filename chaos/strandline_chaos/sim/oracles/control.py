@@ -92,6 +92,14 @@ class ControlOracle:
         known = self.brokers.get(number)
         if known is not None and broker.epoch < known.epoch:
             raise Violation("I-30", f"the epoch of broker {number} fell to {broker.epoch}")
+        if known is not None:
+            same = broker.incarnation_id == known.incarnation_id
+            if same != (broker.epoch == known.epoch):
+                raise Violation(
+                    "I-32",
+                    f"broker {number} of epoch {known.epoch} registered as epoch {broker.epoch} and"
+                    f" is {'the same' if same else 'another'} incarnation",
+                )
         if known is not None and broker.epoch != known.epoch:
             self._reborn.add(number)
         if known is not None and broker.fenced and not known.fenced:

@@ -1,5 +1,5 @@
 """How the controller came by what it has committed, held against those whom it decides about:
-I-24, I-27, I-51, I-82, I-83, and that it fences the dead (P-61).
+I-24, I-27, I-31, I-51, I-82, I-83, I-92, and that it fences the dead and the deaf (P-61, I-94).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle
     from strandline_chaos.sim.oracles.leaders import LeaderOracle
+    from strandline_chaos.sim.oracles.log_view import Entry
     from strandline_chaos.sim.topology import Topology
 
 METADATA: Final = f"{DATA}/__cluster_metadata-0"
@@ -24,6 +25,11 @@ FENCED_S: Final = 3.0
 """A controller that runs well has fenced a broker that is dead after so long: its session is a
 second, on clocks that may differ by a fifth.
 """
+DEAF_S: Final = 5.0
+"""A leader that has not applied its election for so long is fenced: a session, and its clocks'
+differences, and the time that a new stream takes.
+"""
+LOOK_S: Final = 0.1
 GAP_S: Final = 0.5
 """A controller that makes no step for so long does not run well."""
 
@@ -47,6 +53,11 @@ class DecisionOracle:
         self._last_offset = -1
         self._view: LogView | None = None
         self._stepped_s = 0.0
+        self._names: dict[int, int] = {}
+        """CRC of the decision at each metadata offset."""
+        self._deaf_s: dict[tuple[bytes, int], tuple[int, float]] = {}
+        """(leader epoch, for how long its leader has not applied it) of each partition."""
+        self._looked_s = 0.0
         self._dead_s: dict[int, float] = {}
         """How long each unfenced broker has been dead while the controller ran well."""
 
@@ -55,6 +66,7 @@ class DecisionOracle:
         if state is not self._state:
             self._state, self._last_offset, self._view = state, state.last_offset, None
             self._dead_s.clear()
+            self._deaf_s.clear()
         elif state.last_offset != self._last_offset:
             self._check_one_batch(state)
             self._last_offset = state.last_offset
@@ -80,14 +92,56 @@ class DecisionOracle:
         """I-82: what is committed in one step is one batch of the log, so it is torn as a whole."""
         if self._view is None:
             self._view = LogView(self._controller.disk, METADATA)
-            self._view.read_to(self._last_offset + 1, CONTROLLER)
+            known = self._view.read_to(self._last_offset + 1, CONTROLLER)
+            self._check_kept(self._view, known, state)
         new = self._view.read_to(state.last_offset + 1, CONTROLLER)
+        self._check_kept(self._view, new, state)
         if len(new) != 1:
             raise Violation(
                 "I-82",
                 f"the decision up to metadata offset {state.last_offset} is {len(new)} batches in"
                 " the log: a crash may leave a part of it",
             )
+
+    def _check_kept(self, view: LogView, entries: list[Entry], state: ControllerState) -> None:
+        """I-31: what others are told of a decision is on the platter before (P-29). I-92: what an
+        offset has named once, it names for ever.
+        """
+        for entry in entries:
+            if self._names.setdefault(entry.base, entry.crc) != entry.crc:
+                raise Violation(
+                    "I-92", f"metadata offset {entry.base} names another decision than before"
+                )
+        if entries and not view.is_durable(entries[-1]):
+            raise Violation(
+                "I-31",
+                f"the controller of epoch {state.controller_epoch} goes by metadata offset"
+                f" {entries[-1].base}, which is not durable",
+            )
+
+    def _check_applied(self, state: ControllerState, since: float) -> None:
+        """I-94: a leader that lives and has not applied its election does not stay the leader."""
+        for partition in state.partitions():
+            key = (partition.topic_id, partition.index)
+            node = self._nodes.get(int(partition.leader))
+            if node is None or not node.running or self._leads(node, key, partition):
+                self._deaf_s.pop(key, None)
+                continue
+            epoch, deaf_s = self._deaf_s.get(key, (partition.leader_epoch, 0.0))
+            deaf_s = deaf_s + since if epoch == partition.leader_epoch else 0.0
+            self._deaf_s[key] = partition.leader_epoch, deaf_s
+            if deaf_s > DEAF_S:
+                raise Violation(
+                    "I-94",
+                    f"partition {key[1]}: {node.name} was elected in epoch"
+                    f" {partition.leader_epoch} {deaf_s:.1f} s ago, has not applied that, and is"
+                    " still the leader",
+                )
+
+    def _leads(self, node: Node, key: tuple[bytes, int], partition: Partition) -> bool:
+        replicas = getattr(node.process, "replicas", None)
+        replica = None if replicas is None else replicas.partitions.get(key)
+        return replica is not None and replica.leader_epoch >= partition.leader_epoch
 
     def _check_isr(self, old: Partition, new: Partition, state: ControllerState) -> None:
         """A member is added only as an AlterPartition asked that was made for this very state."""
@@ -175,7 +229,11 @@ class DecisionOracle:
         self._stepped_s = now
         faults = self._controller.disk.faults
         if since > GAP_S or faults.slow > 1 or faults.stall > 0:
+            self._looked_s = now
             return
+        if now - self._looked_s > LOOK_S:
+            self._check_applied(state, now - self._looked_s)
+            self._looked_s = now
         for number, node in self._nodes.items():
             if node.running:
                 if number in self._dead_s:

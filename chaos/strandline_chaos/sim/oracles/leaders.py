@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from strandline_chaos.sim.oracles.rules import check_advanced, check_asked
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import broker_id
 
@@ -84,6 +85,7 @@ class LeaderOracle:
         if proposed is not seen.proposed:
             where = f"{node.name} {partition.name}"
             self._check_proposal(key, leader, seen, where)
+            check_asked(partition, leader, where)
             self._tell_joins(key, leader)
             counted_anew = True
         if counted_anew:
@@ -95,6 +97,7 @@ class LeaderOracle:
                 if follower is not seen.followers.get(number):
                     self._check_held(node, key, leader, int(number), follower, where)
             seen.followers = dict(leader.followers)
+            check_advanced(leader, always=self._always, where=where)
         if leader.high_watermark != seen.high_watermark:
             seen.high_watermark = leader.high_watermark
             self._check_end_offset(key, leader, f"{node.name} {partition.name}")

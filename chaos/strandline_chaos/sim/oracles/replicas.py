@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.committed import Committed
 from strandline_chaos.sim.oracles.log_view import LogView
+from strandline_chaos.sim.oracles.rules import RuleOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import broker_id
 
@@ -83,6 +84,7 @@ class ReplicaOracle:
         self._nodes = {broker_id(n): nodes[n] for n in topology.broker_names}
         self._topology = topology
         self._control = control
+        self._rules = RuleOracle(control)
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
         self._known: dict[Partition, Replica] = {}
@@ -129,13 +131,15 @@ class ReplicaOracle:
             gone = known.view.cut(end)
             if ghost.on_cut(gone, node.name, f"{where}: cut to {end}", misread=believed):
                 self._sometimes["damage healed"] += 1
-        for entry in known.view.read_to(end, where):
+        appended = known.view.read_to(end, where)
+        for entry in appended:
             ghost.on_appended(entry, where)
             if partition.leader is not None:
                 ghost.on_led(entry.epoch, node.name, node.incarnation)
         self._known[partition] = known
         known.end, known.start = end, log.log_start_offset
         self._check_order(partition, known, where)
+        self._rules.on_change(node, key, partition, appended, where)
         self._check_role(node, key, partition, known)
         self._check_watermark(node, key, partition, known)
         known.leader, known.high_watermark = partition.leader, partition.high_watermark

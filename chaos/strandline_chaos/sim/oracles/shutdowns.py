@@ -1,4 +1,4 @@
-"""The clean-shutdown marker of every broker: I-52."""
+"""How brokers stop: the clean-shutdown marker (I-52), and the controller's leave (I-84)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.clean_shutdown import FILE_NAME
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.topology import DATA
+from strandline_chaos.sim.topology import DATA, broker_id
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import ControlOracle
     from strandline_chaos.sim.oracles.replicas import ReplicaOracle
 
 MARKER: Final = f"{DATA}/{FILE_NAME}"
@@ -44,6 +45,43 @@ class MarkerOracle:
             raise Violation(
                 "I-52", f"{node.name}: the marker of a clean shutdown is there after a crash"
             )
+
+
+class LeaveOracle:
+    """I-84: who is let go leads nothing, and everybody alive knows that."""
+
+    def __init__(self, nodes: dict[str, Node], control: ControlOracle) -> None:
+        self._nodes = nodes
+        self._control = control
+        self._checked: dict[str, int] = {}
+
+    def on_step(self, node: Node) -> None:
+        lifecycle = getattr(node.process, "lifecycle", None)
+        if lifecycle is None or not lifecycle.may_stop:
+            return
+        if self._checked.get(node.name) == node.incarnation:
+            return
+        self._checked[node.name] = node.incarnation
+        number, control = broker_id(node.name), self._control
+        known = control.brokers.get(number)
+        if known is None or known.epoch != lifecycle.broker_epoch:
+            return
+        led = [key[1] for key, p in control.partitions.items() if p.leader == number]
+        if led:
+            raise Violation("I-84", f"{node.name} is let go, and leads partitions {led}")
+        since = known.shutdown_offset
+        for other, broker in control.brokers.items():
+            there = self._nodes.get(f"broker-{other}")
+            process = None if there is None or not there.running else there.process
+            metadata = getattr(process, "metadata", None)
+            if broker.fenced or other == number or metadata is None or since is None:
+                continue
+            if 0 <= metadata.applied_offset < since:
+                raise Violation(
+                    "I-84",
+                    f"{node.name} is let go, broker {other} has applied metadata offset"
+                    f" {metadata.applied_offset}, its leaderships moved at {since}",
+                )
 
 
 def _has_served(node: Node) -> bool:

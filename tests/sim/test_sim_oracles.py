@@ -1,0 +1,84 @@
+"""Each oracle objects when its rule is taken out of the servers: a check that never fails proves
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.core.leader import Leader
+from strandline_broker.core.remote_replica import RemoteReplica
+from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.storage.leader_epochs import LeaderEpochs
+from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.run import run_plan
+from strandline_chaos.sim.topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+KILL = Fault(1.5, "kill", {"node": "leader-0", "restart_s": 0.3})
+PAUSE = Fault(1.0, "pause", {"node": "broker-2", "for_s": 2.5})
+LAG = Fault(1.0, "slow-link", {"a": "broker-1", "b": "broker-2", "for_s": 2.5, "ms": 500})
+
+
+def broken(*faults: Fault, **topology: Any) -> str:
+    """The invariant that a run contradicts."""
+    settings = {"partitions": 1, **topology}
+    return run_plan(Plan(1, Topology(**settings), faults, chaos_s=4.0)).invariant
+
+
+def test_an_append_below_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "check_can_append_all", lambda self: None)
+    dead = {"restart_s": 2.0}
+    kills = [Fault(1.0, "kill", {"node": f"{role}-0", **dead}) for role in ("heir", "other")]
+    assert broken(*kills) == "I-20"
+
+
+def test_a_leader_that_removes_who_is_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "_lags", lambda self, member: True)
+    assert broken() == "I-25"
+
+
+def test_a_leader_that_waits_for_the_next_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "on_follower_fetch", _without_advance(Leader.on_follower_fetch))
+    assert broken() == "I-29"
+
+
+def _without_advance(real: Callable[..., Any]) -> Callable[..., Any]:
+    def fetch(self: Leader, *arguments: Any, **named: Any) -> Any:
+        advance, self._advance = self._advance, lambda: []  # type: ignore[method-assign]
+        try:
+            return real(self, *arguments, **named)
+        finally:
+            self._advance = advance  # type: ignore[method-assign]
+
+    return fetch
+
+
+def test_an_epoch_that_is_not_noted_before_it_is_led(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(self: LeaderEpochs, epochs: list[int], starts: list[int]) -> None:
+        self._entries = epochs, starts
+
+    monkeypatch.setattr(LeaderEpochs, "_keep", forget)
+    assert broken() == "I-46"
+
+
+def test_a_decision_of_before_that_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accept(self: ReplicaManager, partition: Any, state: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(ReplicaManager, "_accept", accept)
+    assert broken(PAUSE, KILL) == "I-34"
+
+
+def test_a_member_that_is_caught_up_by_a_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RemoteReplica.after_fetch
+
+    def lie(self: RemoteReplica, **named: Any) -> RemoteReplica:
+        return real(self, **{**named, "fetch_offset": named["leader_end"]})
+
+    monkeypatch.setattr(RemoteReplica, "after_fetch", lie)
+    assert broken(LAG) in ("I-9", "I-39")
