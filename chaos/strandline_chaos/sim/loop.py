@@ -376,6 +376,10 @@ class SimLoop:
             if not task.done():
                 _discard(task.get_coro())
         self._tasks.clear()
+        for generator in self._generators.values():
+            # Closing what awaits a generator does not close what the generator awaits.
+            if hasattr(generator.ag_await, "close"):
+                _discard(generator.ag_await)
         self._generators.clear()
 
 
