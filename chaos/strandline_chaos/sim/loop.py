@@ -378,8 +378,9 @@ class SimLoop:
         self._tasks.clear()
         for generator in self._generators.values():
             # Closing what awaits a generator does not close what the generator awaits.
-            if hasattr(generator.ag_await, "close"):
-                _discard(generator.ag_await)
+            awaited = getattr(generator, "ag_await", None)
+            if hasattr(awaited, "close"):
+                _discard(awaited)
         self._generators.clear()
 
 
