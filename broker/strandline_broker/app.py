@@ -126,6 +126,7 @@ class Broker:
         context.report_offline = self.lifecycle.report_offline
         context.offline_known_at = self.lifecycle.offline_known_at
         self.lifecycle.tell_offline(self.replicas.offline_replicas)
+        self.lifecycle.tell_losses(context.losses)
         self.receiver = PushReceiver(
             runtime,
             self.metadata,

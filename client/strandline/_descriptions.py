@@ -9,6 +9,7 @@ from strandline.types import (
     BrokerInfo,
     ControllerInfo,
     FollowerInfo,
+    LossInfo,
     NewTopic,
     PartitionInfo,
     ReplicaInfo,
@@ -92,6 +93,21 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
         version=broker.version,
         last_heard_ms=broker.last_heard_ms,
         decommissioning=broker.decommissioning,
+    )
+
+
+def loss_info(loss: metadata_pb2.LossDescription) -> LossInfo:
+    return LossInfo(
+        topic=loss.topic,
+        topic_id=loss.topic_id,
+        partition=loss.partition,
+        leader_epoch=loss.leader_epoch,
+        leader=loss.leader,
+        elected_uncleanly=loss.elected_uncleanly,
+        start=loss.start_offset,
+        end=loss.end_offset,
+        acknowledged=loss.acknowledged,
+        brokers=tuple(loss.brokers),
     )
 
 

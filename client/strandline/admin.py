@@ -14,6 +14,7 @@ from strandline._descriptions import (
     check,
     controller_info,
     description,
+    loss_info,
     replica,
 )
 from strandline._elections import election, moves, results
@@ -280,6 +281,7 @@ class Admin(Reassignments):
             answer.cluster_id,
             controller_info(answer.controller),
             tuple(broker_info(broker) for broker in answer.brokers),
+            tuple(loss_info(loss) for loss in answer.losses),
         )
 
     async def brokers(self) -> list[Broker]:

@@ -192,10 +192,35 @@ class ControllerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LossInfo:
+    """An election of a replica that was not known to be in sync, and what it has cost as far as
+    replicas have said.
+    """
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    leader: int
+    """Who was elected."""
+    elected_uncleanly: bool
+    """False: a replica has cut records that it knew to be committed without such an election."""
+    start: int
+    end: int
+    """Offsets from `start` on, below `end`, are gone or hold other records; -1: none are known."""
+    acknowledged: int
+    """How many of them were committed."""
+    brokers: tuple[int, ...]
+    """Who has said so."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     cluster_id: str
     controller: ControllerInfo
     brokers: tuple[BrokerInfo, ...]
+    losses: tuple[LossInfo, ...] = ()
+    """Oldest first; at most 1000 are kept."""
 
 
 @dataclass(frozen=True, slots=True)

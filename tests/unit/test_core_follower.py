@@ -109,9 +109,10 @@ def test_a_cut_below_what_was_believed_committed_is_reported() -> None:
     own = log(1, 1, 1, committed=3)
     loud = TruncateTo(Offset(2), below_high_watermark=True)
     assert answered(follower(), own, diverging(1, 2)) == [loud], "I-41"
-    quiet = TruncateTo(Offset(2))
+    quiet = TruncateTo(Offset(2), in_recovery=True)
     assert answered(follower(recovering=True), own, diverging(1, 2)) == [quiet]
-    assert answered(follower(), log(1, 1, 1, committed=2), diverging(1, 2)) == [quiet]
+    own = log(1, 1, 1, committed=2)
+    assert answered(follower(), own, diverging(1, 2)) == [TruncateTo(Offset(2))]
 
 
 def test_a_recovery_that_is_announced_later_in_the_epoch_counts() -> None:
@@ -119,7 +120,14 @@ def test_a_recovery_that_is_announced_later_in_the_epoch_counts() -> None:
     f.on_state(partition_state(A, B, recovering=True, partition_epoch=4))
     f.on_state(partition_state(A, B, recovering=False, partition_epoch=3))
     assert f.partition_epoch == 4
-    assert answered(f, own, diverging(1, 2)) == [TruncateTo(Offset(2))]
+    assert answered(f, own, diverging(1, 2)) == [TruncateTo(Offset(2), in_recovery=True)]
+
+
+def test_an_epoch_that_began_by_a_recovery_is_remembered_as_such() -> None:
+    """I-53: its leader recovers at once, and what is cut then is part of the loss report."""
+    f, own = follower(recovering=True), log(1, 1, 1, committed=3)
+    f.on_state(partition_state(A, B, recovering=False, partition_epoch=4))
+    assert answered(f, own, diverging(1, 2)) == [TruncateTo(Offset(2), in_recovery=True)]
     with pytest.raises(AssertionError, match="new machine"):
         f.on_state(partition_state(A, B, leader_epoch=6, partition_epoch=5))
 

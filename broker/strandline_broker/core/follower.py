@@ -63,6 +63,8 @@ class TruncateTo:
     """Records believed committed go, and no unclean election was announced: report it loudly
     (I-41).
     """
+    in_recovery: bool = False
+    """The leader epoch began with an unclean election: what goes may have been committed (I-53)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,8 @@ class Follower:
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
         if state.partition_epoch > self.partition_epoch:
             self.partition_epoch = state.partition_epoch
-            self._recovering = state.recovering
+            # Once announced it stays so in this epoch, although its leader has recovered soon.
+            self._recovering |= state.recovering
 
     def next_fetch(self, log_end_offset: Offset, latest_epoch: int) -> FetchPosition:
         """`latest_epoch` is the log's newest, even one without records, so that it can be dropped
@@ -261,4 +264,4 @@ class Follower:
 
     def _truncate(self, offset: Offset, high_watermark: Offset) -> TruncateTo:
         alarming = offset < high_watermark and not self._recovering
-        return TruncateTo(offset, below_high_watermark=alarming)
+        return TruncateTo(offset, alarming, in_recovery=self._recovering)

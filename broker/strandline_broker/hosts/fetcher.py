@@ -275,8 +275,8 @@ class Fetcher:
         """False if nothing that follows may be done: it failed, or the role changed meanwhile."""
         partition = target.partition
         match effect:
-            case TruncateTo(offset, alarming):
-                await partition.truncate(offset, alarming=alarming)
+            case TruncateTo():
+                await partition.cut(effect)
             case TruncateFully(offset):
                 await partition.restart_at(offset)
             case Append():

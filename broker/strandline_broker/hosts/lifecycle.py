@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.hosts.losses import Losses
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 
@@ -114,11 +115,16 @@ class BrokerLifecycle:
         self._unreachable_since_s: float | None = None
         self._quiet_until_s = 0.0
         self._offline: Callable[[], OfflineReplicas] = dict
+        self._losses: Losses | None = None
         self._known_at: dict[tuple[bytes, int], int] = {}
 
     def tell_offline(self, offline: Callable[[], OfflineReplicas]) -> None:
         """Name with each heartbeat the replicas that `offline` says cannot serve."""
         self._offline = offline
+
+    def tell_losses(self, losses: Losses) -> None:
+        """Name with each heartbeat what has been lost since the last one that was answered."""
+        self._losses = losses
 
     def report_offline(self) -> None:
         """There is news of such a replica."""
@@ -283,12 +289,15 @@ class BrokerLifecycle:
             while True:
                 self._wake.clear()
                 told = self._offline()
+                lost = [] if self._losses is None else self._losses.waiting()
                 async with asyncio.timeout(timeout_s):
-                    await call.write(self._heartbeat(told))
+                    await call.write(self._heartbeat(told, lost))
                     answer = await call.read()
                 if not isinstance(answer, controller_pb2.BrokerHeartbeatResponse):
                     raise NotController("the controller has ended the heartbeat stream")
                 self._on_answer(answer)
+                if self._losses is not None:
+                    self._losses.told(lost)
                 self._known_at = {
                     key: self._known_at.get(key, answer.metadata_end_offset) for key in told
                 }
@@ -300,7 +309,9 @@ class BrokerLifecycle:
         finally:
             call.cancel()
 
-    def _heartbeat(self, offline: OfflineReplicas) -> controller_pb2.BrokerHeartbeatRequest:
+    def _heartbeat(
+        self, offline: OfflineReplicas, lost: list[controller_pb2.LossReport]
+    ) -> controller_pb2.BrokerHeartbeatRequest:
         return controller_pb2.BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
@@ -308,6 +319,7 @@ class BrokerLifecycle:
             want_fence=not (self._loaded and self._metadata.has_snapshot),
             want_shut_down=self._shutting_down,
             offline_log_dirs=list(self._directory.failed),
+            losses=lost,
             offline_replicas=[
                 controller_pb2.OfflineReplica(
                     topic_id=topic_id, partition_index=partition, damaged=damaged

@@ -78,6 +78,8 @@ class Partition:
         self.out_of_service: str | None = None
         self.healing = False
         """It was cut before its damage, and does not hold again what the leader calls committed."""
+        self.checkpointed_high_watermark = high_watermark
+        """As the last process knew it; above the log's end if records have been lost since."""
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.producers = ProducerStates(context.config.producer_id_expiration_ms)
         self.replica_listeners: dict[Listener, None] = {}
@@ -90,6 +92,10 @@ class Partition:
     @property
     def leader_epoch(self) -> int:
         return -1 if self.state is None else self.state.leader_epoch
+
+    @property
+    def follower_epoch(self) -> int:
+        return self.leader_epoch if self.follower is None else self.follower.leader_epoch
 
     def check_leader(self, current_leader_epoch: int | None) -> Leader:
         """The leader machine, if this replica leads in the epoch that the caller believes in.
@@ -158,6 +164,7 @@ class Partition:
             now_ms=context.now_ms(),
         )
         self.state = state
+        context.losses.on_lead(self, state)
         self.carry_out(self.leader.on_tick(context.now_ms()))
         if context.flush_always:
             context.flusher.request(self.log)
@@ -239,6 +246,11 @@ class Partition:
                 marker = end_marker_epoch(records, at, header)
                 self.producers.on_append(header, now_ms, marker)
             at += header.size
+
+    async def cut(self, effect: TruncateTo) -> None:
+        """Truncate where the leader's history parts from ours, and tell what may be lost."""
+        self.context.losses.on_cut(self, effect)
+        await self.truncate(effect.offset, alarming=effect.below_high_watermark)
 
     async def truncate(self, offset: int, *, alarming: bool = False) -> None:
         """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrottle
+from strandline_broker.hosts.losses import Losses
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ReplicaContext:
         """Set by the replica manager, which knows the partitions."""
         self.report_offline: Callable[[], None] = lambda: None
         """Tell the controller soon which replicas cannot serve; set by the application."""
+        self.losses = Losses(runtime, lambda: self.report_offline())
         self.offline_known_at: Callable[[tuple[bytes, int]], int | None] = lambda _: None
         """Metadata end offset at which the controller knew that a replica is offline; None while it
         does not.

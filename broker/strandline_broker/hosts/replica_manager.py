@@ -161,7 +161,7 @@ class ReplicaManager:
     def _adopt_loaded(self, each: Loaded) -> None:
         assert each.log is not None, each.found
         assert each.producers is not None, each.found
-        partition = self._adopt(each.log, each.directory.high_watermark_of(each.log))
+        partition = self._adopt(each.log, each.directory.checkpointed_high_watermark(each.log))
         partition.take_producers(each.producers)
 
     async def _load_late(self) -> None:

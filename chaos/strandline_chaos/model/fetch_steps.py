@@ -169,7 +169,7 @@ def followed(
     cut: tuple[tuple[int, Entry], ...] = ()
     for effect in effects:
         match effect:
-            case f.TruncateTo(offset, below_high_watermark):
+            case f.TruncateTo(offset, below_high_watermark, _):
                 if below_high_watermark:
                     raise Violation(f"I-41: a follower cuts at {offset}, below its high watermark")
                 cut = tuple(enumerate(log.entries))[offset:]

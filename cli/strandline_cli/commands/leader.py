@@ -3,15 +3,17 @@
 import typer
 
 from strandline_cli.commands.leader_elect import elect
+from strandline_cli.commands.leader_losses import losses
 from strandline_cli.commands.leader_move import move
 
 
 def leader_app() -> typer.Typer:
     app = typer.Typer(
-        help="Choose who leads partitions, without losing a record.",
+        help="Choose who leads partitions, and see what unclean elections have cost.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
     app.command("elect")(elect)
+    app.command("losses")(losses)
     app.command("move")(move)
     return app

@@ -21,7 +21,11 @@ def describe(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show leader, leader epoch, replicas and ISR of each partition."""
+    """Show leader, leader epoch, replicas, ISR and eligible leader replicas of each partition.
+
+    Eligible (elr) are replicas that left the ISR while it was below min.insync.replicas: they hold
+    every acknowledged record, and one of them leads if nobody in the ISR can.
+    """
     from strandline import Admin
     from strandline_cli.client import run_client
     from strandline_proto.ids import topic_id_text
@@ -41,6 +45,7 @@ def describe(
                     "leader_epoch": p.leader_epoch,
                     "replicas": list(p.replicas),
                     "isr": list(p.isr),
+                    "elr": list(p.elr),
                 }
                 for p in found.partitions
             ],
@@ -57,8 +62,9 @@ def describe(
             p["leader_epoch"],
             listed(p["replicas"]),
             listed(p["isr"]),
+            listed(p["elr"]),
         )
         for p in document["partitions"]
     ]
-    emit_table(("partition", "leader", "leader_epoch", "replicas", "isr"), rows, title=topic)
+    emit_table(("partition", "leader", "leader_epoch", "replicas", "isr", "elr"), rows, title=topic)
     return 0

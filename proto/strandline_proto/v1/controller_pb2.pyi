@@ -137,6 +137,7 @@ class BrokerHeartbeatRequest(_message.Message):
     WANT_SHUT_DOWN_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
     OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -151,6 +152,10 @@ class BrokerHeartbeatRequest(_message.Message):
     def offline_replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfflineReplica]:
         """Every replica here that cannot serve, or not all of it, at the moment; the list is always whole."""
 
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LossReport]:
+        """Records given up since the last heartbeat that was answered."""
+
     def __init__(
         self,
         *,
@@ -161,14 +166,56 @@ class BrokerHeartbeatRequest(_message.Message):
         want_shut_down: _builtins.bool = ...,
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
         offline_replicas: _abc.Iterable[Global___OfflineReplica] | None = ...,
+        losses: _abc.Iterable[Global___LossReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerHeartbeatRequest: _TypeAlias = BrokerHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class LossReport(_message.Message):
+    """A replica has cut its log for the history of a leader that was elected without these records, or, as that leader, has
+    lost them itself (I-53).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition_index: _builtins.int
+    leader_epoch: _builtins.int
+    start_offset: _builtins.int
+    """The first record that is gone."""
+    end_offset: _builtins.int
+    """The offset after the last one."""
+    committed_offset: _builtins.int
+    """The replica knew all below it to be committed."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition_index: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        committed_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "end_offset", b"end_offset", "leader_epoch", b"leader_epoch", "partition_index", b"partition_index", "start_offset", b"start_offset", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LossReport: _TypeAlias = LossReport  # noqa: Y015
 
 @_typing.final
 class OfflineReplica(_message.Message):

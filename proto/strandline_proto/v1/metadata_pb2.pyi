@@ -406,6 +406,7 @@ class DescribeClusterResponse(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     CONTROLLER_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
     cluster_id: _builtins.str
@@ -413,6 +414,10 @@ class DescribeClusterResponse(_message.Message):
     def controller(self) -> Global___ControllerDescription: ...
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDescription]: ...
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LossDescription]:
+        """Oldest first; at most 1000 are kept."""
+
     def __init__(
         self,
         *,
@@ -421,14 +426,70 @@ class DescribeClusterResponse(_message.Message):
         cluster_id: _builtins.str = ...,
         controller: Global___ControllerDescription | None = ...,
         brokers: _abc.Iterable[Global___BrokerDescription] | None = ...,
+        losses: _abc.Iterable[Global___LossDescription] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "error_code", b"error_code", "error_message", b"error_message", "losses", b"losses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
+
+@_typing.final
+class LossDescription(_message.Message):
+    """An election of a replica that was not known to be in sync, and what it has cost as far as replicas have said."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    ELECTED_UNCLEANLY_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    topic_id: _builtins.bytes
+    partition: _builtins.int
+    leader_epoch: _builtins.int
+    leader: _builtins.int
+    """Who was elected."""
+    elected_uncleanly: _builtins.bool
+    """False: a replica has cut records that it knew to be committed, and no such election was seen."""
+    start_offset: _builtins.int
+    """Offsets from `start_offset` on, below `end_offset`, are gone or hold other records; -1: none that anybody knows of."""
+    end_offset: _builtins.int
+    acknowledged: _builtins.int
+    """How many of them were committed, which acks=all had acknowledged."""
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Who has said so."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        leader: _builtins.int = ...,
+        elected_uncleanly: _builtins.bool = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        acknowledged: _builtins.int = ...,
+        brokers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "brokers", b"brokers", "elected_uncleanly", b"elected_uncleanly", "end_offset", b"end_offset", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LossDescription: _TypeAlias = LossDescription  # noqa: Y015
 
 @_typing.final
 class ControllerDescription(_message.Message):

@@ -184,8 +184,23 @@ class ProducerIdsRecord(Record, frozen=True, kw_only=True):
     next_producer_id: ProducerId
 
 
+class LossRecord(Record, frozen=True, kw_only=True):
+    """A replica has given up, or lost, the records from `start` on, below `end`; it knew those
+    below `committed` to be committed.
+    """
+
+    broker_id: BrokerId
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    start: int
+    end: int
+    committed: int
+
+
 AnyRecord = (
-    ControllerEpochRecord
+    LossRecord
+    | ControllerEpochRecord
     | TopicRecord
     | RemoveTopicRecord
     | PartitionRecord

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from strandline_broker.core.controller.losses import Loss, LossReport, with_loss, with_report
 from strandline_broker.core.controller.records import (
     RECOVERED,
     AnyRecord,
@@ -24,6 +25,7 @@ from strandline_broker.core.controller.records import (
     ConfigRecord,
     ControllerEpochRecord,
     Endpoint,
+    LossRecord,
     OfflineReplica,
     OfflineReplicasRecord,
     PartitionChangeRecord,
@@ -198,6 +200,8 @@ class ControllerState:
     """What was altered at run time for one broker; it stays while the broker is away."""
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     last_offset: MetadataOffset = NOTHING_WRITTEN
+    losses: tuple[LossReport, ...] = ()
+    """What unclean elections have cost, oldest first."""
     epoch_starts: list[tuple[MetadataOffset, ControllerEpoch]] = field(default_factory=list)
     """Of the last starts, oldest first; what a broker remembers is held against them (P-76)."""
     former_stores: list[str] = field(default_factory=list)
@@ -293,8 +297,11 @@ class ControllerState:
                 new = partitions[record.partition] = changed(old, record, offset)
                 least = self.effective_min_isr(self.topics[record.topic_id], new)
                 assert not new.elr or len(new.isr) < least, (new, least, "I-22, I-50")
+                self._report_recovery(old, new)
             case ConfigRecord() | BrokerConfigRecord():
                 self._replay_config(record)
+            case LossRecord():
+                self._replay_loss(record)
             case ProducerIdsRecord():
                 assert record.next_producer_id > self.next_producer_id, (record, "I-59")
                 self.next_producer_id = record.next_producer_id
@@ -325,6 +332,34 @@ class ControllerState:
         topic = self.topics[record.topic_id]
         assert record.partition not in topic.partitions, record
         topic.partitions[record.partition] = partition
+
+    def _report_recovery(self, old: Partition, new: Partition) -> None:
+        """An unclean election begins a report of what it costs (I-53)."""
+        elected = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
+        declared = new.leader_recovery_state != RECOVERED
+        if elected and declared and new.leader not in (*old.isr, *old.elr):
+            name = self.topics[new.topic_id].name
+            key = (name, new.topic_id, new.index, new.leader_epoch)
+            report = LossReport(*key, leader=new.leader, elected_uncleanly=True)
+            self.losses = with_report(self.losses, report)
+
+    def _replay_loss(self, record: LossRecord) -> None:
+        partition = self.topics[record.topic_id].partitions[record.partition]
+        loss = Loss(
+            record.topic_id,
+            record.partition,
+            record.leader_epoch,
+            record.start,
+            record.end,
+            record.committed,
+        )
+        self.losses = with_loss(
+            self.losses,
+            loss,
+            broker_id=record.broker_id,
+            topic=self.topics[record.topic_id].name,
+            leader=partition.leader,
+        )
 
     def _replay_config(self, record: ConfigRecord | BrokerConfigRecord) -> None:
         if isinstance(record, BrokerConfigRecord):

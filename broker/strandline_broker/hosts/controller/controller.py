@@ -22,6 +22,7 @@ from strandline_broker.core.controller.heartbeat import (
     asks_for_change,
     decide_heartbeat,
 )
+from strandline_broker.core.controller.loss_reports import decide_losses
 from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.core.controller.records import (
@@ -199,6 +200,9 @@ class Controller:
         # First what it cannot serve, then whether it may serve: nobody is elected in between.
         if tells_news(self.state, heartbeat):
             await self._pipeline.submit(partial(decide_offline_replicas, self.state, heartbeat))
+        if heartbeat.losses:
+            lost = await self._pipeline.submit(partial(decide_losses, self.state, heartbeat))
+            self._recoveries.on_losses(lost)
         if asks_for_change(self.state, heartbeat):
             await self._pipeline.submit(partial(decide_heartbeat, self.state, heartbeat))
         if heartbeat.want_shut_down:

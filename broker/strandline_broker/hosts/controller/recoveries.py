@@ -14,9 +14,10 @@ from strandline_broker.core.controller.recovery import decide_recoveries, recove
 from strandline_proto.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from strandline_broker.core.controller.decision import Decision
+    from strandline_broker.core.controller.losses import Loss
     from strandline_broker.core.controller.state import ControllerState
     from strandline_proto.ids import TopicId
     from strandline_runtime.runtime import Runtime
@@ -39,6 +40,19 @@ class Recoveries:
 
     def on_elected(self, topic_id: TopicId, partition: int) -> None:
         self.ends.forget([(topic_id, partition)])
+
+    def on_losses(self, losses: Sequence[Loss]) -> None:
+        """Replicas have given up what a leader was elected without."""
+        for loss in losses:
+            self._log.warning(
+                "records are lost",
+                topic_id=loss.topic_id.hex(),
+                partition=loss.partition,
+                leader_epoch=loss.leader_epoch,
+                start=loss.start,
+                end=loss.end,
+                committed_below=loss.committed,
+            )
 
     async def sweep(self) -> None:
         if next(recoveries(self._state, self.ends), None) is None:

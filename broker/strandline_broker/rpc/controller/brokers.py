@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.alter_partition import Proposal, Verdict
 from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.losses import Loss
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import Endpoint, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
@@ -157,6 +158,17 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         offline_replicas=frozenset(
             OfflineReplica(TopicId(r.topic_id), r.partition_index, r.damaged)
             for r in request.offline_replicas
+        ),
+        losses=tuple(
+            Loss(
+                TopicId(loss.topic_id),
+                loss.partition_index,
+                LeaderEpoch(loss.leader_epoch),
+                loss.start_offset,
+                loss.end_offset,
+                loss.committed_offset,
+            )
+            for loss in request.losses
         ),
     )
 

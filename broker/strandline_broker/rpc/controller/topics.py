@@ -11,6 +11,7 @@ from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, metadata_pb2
 
 if TYPE_CHECKING:
+    from strandline_broker.core.controller.losses import LossReport
     from strandline_broker.core.controller.state import Broker
     from strandline_broker.hosts.controller.controller import Controller
 
@@ -111,6 +112,7 @@ class ClusterRpc:
                 version=self._version,
             ),
             brokers=[self._broker(broker) for broker in brokers],
+            losses=[_loss(report) for report in state.losses],
         )
 
     def _broker(self, broker: Broker) -> metadata_pb2.BrokerDescription:
@@ -131,6 +133,21 @@ class ClusterRpc:
             offline_log_dirs=self._controller.offline_log_dirs.get(broker.broker_id, ()),
             decommissioning=broker.decommissioning,
         )
+
+
+def _loss(report: LossReport) -> metadata_pb2.LossDescription:
+    return metadata_pb2.LossDescription(
+        topic=report.topic,
+        topic_id=report.topic_id,
+        partition=report.partition,
+        leader_epoch=report.leader_epoch,
+        leader=report.leader,
+        elected_uncleanly=report.elected_uncleanly,
+        start_offset=report.start,
+        end_offset=report.end,
+        acknowledged=report.acknowledged,
+        brokers=report.brokers,
+    )
 
 
 def _state(broker: Broker) -> str:

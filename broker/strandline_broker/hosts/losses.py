@@ -1,0 +1,90 @@
+"""What this broker's replicas have given up for the history of a leader that was elected uncleanly,
+or have lost themselves before they were, until the controller knows it (I-53).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.v1 import controller_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.follower import TruncateTo
+    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.hosts.partition import Partition
+    from strandline_runtime.runtime import Runtime
+
+WAITING_MAX: Final = 10_000
+"""Reports that the controller has not heard; more partitions than a broker should have."""
+PER_HEARTBEAT_MAX: Final = 500
+
+
+class Losses:
+    def __init__(self, runtime: Runtime, wake: Callable[[], None]) -> None:
+        """`wake`: have a heartbeat sent soon."""
+        self._log = runtime.log
+        self._wake = wake
+        self._waiting: deque[controller_pb2.LossReport] = deque(maxlen=WAITING_MAX)
+
+    def on_cut(self, partition: Partition, effect: TruncateTo) -> None:
+        """A follower is about to cut its log where the leader's history parts from it."""
+        if effect.in_recovery or effect.offset < partition.high_watermark:
+            self._report(
+                partition,
+                leader_epoch=partition.follower_epoch,
+                start=effect.offset,
+                committed=partition.high_watermark,
+                end=partition.log.log_end_offset,
+            )
+
+    def on_lead(self, partition: Partition, state: PartitionState) -> None:
+        """A leader by an unclean election, whose checkpoint knew more records as committed than its
+        log has been left with.
+        """
+        if state.recovering:
+            self._report(
+                partition,
+                leader_epoch=state.leader_epoch,
+                start=partition.log.log_end_offset,
+                committed=partition.checkpointed_high_watermark,
+                end=partition.checkpointed_high_watermark,
+            )
+
+    def waiting(self) -> list[controller_pb2.LossReport]:
+        """What to tell next; call `told` with as many when it was heard."""
+        return [self._waiting[at] for at in range(min(len(self._waiting), PER_HEARTBEAT_MAX))]
+
+    def told(self, reports: list[controller_pb2.LossReport]) -> None:
+        for report in reports:
+            if self._waiting and self._waiting[0] is report:
+                self._waiting.popleft()
+        if self._waiting:
+            self._wake()
+
+    def _report(
+        self, partition: Partition, *, leader_epoch: int, start: int, committed: int, end: int
+    ) -> None:
+        if start >= end:
+            return
+        self._log.warning(
+            "records are given up: the leader was elected without them",
+            partition=partition.name,
+            leader_epoch=leader_epoch,
+            start=start,
+            end=end,
+            committed_below=committed,
+        )
+        self._waiting.append(
+            controller_pb2.LossReport(
+                topic_id=partition.log.topic_id,
+                partition_index=partition.log.partition,
+                leader_epoch=leader_epoch,
+                start_offset=start,
+                end_offset=end,
+                committed_offset=committed,
+            )
+        )
+        self._wake()

@@ -1,0 +1,105 @@
+"""The loss report: what unclean elections have cost, as replicas tell it (I-53)."""
+
+from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.loss_reports import decide_losses
+from strandline_broker.core.controller.losses import (
+    REPORTS_MAX,
+    Loss,
+    LossReport,
+    with_report,
+)
+from strandline_broker.core.controller.recovery import decide_recoveries
+from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, TopicId
+from support.controller_cluster import B1, B2, B3, Cluster
+
+
+class Recovered:
+    """Broker 2 leads by balanced recovery; 1 and 3 have more than it."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster([B1, B2, B3])
+        self.topic: TopicId = self.cluster.topic("t", (B1, B2, B3))
+        for broker in (B1, B2, B3):
+            self.cluster.fence(broker)
+        for broker in (B2, B3):
+            self.cluster.up(broker)
+        ends, partition = LogEnds(), self.cluster.partition(self.topic)
+        for broker in (B2, B3):
+            ends.on_told(
+                self.cluster.state.brokers[broker],
+                partition,
+                leader_epoch=partition.leader_epoch,
+                end=LogEnd(0, 5),
+            )
+        self.cluster.commit(decide_recoveries(self.cluster.state, ends))
+        self.epoch = self.cluster.partition(self.topic).leader_epoch
+
+    def lost(self, start: int, end: int, committed: int, *, later: int = 0) -> Loss:
+        epoch = LeaderEpoch(self.epoch + later)
+        return Loss(self.topic, 0, epoch, start, end, committed)
+
+    def tell(self, broker: BrokerId, *losses: Loss) -> int:
+        heartbeat = Heartbeat(
+            broker_id=broker,
+            broker_epoch=self.cluster.state.brokers[broker].epoch,
+            current_metadata_offset=MetadataOffset(0),
+            want_fence=False,
+            want_shut_down=False,
+            losses=losses,
+        )
+        return len(self.cluster.commit(decide_losses(self.cluster.state, heartbeat)))
+
+    def report(self) -> LossReport:
+        (report,) = self.cluster.state.losses
+        assert self.cluster.replayed().losses == self.cluster.state.losses
+        return report
+
+
+def test_a_report_begins_with_the_election() -> None:
+    report = Recovered().report()
+    assert (report.topic, report.leader, report.elected_uncleanly) == ("t", B2, True)
+    assert (report.start, report.end, report.acknowledged, report.brokers) == (-1, -1, 0, ())
+
+
+def test_replicas_tell_what_they_give_up_and_how_much_of_it_was_committed() -> None:
+    at = Recovered()
+    assert at.tell(B3, at.lost(5, 9, 7)) == 1
+    report = at.report()
+    assert (report.start, report.end, report.acknowledged, report.brokers) == (5, 9, 2, (B3,))
+    assert at.tell(B3, at.lost(5, 9, 7)) == 0, "a heartbeat that is sent again is no news"
+    assert at.tell(B1, at.lost(5, 8, 8, later=2)) == 1, "later, and of the same election"
+    report = at.report()
+    assert (report.start, report.end, report.acknowledged) == (5, 9, 3)
+    assert report.brokers == (B1, B3)
+
+
+def test_a_replica_that_gives_up_only_what_it_did_not_know_committed_counts_nothing() -> None:
+    at = Recovered()
+    at.tell(B3, at.lost(5, 9, 3))
+    assert at.report().acknowledged == 0
+
+
+def test_a_loss_without_an_unclean_election_is_a_report_of_its_own() -> None:
+    cluster = Cluster([B1, B2])
+    at = Recovered.__new__(Recovered)
+    at.cluster, at.topic = cluster, cluster.topic("t", (B1, B2))
+    at.epoch = cluster.partition(at.topic).leader_epoch
+    at.tell(B2, at.lost(1, 4, 3))
+    report = at.report()
+    assert (report.elected_uncleanly, report.leader, report.acknowledged) == (False, B1, 2)
+
+
+def test_a_loss_of_a_topic_that_is_gone_is_no_news() -> None:
+    at = Recovered()
+    gone = Loss(TopicId(bytes(16)), 0, LeaderEpoch(1), 1, 2, 2)
+    assert at.tell(B1, gone) == 0
+
+
+def test_the_oldest_reports_go_first() -> None:
+    reports: tuple[LossReport, ...] = ()
+    for epoch in range(REPORTS_MAX + 5):
+        report = LossReport("t", TopicId(bytes(16)), 0, LeaderEpoch(epoch), B1, True)
+        reports = with_report(reports, report)
+    assert len(reports) == REPORTS_MAX
+    assert reports[0].leader_epoch == 5
