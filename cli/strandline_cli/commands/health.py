@@ -13,6 +13,8 @@ from strandline_cli.output import emit_done
 from strandline_cli.target import check_addresses, find_target
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
 _CALL_S = 3.0
@@ -108,6 +110,13 @@ def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
     ]
 
 
+def _who_could(elr: "Iterable[int]") -> str:
+    """Whom a partition without a leader waits for."""
+    if not elr:
+        return " (nobody is known to be in sync: `strandline leader elect --help`)"
+    return f" (start broker {' or '.join(map(str, elr))}, which hold all that was acknowledged)"
+
+
 def _partition_problems(metadata: "MetadataResponse") -> list[str]:
     problems: list[str] = []
     for topic in metadata.topics:
@@ -115,7 +124,7 @@ def _partition_problems(metadata: "MetadataResponse") -> list[str]:
             where = f"{topic.name}/{partition.index}"
             missing = sorted(set(partition.replicas) - set(partition.isr))
             if partition.leader < 0:
-                problems.append(f"{where} has no leader")
+                problems.append(f"{where} has no leader{_who_could(partition.elr)}")
             elif missing:
                 problems.append(f"{where} lacks {', '.join(map(str, missing))} in its ISR")
             elif partition.offline_replicas:

@@ -48,7 +48,15 @@ def losses(
     elif not found:
         note("every leader so far was known to be in sync: nothing was lost by an election")
     else:
-        names = ("topic", "partition", "leader_epoch", "leader", "offsets", "acknowledged", "told")
+        names = (
+            "topic",
+            "partition",
+            "leader_epoch",
+            "leader",
+            "offsets",
+            "acknowledged",
+            "said by",
+        )
         emit_table(names, [_row(loss) for loss in found])
     return 0
 
@@ -62,7 +70,7 @@ def _row(loss: "LossInfo") -> tuple[object, ...]:
         loss.leader,
         f"{loss.start} to {loss.end - 1}" if known else "none known",
         loss.acknowledged if known else 0,
-        listed(loss.brokers) if loss.brokers else "nobody",
+        listed(loss.brokers),
     )
 
 
