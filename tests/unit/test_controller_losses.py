@@ -3,12 +3,8 @@
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.loss_reports import decide_losses
-from strandline_broker.core.controller.losses import (
-    REPORTS_MAX,
-    Loss,
-    LossReport,
-    with_report,
-)
+from strandline_broker.core.controller.losses import REPORTS_MAX, LossReport, with_report
+from strandline_broker.core.controller.records import LossRecord
 from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, B3, Cluster
@@ -35,18 +31,26 @@ class Recovered:
         self.cluster.commit(decide_recoveries(self.cluster.state, ends))
         self.epoch = self.cluster.partition(self.topic).leader_epoch
 
-    def lost(self, start: int, end: int, committed: int, *, later: int = 0) -> Loss:
-        epoch = LeaderEpoch(self.epoch + later)
-        return Loss(self.topic, 0, epoch, start, end, committed)
-
-    def tell(self, broker: BrokerId, *losses: Loss) -> int:
+    def tell(
+        self, broker: BrokerId, start: int, end: int, committed: int, *, later: int = 0
+    ) -> int:
+        """A heartbeat with this loss; how much of it is news."""
+        loss = LossRecord(
+            broker_id=broker,
+            topic_id=self.topic,
+            partition=0,
+            leader_epoch=LeaderEpoch(self.epoch + later),
+            start=start,
+            end=end,
+            committed=committed,
+        )
         heartbeat = Heartbeat(
             broker_id=broker,
             broker_epoch=self.cluster.state.brokers[broker].epoch,
             current_metadata_offset=MetadataOffset(0),
             want_fence=False,
             want_shut_down=False,
-            losses=losses,
+            losses=(loss,),
         )
         return len(self.cluster.commit(decide_losses(self.cluster.state, heartbeat)))
 
@@ -64,11 +68,11 @@ def test_a_report_begins_with_the_election() -> None:
 
 def test_replicas_tell_what_they_give_up_and_how_much_of_it_was_committed() -> None:
     at = Recovered()
-    assert at.tell(B3, at.lost(5, 9, 7)) == 1
+    assert at.tell(B3, 5, 9, 7) == 1
     report = at.report()
     assert (report.start, report.end, report.acknowledged, report.brokers) == (5, 9, 2, (B3,))
-    assert at.tell(B3, at.lost(5, 9, 7)) == 0, "a heartbeat that is sent again is no news"
-    assert at.tell(B1, at.lost(5, 8, 8, later=2)) == 1, "later, and of the same election"
+    assert at.tell(B3, 5, 9, 7) == 0, "a heartbeat that is sent again is no news"
+    assert at.tell(B1, 5, 8, 8, later=2) == 1, "later, and of the same election"
     report = at.report()
     assert (report.start, report.end, report.acknowledged) == (5, 9, 3)
     assert report.brokers == (B1, B3)
@@ -76,7 +80,7 @@ def test_replicas_tell_what_they_give_up_and_how_much_of_it_was_committed() -> N
 
 def test_a_replica_that_gives_up_only_what_it_did_not_know_committed_counts_nothing() -> None:
     at = Recovered()
-    at.tell(B3, at.lost(5, 9, 3))
+    at.tell(B3, 5, 9, 3)
     assert at.report().acknowledged == 0
 
 
@@ -85,15 +89,15 @@ def test_a_loss_without_an_unclean_election_is_a_report_of_its_own() -> None:
     at = Recovered.__new__(Recovered)
     at.cluster, at.topic = cluster, cluster.topic("t", (B1, B2))
     at.epoch = cluster.partition(at.topic).leader_epoch
-    at.tell(B2, at.lost(1, 4, 3))
+    at.tell(B2, 1, 4, 3)
     report = at.report()
     assert (report.elected_uncleanly, report.leader, report.acknowledged) == (False, B1, 2)
 
 
 def test_a_loss_of_a_topic_that_is_gone_is_no_news() -> None:
     at = Recovered()
-    gone = Loss(TopicId(bytes(16)), 0, LeaderEpoch(1), 1, 2, 2)
-    assert at.tell(B1, gone) == 0
+    at.topic = TopicId(bytes(16))
+    assert at.tell(B1, 1, 2, 2) == 0
 
 
 def test_the_oldest_reports_go_first() -> None:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence
-from strandline_broker.core.controller.losses import Loss
-from strandline_broker.core.controller.records import OfflineReplica
+from strandline_broker.core.controller.records import LossRecord, OfflineReplica
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
 from strandline_broker.core.controller.state import ControllerState
@@ -28,7 +27,7 @@ class Heartbeat:
     want_shut_down: bool
     offline_replicas: frozenset[OfflineReplica] = frozenset()
     offline_log_dirs: tuple[str, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LossRecord, ...] = ()
     """Of records, since the last heartbeat that was answered."""
 
 

@@ -2,36 +2,23 @@
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.losses import Loss, knows, with_loss
+from strandline_broker.core.controller.losses import knows, with_loss
 from strandline_broker.core.controller.records import LossRecord
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.state import ControllerState
 
 
-def decide_losses(state: ControllerState, heartbeat: Heartbeat) -> Decision[tuple[Loss, ...]]:
+def decide_losses(state: ControllerState, heartbeat: Heartbeat) -> Decision[tuple[LossRecord, ...]]:
     """Keep what is news, in one batch. The answer is what was. Raises if the sender is no current
     incarnation; a heartbeat that is sent again says nothing new.
     """
     check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
-    records, news, reports = [], [], state.losses
+    news, reports = [], state.losses
     for loss in heartbeat.losses:
         partition = state.partition(loss.topic_id, loss.partition)
-        if partition is None or knows(reports, loss, heartbeat.broker_id):
+        if partition is None or knows(reports, loss):
             continue
         name = state.topics[loss.topic_id].name
-        reports = with_loss(
-            reports, loss, broker_id=heartbeat.broker_id, topic=name, leader=partition.leader
-        )
+        reports = with_loss(reports, loss, topic=name, leader=partition.leader)
         news.append(loss)
-        records.append(
-            LossRecord(
-                broker_id=heartbeat.broker_id,
-                topic_id=loss.topic_id,
-                partition=loss.partition,
-                leader_epoch=loss.leader_epoch,
-                start=loss.start,
-                end=loss.end,
-                committed=loss.committed,
-            )
-        )
-    return Decision(records, answer=tuple(news))
+    return Decision(news, answer=tuple(news))

@@ -6,27 +6,19 @@ leader that has lost such records itself. A record that was committed may have b
 what a report counts is at least what producers were promised, as far as any replica still knows.
 """
 
-from dataclasses import dataclass, replace
-from typing import Final
+from __future__ import annotations
 
-from strandline_proto.ids import BrokerId, LeaderEpoch, TopicId
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.controller.records import RECOVERED, LossRecord
+from strandline_proto.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId
+
+if TYPE_CHECKING:
+    from strandline_broker.core.controller.state import Partition
 
 REPORTS_MAX: Final = 1000
 """Kept; the oldest go first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What one replica has given up, or lost."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: LeaderEpoch
-    start: int
-    end: int
-    """The offset after its last record then."""
-    committed: int
-    """Below this it knew all to be committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +51,17 @@ def with_report(reports: Reports, report: LossReport) -> Reports:
     return (*reports, report)[-REPORTS_MAX:]
 
 
-def with_loss(
-    reports: Reports, loss: Loss, *, broker_id: BrokerId, topic: str, leader: BrokerId
-) -> Reports:
+def with_election(reports: Reports, topic: str, old: Partition, new: Partition) -> Reports:
+    """An unclean election begins a report of what it costs."""
+    elected = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
+    unclean = new.leader_recovery_state != RECOVERED and new.leader not in (*old.isr, *old.elr)
+    if not (elected and unclean):
+        return reports
+    key = (topic, new.topic_id, new.index, new.leader_epoch)
+    return with_report(reports, LossReport(*key, leader=new.leader, elected_uncleanly=True))
+
+
+def with_loss(reports: Reports, loss: LossRecord, *, topic: str, leader: BrokerId) -> Reports:
     """`loss` belongs to the last unclean election up to its epoch. Without one it is a report of
     its own.
     """
@@ -69,17 +69,17 @@ def with_loss(
     if at is None:
         key = (topic, loss.topic_id, loss.partition, loss.leader_epoch)
         report = LossReport(*key, leader=leader, elected_uncleanly=False)
-        return with_report(reports, _merged(report, loss, broker_id))
-    return (*reports[:at], _merged(reports[at], loss, broker_id), *reports[at + 1 :])
+        return with_report(reports, _merged(report, loss))
+    return (*reports[:at], _merged(reports[at], loss), *reports[at + 1 :])
 
 
-def knows(reports: Reports, loss: Loss, broker_id: BrokerId) -> bool:
+def knows(reports: Reports, loss: LossRecord) -> bool:
     """Whether it would change nothing."""
     at = _election_of(reports, loss)
-    return at is not None and _merged(reports[at], loss, broker_id) == reports[at]
+    return at is not None and _merged(reports[at], loss) == reports[at]
 
 
-def _election_of(reports: Reports, loss: Loss) -> int | None:
+def _election_of(reports: Reports, loss: LossRecord) -> int | None:
     for at in range(len(reports) - 1, -1, -1):
         report = reports[at]
         same = (report.topic_id, report.partition) == (loss.topic_id, loss.partition)
@@ -89,12 +89,12 @@ def _election_of(reports: Reports, loss: Loss) -> int | None:
     return None
 
 
-def _merged(report: LossReport, loss: Loss, broker_id: BrokerId) -> LossReport:
+def _merged(report: LossReport, loss: LossRecord) -> LossReport:
     committed = min(max(loss.committed, loss.start), loss.end)
     if not report.brokers:
         start, end = loss.start, loss.end
     else:
         start, end = min(report.start, loss.start), max(report.end, loss.end)
         committed = max(committed, report.committed)
-    brokers = tuple(sorted({*report.brokers, broker_id}))
+    brokers = tuple(sorted({*report.brokers, loss.broker_id}))
     return replace(report, start=start, end=end, committed=committed, brokers=brokers)

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from strandline_broker.core.controller.losses import Loss, LossReport, with_loss, with_report
+import msgspec
+
+from strandline_broker.core.controller.losses import LossReport, with_election, with_loss
 from strandline_broker.core.controller.records import (
     RECOVERED,
     AnyRecord,
@@ -297,11 +299,14 @@ class ControllerState:
                 new = partitions[record.partition] = changed(old, record, offset)
                 least = self.effective_min_isr(self.topics[record.topic_id], new)
                 assert not new.elr or len(new.isr) < least, (new, least, "I-22, I-50")
-                self._report_recovery(old, new)
+                name = self.topics[record.topic_id].name
+                self.losses = with_election(self.losses, name, old, new)
             case ConfigRecord() | BrokerConfigRecord():
                 self._replay_config(record)
             case LossRecord():
-                self._replay_loss(record)
+                topic = self.topics[record.topic_id]
+                leader = topic.partitions[record.partition].leader
+                self.losses = with_loss(self.losses, record, topic=topic.name, leader=leader)
             case ProducerIdsRecord():
                 assert record.next_producer_id > self.next_producer_id, (record, "I-59")
                 self.next_producer_id = record.next_producer_id
@@ -311,55 +316,12 @@ class ControllerState:
 
     def _replay_partition(self, record: PartitionRecord, offset: MetadataOffset) -> None:
         assert record.leader_recovery_state == RECOVERED, record
-        partition = Partition(
-            topic_id=record.topic_id,
-            index=record.partition,
-            replicas=record.replicas,
-            directories=record.directories,
-            isr=record.isr,
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            leader_recovery_state=record.leader_recovery_state,
-            adding=record.adding,
-            removing=record.removing,
-            original=record.original,
-            elr=record.elr,
-            last_known_elr=record.last_known_elr,
-            changed_at=offset,
-        )
+        fields = msgspec.structs.asdict(record)
+        partition = Partition(index=fields.pop("partition"), **fields, changed_at=offset)
         _check(partition)
         topic = self.topics[record.topic_id]
         assert record.partition not in topic.partitions, record
         topic.partitions[record.partition] = partition
-
-    def _report_recovery(self, old: Partition, new: Partition) -> None:
-        """An unclean election begins a report of what it costs (I-53)."""
-        elected = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
-        declared = new.leader_recovery_state != RECOVERED
-        if elected and declared and new.leader not in (*old.isr, *old.elr):
-            name = self.topics[new.topic_id].name
-            key = (name, new.topic_id, new.index, new.leader_epoch)
-            report = LossReport(*key, leader=new.leader, elected_uncleanly=True)
-            self.losses = with_report(self.losses, report)
-
-    def _replay_loss(self, record: LossRecord) -> None:
-        partition = self.topics[record.topic_id].partitions[record.partition]
-        loss = Loss(
-            record.topic_id,
-            record.partition,
-            record.leader_epoch,
-            record.start,
-            record.end,
-            record.committed,
-        )
-        self.losses = with_loss(
-            self.losses,
-            loss,
-            broker_id=record.broker_id,
-            topic=self.topics[record.topic_id].name,
-            leader=partition.leader,
-        )
 
     def _replay_config(self, record: ConfigRecord | BrokerConfigRecord) -> None:
         if isinstance(record, BrokerConfigRecord):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from strandline_broker.core.controller.decision import Decision
-    from strandline_broker.core.controller.losses import Loss
+    from strandline_broker.core.controller.records import LossRecord
     from strandline_broker.core.controller.state import ControllerState
     from strandline_proto.ids import TopicId
     from strandline_runtime.runtime import Runtime
@@ -41,7 +41,7 @@ class Recoveries:
     def on_elected(self, topic_id: TopicId, partition: int) -> None:
         self.ends.forget([(topic_id, partition)])
 
-    def on_losses(self, losses: Sequence[Loss]) -> None:
+    def on_losses(self, losses: Sequence[LossRecord]) -> None:
         """Replicas have given up what a leader was elected without."""
         for loss in losses:
             self._log.warning(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.alter_partition import Proposal, Verdict
 from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.losses import Loss
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
-from strandline_broker.core.controller.records import Endpoint, OfflineReplica
+from strandline_broker.core.controller.records import Endpoint, LossRecord, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
@@ -160,13 +159,14 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
             for r in request.offline_replicas
         ),
         losses=tuple(
-            Loss(
-                TopicId(loss.topic_id),
-                loss.partition_index,
-                LeaderEpoch(loss.leader_epoch),
-                loss.start_offset,
-                loss.end_offset,
-                loss.committed_offset,
+            LossRecord(
+                broker_id=BrokerId(request.broker_id),
+                topic_id=TopicId(loss.topic_id),
+                partition=loss.partition_index,
+                leader_epoch=LeaderEpoch(loss.leader_epoch),
+                start=loss.start_offset,
+                end=loss.end_offset,
+                committed=loss.committed_offset,
             )
             for loss in request.losses
         ),
