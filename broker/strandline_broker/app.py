@@ -127,6 +127,7 @@ class Broker:
         context.offline_known_at = self.lifecycle.offline_known_at
         self.lifecycle.tell_offline(self.replicas.offline_replicas)
         self.lifecycle.tell_losses(context.losses)
+        self.lifecycle.tell_strays(self.replicas.strays)
         self.receiver = PushReceiver(
             runtime,
             self.metadata,

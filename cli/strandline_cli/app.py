@@ -19,6 +19,7 @@ from strandline_cli.commands.restart import restart
 from strandline_cli.commands.start import start
 from strandline_cli.commands.status import status
 from strandline_cli.commands.stop import stop
+from strandline_cli.commands.strays import strays
 from strandline_cli.commands.topic import topic_app
 from strandline_cli.commands.up import up
 from strandline_cli.main import version
@@ -48,6 +49,7 @@ def build_app() -> typer.Typer:
         consume,
         offsets,
         reassign,
+        strays,
     ):
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")

@@ -31,6 +31,7 @@ class BrokerState:
     state: str
     """FENCED, UNFENCED or CONTROLLED_SHUTDOWN."""
     offline_log_dirs: tuple[str, ...] = ()
+    stray_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
             address=f"{b.listeners[0].host}:{b.listeners[0].port}" if b.listeners else "",
             state=b.state,
             offline_log_dirs=tuple(b.offline_log_dirs),
+            stray_dirs=tuple(b.stray_dirs),
         )
         for b in answer.brokers
     ]

@@ -169,6 +169,7 @@ async def test_a_log_that_was_never_opened_is_set_aside_if_nobody_assigns_it(
         assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
         (stray,) = names(tmp_path, "orders-0.*-stray")
         assert "partition.metadata" in names(tmp_path / stray, "*")
+        assert b.replicas.strays() == (f"{tmp_path}/{stray}",)
         disk.full = False
         assert not refused(b)
         assert not b.replicas.waits_for_room((TOPIC_ID, 0)), "a stray is never used again"

@@ -58,6 +58,8 @@ SETTLED_GAP_S: Final = 0.2
 UNSETTLED_GAP_S: Final = 0.02
 UNSETTLED_INTERVAL_S: Final = 0.25
 """While fenced or shutting down the broker waits for the controller, and asks more often."""
+STRAYS_TOLD_MAX: Final = 20
+"""More are no news: the operator has to look anyway."""
 GIVE_UP_CONTROLLER_S: Final = 1.0
 """A shutdown does not wait longer than this for a controller that cannot be reached."""
 
@@ -116,6 +118,7 @@ class BrokerLifecycle:
         self._quiet_until_s = 0.0
         self._offline: Callable[[], OfflineReplicas] = dict
         self._losses: Losses | None = None
+        self._strays: Callable[[], Sequence[str]] = tuple
         self._known_at: dict[tuple[bytes, int], int] = {}
 
     def tell_offline(self, offline: Callable[[], OfflineReplicas]) -> None:
@@ -125,6 +128,10 @@ class BrokerLifecycle:
     def tell_losses(self, losses: Losses) -> None:
         """Name with each heartbeat what has been lost since the last one that was answered."""
         self._losses = losses
+
+    def tell_strays(self, strays: Callable[[], Sequence[str]]) -> None:
+        """Name with each heartbeat the directories of replicas that nobody claims (I-87)."""
+        self._strays = strays
 
     def report_offline(self) -> None:
         """There is news of such a replica."""
@@ -320,6 +327,7 @@ class BrokerLifecycle:
             want_shut_down=self._shutting_down,
             offline_log_dirs=list(self._directory.failed),
             losses=lost,
+            stray_dirs=self._strays()[:STRAYS_TOLD_MAX],
             offline_replicas=[
                 controller_pb2.OfflineReplica(
                     topic_id=topic_id, partition_index=partition, damaged=damaged

@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.log_dirs import to_the_end
 from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.replica_configs import keep_everything
 from strandline_proto.errors import KafkaStorageError
@@ -38,6 +39,8 @@ class ReplicaLogs:
         self._directories = context.dirs.directories
         self.refused: dict[Key, str] = {}
         """Replicas whose log cannot be opened or made, and why: they serve nothing."""
+        self.strays: tuple[str, ...] = ()
+        """Directories that were set aside and that nobody has removed yet (I-87)."""
         self._unopened: dict[Key, Loaded] = {}
         self._opening = asyncio.Lock()
 
@@ -46,6 +49,7 @@ class ReplicaLogs:
         online = self._dirs.online()
         for log_dir in online:
             self._purge(log_dir)  # what a crash left of a deletion
+        await self.look_for_strays()
         loaded = await self._loader().load([each.directory for each in online])
         for each in loaded:
             if each.log is None:
@@ -65,6 +69,15 @@ class ReplicaLogs:
         key = (each.found.topic_id, each.found.partition)
         self.refused[key] = each.refusal
         self._unopened[key] = each
+
+    async def look_for_strays(self) -> None:
+        found: list[str] = []
+        for each in self._dirs.online():
+            try:
+                found += await to_the_end(each.cold, each.directory.strays)
+            except OSError as error:
+                self._context.runtime.log.warning("strays not listed", why=str(error))
+        self.strays = tuple(found)
 
     def waits_for_room(self, key: Key) -> bool:
         """Whether this replica is refused for nothing but a full disk."""
@@ -192,6 +205,7 @@ class ReplicaLogs:
             if delete:
                 self._purge(log_dir)
             else:
+                await self.look_for_strays()
                 self._context.runtime.log.warning(
                     "stray replica set aside", partition=name, was=path
                 )

@@ -102,6 +102,9 @@ class ReplicaManager:
         """Replicas that cannot serve; true: only a damaged range of them is not served."""
         return {**dict.fromkeys(self.refused, False), **offline_of(self.partitions)}
 
+    def strays(self) -> tuple[str, ...]:
+        return self._logs.strays
+
     @property
     def cluster_id(self) -> str:
         return self.context.metadata.cluster_id
@@ -170,6 +173,8 @@ class ReplicaManager:
         """
         while True:
             await asyncio.sleep(FULL_DISK_RETRY_S)
+            if self._logs.strays:
+                await self._logs.look_for_strays()  # the operator may have removed them
             if await self._logs.open_late(self._adopt_loaded):
                 self.context.report_offline()
                 self.ask_for_all()

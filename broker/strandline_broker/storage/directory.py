@@ -39,6 +39,7 @@ from strandline_broker.storage.partition_dirs import (
     LOCK_NAME,
     PartitionDir,
     find_partitions,
+    find_strays,
     purge_deleted,
 )
 from strandline_broker.storage.partition_metadata import (
@@ -374,6 +375,10 @@ class DataDirectory:
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""
         self._memory.forget_hosted(topic_id, partition)
+
+    def strays(self) -> list[str]:
+        """Paths of what `mark_stray` has set aside and nobody has removed; blocking."""
+        return find_strays(self._fs, self.path)
 
     def purge_deleted(self) -> list[str]:
         """Remove the files of deleted logs; blocking, for the disk pool. Returns what is left of

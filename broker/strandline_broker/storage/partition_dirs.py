@@ -64,6 +64,16 @@ def find_partitions(fs: FileSystem, root: str, report: Report) -> list[Partition
     return found
 
 
+def find_strays(fs: FileSystem, root: str) -> list[str]:
+    """Directories of replicas that no topic claims (I-87)."""
+    found = []
+    for name in sorted(fs.listdir(root)):
+        match = GIVEN_UP_NAME.fullmatch(name)
+        if match is not None and match[1] == "stray":
+            found.append(f"{root}/{name}")
+    return found
+
+
 def purge_deleted(fs: FileSystem, root: str) -> list[str]:
     """Remove the directories of deleted logs. Returns what could not be removed, and why."""
     failures = []

@@ -26,6 +26,8 @@ class Verdict:
     """What is wrong, in plain sentences; nothing if healthy."""
 
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What somebody should look at although nothing is wrong."""
 
     @property
     def healthy(self) -> bool:
@@ -63,8 +65,14 @@ def health(
         if verdict.healthy or time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)
-    document = {"healthy": verdict.healthy, "problems": list(verdict.problems)}
+    document = {
+        "healthy": verdict.healthy,
+        "problems": list(verdict.problems),
+        "notes": list(verdict.notes),
+    }
     line = "healthy" if verdict.healthy else f"not healthy: {'; '.join(verdict.problems)}"
+    if verdict.notes:
+        line += f" (note: {'; '.join(verdict.notes)})"
     emit_done(output, document, line)
     return 0 if verdict.healthy else 1
 
@@ -95,8 +103,21 @@ def judge_cluster(addresses: list[str]) -> Verdict:
         if cluster.error_code != 0:
             return Verdict((f"the controller cannot be reached: {cluster.error_message}",))
         states = probe.states_in(cluster)
-        return Verdict((*_broker_problems(states), *_partition_problems(metadata)))
+        problems = [*_broker_problems(states), *_partition_problems(metadata)]
+        return Verdict(tuple(problems), tuple(_strays(states)))
     return Verdict(tuple(problems))
+
+
+def _strays(states: list[probe.BrokerState]) -> list[str]:
+    notes = []
+    for b in states:
+        if b.stray_dirs:
+            roots = " ".join(sorted({path.rpartition("/")[0] for path in b.stray_dirs}))
+            notes.append(
+                f"broker {b.id} keeps replicas that no topic claims: `strandline strays {roots}`"
+                f" lists and deletes them"
+            )
+    return notes
 
 
 def _broker_problems(states: list[probe.BrokerState]) -> list[str]:

@@ -138,6 +138,7 @@ class BrokerHeartbeatRequest(_message.Message):
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
     OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
+    STRAY_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -156,6 +157,10 @@ class BrokerHeartbeatRequest(_message.Message):
     def losses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LossReport]:
         """Records given up since the last heartbeat that was answered."""
 
+    @_builtins.property
+    def stray_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Directories of replicas that no topic claims, set aside for the operator to remove; the first of them."""
+
     def __init__(
         self,
         *,
@@ -167,10 +172,11 @@ class BrokerHeartbeatRequest(_message.Message):
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
         offline_replicas: _abc.Iterable[Global___OfflineReplica] | None = ...,
         losses: _abc.Iterable[Global___LossReport] | None = ...,
+        stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

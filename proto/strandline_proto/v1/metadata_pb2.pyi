@@ -549,6 +549,7 @@ class BrokerDescription(_message.Message):
     LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
     DECOMMISSIONING_FIELD_NUMBER: _builtins.int
+    STRAY_DIRS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -567,6 +568,10 @@ class BrokerDescription(_message.Message):
     def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Data directories that it has reported as out of service."""
 
+    @_builtins.property
+    def stray_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Directories of replicas that no topic claims, as it has reported them."""
+
     def __init__(
         self,
         *,
@@ -581,10 +586,11 @@ class BrokerDescription(_message.Message):
         last_heard_ms: _builtins.int = ...,
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
         decommissioning: _builtins.bool = ...,
+        stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "state", b"state", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

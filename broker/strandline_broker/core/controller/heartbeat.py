@@ -29,6 +29,7 @@ class Heartbeat:
     offline_log_dirs: tuple[str, ...] = ()
     losses: tuple[LossRecord, ...] = ()
     """Of records, since the last heartbeat that was answered."""
+    stray_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class Controller:
         self.sessions = Sessions(settings.session_ms)
         self.applied = Applied()
         self.offline_log_dirs: dict[BrokerId, tuple[str, ...]] = {}
+        self.stray_dirs: dict[BrokerId, tuple[str, ...]] = {}
         """As each broker said last; for people to see, nothing is decided by it."""
         self._settings = settings
         self._runtime = runtime
@@ -194,6 +195,7 @@ class Controller:
         if broker is not None and broker.epoch == heartbeat.broker_epoch:
             self.sessions.on_heard(broker.broker_id, broker.epoch, self.now_ms())
             self.offline_log_dirs[broker.broker_id] = heartbeat.offline_log_dirs
+            self.stray_dirs[broker.broker_id] = heartbeat.stray_dirs
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:

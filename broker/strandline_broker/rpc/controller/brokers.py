@@ -154,6 +154,7 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
         offline_log_dirs=tuple(request.offline_log_dirs),
+        stray_dirs=tuple(request.stray_dirs),
         offline_replicas=frozenset(
             OfflineReplica(TopicId(r.topic_id), r.partition_index, r.damaged)
             for r in request.offline_replicas

@@ -132,6 +132,7 @@ class ClusterRpc:
             last_heard_ms=-1 if heard_ms is None else self._controller.now_ms() - heard_ms,
             offline_log_dirs=self._controller.offline_log_dirs.get(broker.broker_id, ()),
             decommissioning=broker.decommissioning,
+            stray_dirs=self._controller.stray_dirs.get(broker.broker_id, ()),
         )
 
 
