@@ -17,6 +17,8 @@ from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
 from strandline_chaos.sim.kinds.draw import seconds
 from strandline_chaos.sim.moments import MOMENTS, steps_of
 from strandline_chaos.sim.plan_check import EVENTS, BadPlan, check_fault, check_plan
+from strandline_chaos.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
+from strandline_chaos.sim.kinds.moves import KINDS as MOVES
 from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
@@ -154,6 +156,8 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         balance_s=random.Random(f"balance {seed}").choice(BALANCE_S),
     )
     kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
+    if not MOVES.keys().isdisjoint(kinds):
+        topology = dataclasses.replace(topology, brokers=max(BROKERS_TO_MOVE, topology.brokers))
     faults: list[Fault] = []
     for _ in range(rng.randint(2, FAULTS_MAX)):
         kind = rng.choice(kinds)

@@ -173,6 +173,8 @@ class Run:
             index = key[1]
             if self.oracles.replicas.ghost(key).given_up:
                 continue
+            if partition.original:
+                return f"partition {index} is on the way to {partition.target}: {partition.isr}"
             if partition.leader < 0:
                 return f"partition {index} has no leader"
             if len(partition.isr) < len(partition.replicas):

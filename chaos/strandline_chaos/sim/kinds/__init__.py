@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.kinds import admin, clocks, disks, network, processes
+from strandline_chaos.sim.kinds import admin, clocks, disks, moves, network, processes
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.kinds.draw import Draw
@@ -18,4 +18,5 @@ KINDS: Final[dict[str, Draw]] = {
     **disks.KINDS,
     **clocks.KINDS,
     **admin.KINDS,
+    **moves.KINDS,
 }

@@ -168,6 +168,12 @@ class Committed:
         if (wiped or not self._always) and len(self.lost_on) >= self.min_insync:
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
 
+    def on_removed(self, node: str) -> None:
+        """The node holds the partition no more, and what it lost is held by others."""
+        self.lost_on.pop(node, None)
+        self._cut_short.pop(node, None)
+        self.damaged.pop(node, None)
+
     def on_holds_again(self, node: str, view: LogView) -> None:
         if self._cut_short.get(node, view.end) < view.end:
             del self._cut_short[node]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.records import RECOVERED
+from strandline_chaos.sim.oracles.moves import MoveOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import TOPIC
 
@@ -24,6 +25,7 @@ class ControlOracle:
     """`partitions` and `brokers` are the newest committed values ever seen."""
 
     def __init__(self, sometimes: Counter[str]) -> None:
+        self.moves = MoveOracle(sometimes)
         self.partitions: dict[Key, Partition] = {}
         self.brokers: dict[int, Broker] = {}
         self.on_event: Callable[[str], None] = lambda event: None
@@ -114,6 +116,7 @@ class ControlOracle:
         if old is None or old == new:
             return
         self._check_recovery(where, old, new)
+        self.moves.on_change(where, old, new)
         if was_least == least and old.replicas == new.replicas:
             self._check_eligible(where, old, new, least)
         if new.partition_epoch <= old.partition_epoch or new.leader_epoch < old.leader_epoch:

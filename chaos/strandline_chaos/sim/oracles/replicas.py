@@ -89,6 +89,8 @@ class ReplicaOracle:
         self._replicas: dict[tuple[str, Key], Replica] = {}
         self._known: dict[Partition, Replica] = {}
         """The same by the broker's own object, for a look after every step."""
+        self._removed: set[tuple[str, Key]] = set()
+        """Replicas that a reassignment has removed, until they are looked at again."""
 
     def ghost(self, key: Key) -> Committed:
         found = self.committed.get(key)
@@ -121,6 +123,11 @@ class ReplicaOracle:
             before = known
             known = Replica(node.incarnation, log, LogView(node.disk, log.path))
             self._replicas[node.name, key] = known
+            if (node.name, key) in self._removed:
+                # It has not heard of that yet: what it holds is from many leaders.
+                self._removed.discard((node.name, key))
+                for entry in known.view.read_to(end, where):
+                    ghost.on_appended(entry, where)
             if before is not None and before.incarnation != node.incarnation:
                 self._check_recovery(before, known, ghost, end, where)
                 known.view.cut(known.view.start)
@@ -273,10 +280,20 @@ class ReplicaOracle:
         """The controller has committed something."""
         for key, decided in self._control.partitions.items():
             if key in self.committed:
+                self._forget_removed(key, decided)
                 ghost = self.committed[key]
                 ghost.min_insync = min(ghost.min_insync, self._control.min_insync(decided))
                 self._check_members(key)
                 self._check_quorum(key, decided)
+
+    def _forget_removed(self, key: Key, decided: Decided) -> None:
+        """What a broker held that is no replica any more need not be there when it is one again."""
+        for number, node in self._nodes.items():
+            if number not in decided.replicas and (node.name, key) in self._replicas:
+                gone = self._replicas.pop((node.name, key))
+                self._known = {p: r for p, r in self._known.items() if r is not gone}
+                self._removed.add((node.name, key))
+                self.ghost(key).on_removed(node.name)
 
     def _check_quorum(self, key: Key, decided: Decided) -> None:
         node = self._nodes.get(int(decided.leader))

@@ -9,6 +9,7 @@ from strandline_chaos.sim.strikes.clocks import ClockStrikes
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
 from strandline_chaos.sim.strikes.leadership import LeadershipStrikes
+from strandline_chaos.sim.strikes.moves import MoveStrikes
 from strandline_chaos.sim.strikes.network import NetworkStrikes
 from strandline_chaos.sim.strikes.processes import ProcessStrikes
 
@@ -25,6 +26,7 @@ FAMILIES = (
     ClockStrikes,
     AdminStrikes,
     LeadershipStrikes,
+    MoveStrikes,
 )
 
 
