@@ -9,6 +9,7 @@ from collections.abc import Set
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import lead_again
+from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import PartitionChangeRecord
 from strandline_broker.core.controller.state import ControllerState
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
@@ -47,4 +48,5 @@ def decide_lead_again(
 ) -> Decision[bool]:
     """The answer says whether a partition has a leader again."""
     elections = may_lead_again(state, broker_id, broker_epoch, failed=failed, as_of=as_of)
-    return Decision(elections, answer=bool(elections))
+    ends = completions(state, elections, state.brokers)
+    return Decision([*elections, *ends], answer=bool(elections))

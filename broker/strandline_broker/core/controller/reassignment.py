@@ -17,7 +17,7 @@ from typing import Final
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import Brokers, elect
-from strandline_broker.core.controller.records import PartitionChangeRecord
+from strandline_broker.core.controller.records import RECOVERED, PartitionChangeRecord
 from strandline_broker.core.controller.state import ControllerState, Partition, changed
 from strandline_proto.errors import (
     InvalidReplicaAssignment,
@@ -81,8 +81,10 @@ def completion(
     """What ends the reassignment of `partition`, once it is as given; None while it must wait.
 
     All of the target is in the ISR (KAFKA-15665, P-68), which is as many as the topic can ask for;
-    and one of them leads, or can.
+    and one of them leads, or can. While a leader recovers, what it lacks may be on the others.
     """
+    if partition.leader_recovery_state != RECOVERED:
+        return None
     target = partition.target
     if partition.original == () or not set(target) <= set(partition.isr):
         return None
