@@ -89,6 +89,10 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ),
         ({"faults": fault(kind="helix", arguments={"partition": 9})}, "there is no partition 9"),
         (
+            {"faults": fault(kind="reassign", arguments={"partition": 0, "target": [1, 9]})},
+            "is not a list of different brokers from 1 to",
+        ),
+        (
             {"faults": fault(kind="min-insync", arguments={"value": 4, "for_s": 1})},
             "not from 1 to replication_factor=3",
         ),

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
 from strandline_chaos.sim.kinds.draw import seconds
-from strandline_chaos.sim.moments import MOMENTS, steps_of
-from strandline_chaos.sim.plan_check import EVENTS, BadPlan, check_fault, check_plan
 from strandline_chaos.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
 from strandline_chaos.sim.kinds.moves import KINDS as MOVES
+from strandline_chaos.sim.moments import MOMENTS, steps_of
+from strandline_chaos.sim.plan_check import EVENTS, BadPlan, check_fault, check_plan
 from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:

@@ -119,11 +119,23 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
             f"{fault.kind}: there is no partition {partition}, they are 0 to"
             f" {topology.partitions - 1}"
         )
+    for name in ("target", "other"):
+        _check_replicas(fault, name, topology)
     least = fault.arguments.get("value", 1)
     if fault.kind == "min-insync" and not 1 <= least <= topology.replication_factor:
         raise BadPlan(
             f"min-insync: value={least} is not from 1 to"
             f" replication_factor={topology.replication_factor}"
+        )
+
+
+def _check_replicas(fault: Fault, name: str, topology: Topology) -> None:
+    replicas = fault.arguments.get(name, [1])
+    ids = range(1, topology.brokers + 1)
+    if not replicas or any(replicas.count(b) > 1 or b not in ids for b in replicas):
+        raise BadPlan(
+            f"{fault.kind}: {name}={replicas!r} is not a list of different brokers from 1 to"
+            f" {topology.brokers}"
         )
 
 

@@ -1,0 +1,106 @@
+"""Reassignments under faults: each ends as it should, and what was meant is what is left
+(I-85, I-86, I-88).
+"""
+
+from typing import Any
+
+import pytest
+
+from strandline_chaos.sim.disk import SimFs
+from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.run import Outcome, Run
+from strandline_chaos.sim.topology import DATA, TOPIC, Topology
+
+
+def move(at_s: float, *target: int, after: str | None = None) -> Fault:
+    return Fault(at_s, "reassign", {"partition": 0, "target": list(target)}, after)
+
+
+def cancel(at_s: float, then_s: float, *target: int) -> Fault:
+    arguments = {"partition": 0, "target": list(target), "then_s": then_s}
+    return Fault(at_s, "reassign-cancel", arguments)
+
+
+def override(at_s: float, then_s: float, target: list[int], other: list[int]) -> Fault:
+    arguments = {"partition": 0, "target": target, "then_s": then_s, "other": other}
+    return Fault(at_s, "reassign-override", arguments)
+
+
+def kill(at_s: float, node: str, restart_s: float, after: str | None = None) -> Fault:
+    return Fault(at_s, "kill", {"node": node, "restart_s": restart_s}, after)
+
+
+def ran(*faults: Fault, **topology: Any) -> tuple[Run, Outcome]:
+    plan = Plan(seed=1, topology=Topology(brokers=4, partitions=1, **topology), faults=faults)
+    run = Run(plan)
+    outcome = run.execute()
+    assert outcome.failure is None, outcome.timeline.text()
+    return run, outcome
+
+
+def replicas_of(run: Run) -> tuple[int, ...]:
+    (key,) = run.oracles.control.main_keys()
+    return run.oracles.control.partitions[key].replicas
+
+
+def logs_of(run: Run) -> set[int]:
+    """Brokers that have a directory of the partition under its own name."""
+    brokers = enumerate(run.world.topology.broker_names, 1)
+    return {
+        n for n, name in brokers if f"{TOPIC}-0" in SimFs(run.world.nodes[name].disk).listdir(DATA)
+    }
+
+
+def test_replicas_move_and_the_old_ones_are_deleted() -> None:
+    run, outcome = ran(move(2.0, 4, 3))
+    assert replicas_of(run) == (4, 3)
+    assert logs_of(run) == {3, 4}
+    assert outcome.sometimes["reassignment completed"] == 1
+    assert outcome.acknowledged > 100
+
+
+def test_a_move_there_and_back_again() -> None:
+    run, outcome = ran(move(2.0, 4, 2, 3), move(4.0, 1, 2, 3), move(6.0, 3, 4, 1))
+    assert replicas_of(run) == (3, 4, 1)
+    assert logs_of(run) == {1, 3, 4}
+    assert outcome.sometimes["reassignment completed"] == 3
+
+
+def test_a_move_waits_for_a_broker_that_died_and_a_cancel_does_not() -> None:
+    dies = kill(2.3, "broker-4", 5.0)
+    slow = Fault(1.9, "slow-disk", {"node": "broker-4", "for_s": 1.0, "factor": 200})
+    run, outcome = ran(slow, move(2.0, 4, 2, 3), dies)
+    assert replicas_of(run) == (4, 2, 3)
+    run, outcome = ran(slow, cancel(2.0, 3.0, 4, 2, 3), dies)
+    assert outcome.sometimes["reassignment cancelled"] == 1
+    assert replicas_of(run) == (1, 2, 3)
+    assert logs_of(run) == {1, 2, 3}
+
+
+def test_another_target_takes_the_place_of_the_first() -> None:
+    run, outcome = ran(override(2.0, 0.005, [4, 2, 3], [1, 2, 4, 3]))
+    assert replicas_of(run) == (1, 2, 4, 3)
+    assert outcome.sometimes["reassignment overridden"] == 1
+
+
+@pytest.mark.parametrize("restart_s", [0.3, 2.5])
+def test_a_removed_broker_that_was_away_serves_nothing_of_it_when_it_is_back(
+    restart_s: float,
+) -> None:
+    """I-87: it hears of everything at once, and sets its log aside."""
+    run, _ = ran(kill(1.9, "broker-1", restart_s), move(2.0, 4, 2, 3))
+    assert replicas_of(run) == (4, 2, 3)
+    assert 1 not in logs_of(run)
+
+
+def test_a_removed_broker_that_missed_it_and_is_a_replica_again_starts_in_the_new_epoch() -> None:
+    """P-26: for it, and for a leader that heard of both at once, nothing remembered counts."""
+    away = kill(1.9, "broker-1", 3.0)
+    run, outcome = ran(away, move(2.5, 4, 2, 3), move(4.7, 1, 2, 3), move(6.0, 1, 2, 3, 4))
+    assert replicas_of(run) == (1, 2, 3, 4)
+    assert outcome.sometimes["replica removed"] >= 1
+
+
+def test_the_controller_may_die_in_between() -> None:
+    run, _ = ran(move(2.0, 4, 2, 3), kill(2.02, "controller", 0.5), kill(3.0, "controller", 0.1))
+    assert replicas_of(run) == (4, 2, 3)
