@@ -381,9 +381,7 @@ class DataDirectory:
         return find_strays(self._fs, self.path)
 
     def purge_deleted(self) -> list[str]:
-        """Remove the files of deleted logs; blocking, for the disk pool. Returns what is left of
-        them, and why.
-        """
+        """Remove the files of deleted logs, blocking; returns what is left of them, and why."""
         return purge_deleted(self._fs, self.path)
 
     def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
