@@ -312,3 +312,9 @@ def test_a_misread_gives_bytes_of_another_place_of_a_log_only() -> None:
     assert fs.pread(fs.open("/a.other", RW), 5, 3) == data[3:8]
     SimFs(disk)
     assert disk.faults.misread == 0.0
+
+
+def test_a_file_that_is_put_back_from_a_copy_is_right_again() -> None:
+    _, fs, inode, fd = flipped()
+    inode.restore()
+    assert fs.pread(fd, 6, 0) == b"abcdef" == inode.as_written()

@@ -65,6 +65,7 @@ def workload(
             connect_timeout_ms=REQUEST_MS,
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
             fetch_max_wait_ms=200,
+            max_partition_fetch_bytes=world.topology.fetch_bytes,
             runtime=runtime,
         ) as consumer:
             if keys is not None:

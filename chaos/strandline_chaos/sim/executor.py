@@ -31,7 +31,7 @@ class SimExecutor(concurrent.futures.Executor):
         """The function's outcome, as the event loop gets it."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        def work() -> None:
+        def on_thread() -> None:
             if future.cancelled():
                 return
             try:
@@ -45,13 +45,13 @@ class SimExecutor(concurrent.futures.Executor):
                 if not future.cancelled():
                     future.set_result(result)
 
-        self._schedule(work)
+        self._schedule(on_thread)
         return future
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
-        def work() -> None:
+        def on_thread() -> None:
             if not future.set_running_or_notify_cancel():
                 return
             try:
@@ -61,7 +61,7 @@ class SimExecutor(concurrent.futures.Executor):
             except BaseException as error:  # noqa: BLE001
                 future.set_exception(error)
 
-        self._schedule(work)
+        self._schedule(on_thread)
         return future
 
     def _schedule(self, work: Callable[[], None]) -> None:

@@ -51,6 +51,11 @@ class Inode:
         self.data[position] ^= mask
         self.flips[position] = self.flips.get(position, 0) ^ mask
 
+    def restore(self) -> None:
+        """Put the file back from a copy."""
+        self.data = bytearray(self.as_written())
+        self.flips.clear()
+
     def grow(self, count: int) -> None:
         """The file is longer than what was written, by zeros, and durably so."""
         assert not self.dirty, "only what lost its power grows"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 STEP_S: Final = 1e-6
 DIGEST_EVERY: Final = 8192
+ON_THREAD: Final = "on_thread"
+"""Name of the functions that a thread runs, in executor.py."""
 WAITING_SHOWN: Final = 12
 
 T = TypeVar("T")
@@ -326,9 +328,12 @@ class SimLoop:
                 continue
             owner = handle.owner
             if owner is not None and (owner.frozen or owner.blocked or not owner.alive):
-                if owner.alive:
+                if not owner.alive:
+                    continue
+                on_thread = getattr(handle.callback, "__name__", "") == ON_THREAD
+                if owner.frozen or not (owner.stalled and on_thread):
                     owner.backlog.append(handle)
-                continue
+                    continue
             now = self.now = self.now + STEP_S
             self.steps += 1
             trace(now)
@@ -354,8 +359,13 @@ class SimLoop:
             owner.blocked = True
             self.post(busy_s, None, self._unblock, owner)
 
+    def stall(self, owner: Owner, for_s: float) -> None:
+        """Nothing of its event loop runs for so long; what its threads have to do, they do."""
+        owner.blocked = owner.stalled = True
+        self.post(for_s, None, self._unblock, owner)
+
     def _unblock(self, owner: Owner) -> None:
-        owner.blocked = False
+        owner.blocked = owner.stalled = False
         self._catch_up(owner)
 
     def waiting(self) -> str:

@@ -206,6 +206,12 @@ class Node:
             self._note("paused")
             self.loop.pause(self.owner)
 
+    def stall(self, for_s: float) -> None:
+        """The event loop is kept busy by something; the threads of the process go on."""
+        if self.owner is not None and self.running and not self.owner.paused:
+            self._note("stalls", for_s=for_s)
+            self.loop.stall(self.owner, for_s)
+
     def resume(self) -> None:
         if self.owner is not None and self.running and self.owner.frozen:
             self._note("resumed")

@@ -36,6 +36,8 @@ class Owner:
         self.frozen = False
         """Stopped by a signal; `blocked`: its thread waits for the disk."""
         self.blocked = False
+        self.stalled = False
+        """`blocked` as to its event loop only."""
         self.backlog: list[SimHandle] = []
         self.busy_s = 0.0
         """How long the step that runs now has blocked its event loop; the loop takes it."""

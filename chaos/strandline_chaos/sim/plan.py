@@ -152,7 +152,8 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         brokers=rng.choice((3, 3, 3, 4)),
         partitions=rng.choice((1, 2)),
         flush_policy=rng.choice(("replicated", "always")),
-        segment_bytes=rng.choice((1500, 4000, 1 << 20)),
+        segment_bytes=rng.choice((400, 1500, 4000, 1 << 20)),
+        fetch_bytes=rng.choice((1, 1 << 20, 1 << 20, 1 << 20)),
         balance_s=random.Random(f"balance {seed}").choice(BALANCE_S),
     )
     kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))

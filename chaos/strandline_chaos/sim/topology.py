@@ -29,6 +29,7 @@ BOUNDS: Final = {
     "segment_bytes": (200, 1 << 30),
     "balance_s": (1, 1_000_000),
     "scrub_ms": (0, 1_000_000_000),
+    "fetch_bytes": (1, 1 << 30),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
 
@@ -49,6 +50,8 @@ class Topology:
     """How often the controller looks whether preferred leaders lead."""
     scrub_ms: int = 0
     """0: the logs are not read for damage within a run."""
+    fetch_bytes: int = 1 << 20
+    """Most of one partition in one fetch of a follower or a reader; one batch at least."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
@@ -124,6 +127,8 @@ def broker_config(topology: Topology, name: str) -> object:
         "replica.high.watermark.checkpoint.interval.ms": "900",
         "flush.policy": topology.flush_policy,
     }
+    if topology.fetch_bytes < 1 << 20:
+        settings["replica.fetch.max.bytes"] = str(topology.fetch_bytes)
     if topology.scrub_ms > 0:
         settings["log.scrub.interval"] = str(topology.scrub_ms)
     return load_broker_config(None, settings, {})

@@ -46,6 +46,8 @@ class Oracles:
         self.leaves = LeaveOracle(world.nodes, self.control)
         self.metadata = MetadataOracle(self.sometimes)
         self.disks_may_fail = False
+        self.damaged_stores: set[str] = set()
+        """Servers whose disk holds other bytes than were written of what they cannot do without."""
         self._world = world
         self._controller = world.nodes[CONTROLLER]
         self._controller.on_step = self._after_controller
@@ -81,6 +83,9 @@ class Oracles:
         if not why:
             return
         self.sometimes["process ended by itself"] += 1
+        if node.name in self.damaged_stores and "__cluster_metadata" in why:
+            self.sometimes["damaged store refused"] += 1
+            return
         if not (self.disks_may_fail and any(reason in why for reason in DISK_REASONS)):
             self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
 

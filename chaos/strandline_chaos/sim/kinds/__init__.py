@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.kinds import admin, clocks, disks, moves, network, processes
+from strandline_chaos.sim.kinds import (
+    admin,
+    clients,
+    clocks,
+    disks,
+    moves,
+    network,
+    processes,
+)
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.kinds.draw import Draw
@@ -19,4 +27,5 @@ KINDS: Final[dict[str, Draw]] = {
     **clocks.KINDS,
     **admin.KINDS,
     **moves.KINDS,
+    **clients.KINDS,
 }

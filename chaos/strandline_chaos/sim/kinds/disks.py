@@ -73,6 +73,10 @@ def _helix(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"partition": rng.randrange(topology.partitions)}
 
 
+def _store_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"back": rng.choice((1, 2, 5, 20)), "repair_s": seconds(rng, 0.3, 2.0)}
+
+
 def _zero_tail(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
         "node": broker(rng, topology),
@@ -96,6 +100,7 @@ KINDS: Final[dict[str, Draw]] = {
     "disk-full": _full,
     "bit-flip": _bit_flip,
     "helix": _helix,
+    "store-flip": _store_flip,
     "zero-tail": _zero_tail,
     "wipe": _wipe,
 }

@@ -30,6 +30,10 @@ def _pause(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"node": rng.choice(anybody), "for_s": seconds(rng, 0.1, 3.0)}
 
 
+def _stall(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"node": server(rng, topology), "for_s": rng.choice((0.3, 1.0, 2.0, 4.0))}
+
+
 def _power(rng: random.Random, topology: Topology) -> dict[str, Any]:
     nodes = [server(rng, topology)]
     if rng.random() < 0.3:
@@ -88,6 +92,7 @@ KINDS: Final[dict[str, Draw]] = {
     "kill": _kill_any,
     "stop": _kill,
     "pause": _pause,
+    "stall": _stall,
     "power": _power,
     "crash-point": _crash_point,
     "crash-loop": _crash_loop,

@@ -132,6 +132,12 @@ class LogView:
         before = self._places[number - 1] if number > 0 else (segment, 0)
         return segment, before[1] if before[0] == segment else 0, stop
 
+    def bytes_of(self, number: int) -> bytes:
+        """The batch of that number as it was written; nothing if its file is gone."""
+        segment, start, stop = self.place(number)
+        data = self._bytes(segment)
+        return b"" if data is None else bytes(data[start:stop])
+
     def is_durable(self, entry: Entry) -> bool:
         """Whether a loss of power would leave an entry that is held, and the segment before it: to
         their last bytes, which are written last.

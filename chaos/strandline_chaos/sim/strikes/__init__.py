@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_chaos.sim.strikes.admin import AdminStrikes
+from strandline_chaos.sim.strikes.clients import ClientStrikes
 from strandline_chaos.sim.strikes.clocks import ClockStrikes
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
@@ -27,6 +28,7 @@ FAMILIES = (
     AdminStrikes,
     LeadershipStrikes,
     MoveStrikes,
+    ClientStrikes,
 )
 
 

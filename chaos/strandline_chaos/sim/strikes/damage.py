@@ -14,7 +14,9 @@ from strandline_broker.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.kinds.disks import FILES
+from strandline_chaos.sim.oracles.decisions import METADATA
 from strandline_chaos.sim.oracles.disks import Reader
+from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.topology import CONTROLLER, DATA, broker_id
 
 if TYPE_CHECKING:
@@ -22,12 +24,12 @@ if TYPE_CHECKING:
 
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import Key
-    from strandline_chaos.sim.oracles.log_view import LogView
     from strandline_chaos.sim.strikes.scene import Scene
 
 CLOSED: Final = ("epochs", "high-watermark", "snapshot")
 """Files that are read at the start of a process only: they change while it is down."""
 DOWN_S: Final = 0.2
+RESTART_S: Final = 0.1
 
 
 class DamageStrikes:
@@ -36,6 +38,7 @@ class DamageStrikes:
         self.strikes: dict[str, Callable[..., object]] = {
             "bit-flip": self._bit_flip,
             "helix": self._helix,
+            "store-flip": self._store_flip,
             "zero-tail": self._zero_tail,
             "wipe": self._wipe,
         }
@@ -143,6 +146,36 @@ class DamageStrikes:
             if struck:
                 oracles.replicas.ghost(key).give_up("every replica has lost a part of it")
         return struck > 0
+
+    def _store_flip(self, back: int, repair_s: float) -> bool:
+        """A bit of a decision in the controller's log, not of the last, which could be a torn one.
+        The controller has to refuse the log, until somebody has put the file back from a copy.
+        """
+        scene, struck = self._scene, self._scene.world.controller
+        if not struck.running or struck.name in scene.oracles.damaged_stores:
+            return False
+        view = LogView(struck.disk, METADATA)
+        view.read_valid()
+        number = len(view.entries) - 1 - back
+        if number < 0:
+            return False
+        scene.darken([struck], RESTART_S, survival=1.0)
+        segment, start, stop = view.place(number)
+        inode = struck.disk.find(f"{METADATA}/{segment:020d}.log")
+        assert isinstance(inode, Inode)
+        if inode.dirty:
+            return False
+        position, mask = scene.rng.randrange(start, stop), 1 << scene.rng.randrange(8)
+        inode.flip(position, mask)
+        scene.oracles.damaged_stores.add(struck.name)
+
+        def repair() -> None:
+            inode.restore()
+            scene.oracles.damaged_stores.discard(struck.name)
+            struck.start()
+
+        scene.later(repair_s, repair)
+        return True
 
     def _zero_tail(self, node: str, bytes: int, restart_s: float) -> bool:
         """The newest files were made larger than what was written to them when the power went."""

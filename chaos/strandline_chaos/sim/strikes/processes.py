@@ -19,6 +19,7 @@ class ProcessStrikes:
             "kill": self._kill,
             "stop": self._stop,
             "pause": self._pause,
+            "stall": self._stall,
             "power": self._power,
             "crash-point": self._crash_point,
             "crash-loop": self._crash_loop,
@@ -39,6 +40,10 @@ class ProcessStrikes:
         struck = self._scene.node(node)
         struck.pause()
         self._scene.later(for_s, struck.resume)
+
+    def _stall(self, node: str, for_s: float) -> None:
+        """Its event loop stands still, its threads go on (I-96)."""
+        self._scene.node(node).stall(for_s)
 
     def _power(self, nodes: list[str], restart_s: float, survival: float) -> None:
         struck = [self._scene.node(name) for name in dict.fromkeys(nodes)]
