@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -66,8 +66,7 @@ class Compression(enum.IntEnum):
     ZSTD = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     base_offset: int
     batch_length: int
     leader_epoch: int
@@ -131,7 +130,7 @@ def add_sequence(sequence: int, by: int) -> int:
 
 def read_header(data: Buffer, at: int = 0) -> BatchHeader:
     """The header that starts at byte `at`; struct.error if fewer than 61 bytes are there."""
-    return BatchHeader(*_HEADER.unpack_from(data, at))
+    return BatchHeader._make(_HEADER.unpack_from(data, at))
 
 
 def batch_size(data: Buffer, at: int = 0) -> int:
@@ -161,7 +160,7 @@ def stamp(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchH
     _TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, now_ms)
     crc = crc32c(memoryview(stamped)[ATTRIBUTES_AT:])
     _CRC.pack_into(stamped, CRC_AT, crc)
-    return bytes(stamped), replace(header, attributes=attributes, max_timestamp=now_ms, crc=crc)
+    return bytes(stamped), header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
 
 
 def check_batch(data: Buffer) -> BatchHeader:

@@ -1,7 +1,7 @@
 """A log with the state of its producers beside it, kept together as a broker's partition does."""
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
@@ -85,7 +85,7 @@ class ProducerLog:
         header = read_header(batch)
         base = self.log.append_as_leader(batch, header, leader_epoch=epoch).base_offset
         marker = end_marker_epoch(batch, 0, header)
-        self.producers.on_append(replace(header, base_offset=base), 0, marker)
+        self.producers.on_append(header._replace(base_offset=base), 0, marker)
         return base
 
     def copy_from(self, leader: Log, *, max_bytes: int = 1 << 20, epoch: int = 0) -> None:

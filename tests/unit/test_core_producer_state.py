@@ -1,7 +1,5 @@
 """Idempotent producers, one behaviour per test."""
 
-from dataclasses import replace
-
 import pytest
 
 from strandline_broker.core.producer_state import Accept, Duplicate, ProducerStates
@@ -175,12 +173,12 @@ TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 
 def transactional(header: BatchHeader) -> BatchHeader:
-    return replace(header, attributes=TRANSACTIONAL)
+    return header._replace(attributes=TRANSACTIONAL)
 
 
 def end_marker(offset: int, *, epoch: int = 0, timestamp: int = 0) -> BatchHeader:
     marker = batch_header(P, epoch, -1, offset=offset, timestamp=timestamp)
-    return replace(marker, attributes=TRANSACTIONAL | CONTROL)
+    return marker._replace(attributes=TRANSACTIONAL | CONTROL)
 
 
 def test_a_transaction_is_open_from_its_first_batch_to_its_end_marker() -> None:

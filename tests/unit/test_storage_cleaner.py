@@ -48,7 +48,7 @@ def at(
     header = read_header(batch)
     if attributes == 0:
         return header, batch
-    marked = replace(header, attributes=attributes)
+    marked = header._replace(attributes=attributes)
     return with_records(marked, list(raw_records(batch, header)))
 
 
@@ -97,7 +97,7 @@ def test_a_superseded_record_goes_and_the_others_keep_their_offsets() -> None:
     assert content_of(kept) == [(4, b"1"), (6, b"3")]
     assert kept is not None
     header, was = kept[0], first[0]
-    assert header == replace(was, batch_length=header.batch_length, crc=header.crc, record_count=2)
+    assert header == was._replace(batch_length=header.batch_length, crc=header.crc, record_count=2)
 
 
 def test_a_batch_of_which_nothing_stays_goes() -> None:
@@ -234,7 +234,7 @@ def test_a_tombstone_of_a_transaction_stays() -> None:
 
 def test_a_batch_stamped_by_the_leader_keeps_its_one_timestamp() -> None:
     first = at(0, [(b"a", b"1"), (b"b", b"2")], attributes=0x08)
-    header = replace(first[0], max_timestamp=77)
+    header = first[0]._replace(max_timestamp=77)
     first = with_records(header, list(raw_records(first[1], first[0])))
     kept, _ = filtered(first, at(2, [(b"a", b"3")]))
     assert kept is not None

@@ -6,7 +6,6 @@ Keeps I-19 to I-21 and I-57; P-25, P-38, P-41.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import Duplicate
@@ -117,7 +116,7 @@ class Appends:
             raise partition.refuse_write(error) from error
         if header.producer_id >= 0:
             partition.producers.on_append(
-                replace(header, base_offset=done.base_offset), context.now_ms()
+                header._replace(base_offset=done.base_offset), context.now_ms()
             )
         outcome = ProduceOutcome(
             base_offset=done.base_offset,

@@ -7,6 +7,7 @@ harm.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,14 +29,14 @@ REPLICA_SERVICE: Final = "strandline_proto.v1.ReplicaService"
 class Service:
     """The public methods of several handler classes as one servicer."""
 
-    def __init__(self, runtime: Runtime, metrics: ServerMetrics, *parts: object) -> None:
+    def __init__(self, runtime: Runtime, metrics: ServerMetrics, *parts: Any) -> None:
         self._runtime = runtime
         self._metrics = metrics
         for part in parts:
-            for name, method in inspect.getmembers(part, inspect.ismethod):
-                if name[0].isupper():
-                    assert not hasattr(self, name), f"two parts serve {name}"
-                    setattr(self, name, self._guarded(name, method))
+            # Classes are hashable; mypy takes the __hash__ of their instances (its issue 11470).
+            for name in _methods_of(type(part)):  # type: ignore[arg-type]
+                assert not hasattr(self, name), f"two parts serve {name}"
+                setattr(self, name, self._guarded(name, getattr(part, name)))
 
     def _guarded(self, name: str, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         requests = self._metrics.requests.labels(method=name)
@@ -75,6 +76,13 @@ class Service:
             f"{name} failed in a way the broker did not foresee ({type(error).__name__}); "
             "its log says how",
         )
+
+
+@functools.cache
+def _methods_of(part: type) -> tuple[str, ...]:
+    """The names of the calls that a handler class serves."""
+    found = inspect.getmembers(part, inspect.isfunction)
+    return tuple(name for name, _ in found if name[0].isupper())
 
 
 def _has_assertion(error: BaseException) -> bool:

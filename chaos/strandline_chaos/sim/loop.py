@@ -17,6 +17,7 @@ import hashlib
 import sys
 from array import array
 from asyncio import events
+from asyncio.futures import _set_result_unless_cancelled  # type: ignore[attr-defined]
 from collections import deque
 from contextvars import Context, copy_context
 from heapq import heappop, heappush
@@ -48,7 +49,7 @@ class Livelock(AssertionError):
 class SimHandle:
     """A callback that is due, or a timer."""
 
-    __slots__ = ("args", "callback", "cancelled_", "context", "owner", "when_")
+    __slots__ = ("args", "callback", "cancelled_", "context", "owner", "quiet", "when_")
 
     def __init__(
         self,
@@ -57,12 +58,15 @@ class SimHandle:
         context: Context,
         owner: Owner | None,
         when: float = 0.0,
+        quiet: bool = False,
     ) -> None:
         self.callback = callback
         self.args = args
         self.context = context
         self.owner = owner
         self.when_ = when
+        self.quiet = quiet
+        """It only wakes tasks: nothing of its node can have changed before their own steps."""
         self.cancelled_ = False
 
     def cancel(self) -> None:
@@ -212,7 +216,8 @@ class SimLoop:
     ) -> SimHandle:
         if context is None:
             context = copy_context()
-        handle = SimHandle(callback, args, context, context.get(OWNER), when)
+        quiet = callback is _set_result_unless_cancelled
+        handle = SimHandle(callback, args, context, context.get(OWNER), when, quiet)
         self._push(when if clock is None else clock.to_global(when), handle)
         return handle
 
@@ -224,6 +229,14 @@ class SimLoop:
         when = self.now + delay_s
         handle = SimHandle(callback, args, context, owner, when)
         self._push(when, handle)
+        return handle
+
+    def deliver(
+        self, delay_s: float, owner: Owner | None, callback: Callable[..., Any], *args: Any
+    ) -> SimHandle:
+        """As `post`, what only lays something ready for a task to find."""
+        handle = self.post(delay_s, owner, callback, *args)
+        handle.quiet = True
         return handle
 
     def _push(self, when: float, handle: SimHandle) -> None:
@@ -345,7 +358,7 @@ class SimLoop:
             except Exception as error:  # noqa: BLE001
                 self.call_exception_handler({"message": "a callback failed", "exception": error})
             if owner is not None:
-                if owner.on_step is not None and owner.alive:
+                if owner.on_step is not None and not handle.quiet and owner.alive:
                     owner.on_step()
                 if owner.busy_s > 0:
                     self._block(owner)

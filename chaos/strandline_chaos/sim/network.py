@@ -52,10 +52,19 @@ OWN_HOSTS: Final = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]", "[::]", "")
 
 
 class SimNetwork:
-    def __init__(self, rng: random.Random, *, now: Callable[[], float], post: Post) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        now: Callable[[], float],
+        post: Post,
+        deliver: Post | None = None,
+    ) -> None:
         self._rng = rng
         self._now = now
         self._post = post
+        self._deliver = deliver or post
+        """For frames of calls, which tasks read when they get to it."""
         self._links: dict[tuple[str, str], Link] = {}
         self._nodes: dict[str, NodeNetwork] = {}
         self._dark: set[str] = set()
@@ -215,7 +224,7 @@ class SimNetwork:
             if arrival_s > source.last_arrival_s:
                 source.last_arrival_s = arrival_s
             pipe.put(deliver, args)
-            self._post(arrival_s - now_s, target.node.owner, pipe.arrive)
+            self._deliver(arrival_s - now_s, target.node.owner, pipe.arrive)
 
     def hang_up(self, end: End, why: str, *, in_order: bool = False) -> None:
         """Tell the other side that this end is closed, after all that was sent if `in_order`."""

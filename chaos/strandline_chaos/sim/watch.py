@@ -12,6 +12,7 @@ from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
 from strandline_chaos.sim.oracles.epochs import EpochOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
+from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.metadata import MetadataOracle
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
 from strandline_chaos.sim.oracles.shutdowns import LeaveOracle, MarkerOracle
@@ -21,9 +22,11 @@ from strandline_chaos.sim.topology import CONTROLLER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from strandline_broker.hosts.partition import Partition
     from strandline_chaos.history import Positioned
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.committed import Committed
+    from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.world import World
 
 DISK_REASONS: Final = ("Errno", "Input/output error", "No space left")
@@ -58,16 +61,27 @@ class Oracles:
         self.history = world.history = CheckedHistory(world, self)
 
     def _after_broker(self, node: Node) -> None:
-        self.replicas.on_step(node)
+        process = node.process
+        if process is None or not hasattr(process, "replicas"):
+            return
+        for key, partition in process.replicas.partitions.items():
+            look = self.replicas.looks.get(partition)
+            if look is None or not look.is_true_of(partition):
+                self._look(node, key, partition)
         self.metadata.on_step(node)
-        replicas = getattr(node.process, "replicas", None)
-        if replicas is not None:
-            for key, partition in replicas.partitions.items():
-                self.leaders.on_step(node, key, partition)
-                self.epochs.on_step(node, key, partition)
-            if node.stopping:
-                self.markers.on_step(node)
-                self.leaves.on_step(node)
+        if node.stopping:
+            self.markers.on_step(node)
+            self.leaves.on_step(node)
+
+    def _look(self, node: Node, key: Key, partition: Partition) -> None:
+        self.replicas.on_step(node, key, partition)
+        self.leaders.on_step(node, key, partition)
+        self.epochs.on_step(node, key, partition)
+        if partition.gate.locked():
+            # Some of it may only be judged when what goes on under the gate is over.
+            self.replicas.looks.pop(partition, None)
+        else:
+            self.replicas.looks[partition] = Look(partition)
 
     def _after_controller(self) -> None:
         process = self._controller.process

@@ -50,6 +50,7 @@ class World:
             random.Random(self.rng.getrandbits(64)),
             now=lambda: self.loop.now,
             post=self.loop.post,
+            deliver=self.loop.deliver,
         )
         self.history = History(None, lambda: int(self.loop.now * 1e9))
         self.partitions = topology.partitions

@@ -9,7 +9,6 @@ KIP-534) the field of the base timestamp holds the horizon, and timestamps are r
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from crc32c import crc32c
@@ -63,8 +62,7 @@ def with_records(
         max_timestamp = max(record.timestamp for record in kept)
     body = _body(header.base_offset, base_timestamp, kept)
     return _sealed(
-        replace(
-            header,
+        header._replace(
             attributes=attributes,
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
@@ -77,8 +75,7 @@ def with_records(
 def emptied(header: BatchHeader) -> tuple[BatchHeader, bytes]:
     """A bare header that still tells the batch's offsets, producer and largest timestamp (I-79)."""
     return _sealed(
-        replace(
-            header,
+        header._replace(
             attributes=header.attributes & ~(DELETE_HORIZON | _COMPRESSION),
             base_timestamp=header.max_timestamp,
             record_count=0,
@@ -139,8 +136,7 @@ def _sealed(header: BatchHeader, body: bytes) -> tuple[BatchHeader, bytes]:
         header.record_count,
     )
     assert len(tail) == HEADER_SIZE - ATTRIBUTES_AT
-    sealed = replace(
-        header,
+    sealed = header._replace(
         batch_length=HEADER_SIZE + len(body) - LENGTH_OVERHEAD,
         crc=crc32c(body, crc32c(tail)),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.committed import Committed
 from strandline_chaos.sim.oracles.log_view import LogView
+from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.rules import RuleOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import broker_id
@@ -54,7 +55,6 @@ class Replica:
         self.was_cut = False
 
     def is_unchanged(self, partition: Partition) -> bool:
-        """Asked of every replica of a broker after each of its steps."""
         log, leader = partition.log, partition.leader
         return (
             self.log is log
@@ -87,8 +87,8 @@ class ReplicaOracle:
         self._rules = RuleOracle(control)
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
-        self._known: dict[Partition, Replica] = {}
-        """The same by the broker's own object, for a look after every step."""
+        self.looks: dict[Partition, Look] = {}
+        """What every replica was like when it was last looked at; without one it will be."""
         self._removed: set[tuple[str, Key]] = set()
         """Replicas that a reassignment has removed, until they are looked at again."""
 
@@ -103,18 +103,14 @@ class ReplicaOracle:
             )
         return found
 
-    def on_step(self, node: Node) -> None:
-        replicas = getattr(node.process, "replicas", None)
-        if replicas is None:
-            return
-        known_of = self._known.get
-        for key, partition in replicas.partitions.items():
-            known = known_of(partition)
-            if known is None or not known.is_unchanged(partition):
-                self._on_change(node, key, partition, self._replicas.get((node.name, key)))
-            elif known.was_cut and not partition.gate.locked():
-                known.was_cut = False
-                _check_producers(partition, f"{node.name} {partition.name}")
+    def on_step(self, node: Node, key: Key, partition: Partition) -> None:
+        known = self._replicas.get((node.name, key))
+        if known is None or not known.is_unchanged(partition):
+            self._on_change(node, key, partition, known)
+            known = self._replicas[node.name, key]
+        if known.was_cut and not partition.gate.locked():
+            known.was_cut = False
+            _check_producers(partition, f"{node.name} {partition.name}")
 
     def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
         log, where = partition.log, f"{node.name} {partition.name}"
@@ -143,7 +139,6 @@ class ReplicaOracle:
             ghost.on_appended(entry, where)
             if partition.leader is not None:
                 ghost.on_led(entry.epoch, node.name, node.incarnation)
-        self._known[partition] = known
         known.end, known.start = end, log.log_start_offset
         self._check_order(partition, known, where)
         self._rules.on_change(node, key, partition, appended, where)
@@ -291,7 +286,7 @@ class ReplicaOracle:
         for number, node in self._nodes.items():
             if number not in decided.replicas and (node.name, key) in self._replicas:
                 gone = self._replicas.pop((node.name, key))
-                self._known = {p: r for p, r in self._known.items() if r is not gone}
+                self.looks = {p: look for p, look in self.looks.items() if p.key != key}
                 self._removed.add((node.name, key))
                 self.ghost(key).on_removed(node.name)
 
