@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.committed import Committed
 from strandline_chaos.sim.oracles.log_view import LogView
-from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.rules import RuleOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import broker_id
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
+    from strandline_chaos.sim.oracles.looks import Look
     from strandline_chaos.sim.topology import Topology
 
 
@@ -285,7 +285,7 @@ class ReplicaOracle:
         """What a broker held that is no replica any more need not be there when it is one again."""
         for number, node in self._nodes.items():
             if number not in decided.replicas and (node.name, key) in self._replicas:
-                gone = self._replicas.pop((node.name, key))
+                self._replicas.pop((node.name, key))
                 self.looks = {p: look for p, look in self.looks.items() if p.key != key}
                 self._removed.add((node.name, key))
                 self.ghost(key).on_removed(node.name)
