@@ -59,7 +59,7 @@ class MetadataLog:
     one at a time too.
     """
 
-    __slots__ = ("_directory", "_failed", "_fs", "_going", "_kept", "_log", "snapshot")
+    __slots__ = ("_directory", "_failed", "_fs", "_going", "_log", "snapshot", "snapshots")
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class MetadataLog:
         self._fs = fs
         self._directory = directory
         self._log = log
-        self._kept = list(kept)
-        """The snapshots that the log can be continued from, oldest first."""
+        self.snapshots = tuple(kept)
+        """Those that the log goes on from, oldest first."""
         self._failed = False
         self._going: tuple[Segment, ...] = ()
         """Out of the log, and their files are perhaps still there."""
@@ -123,14 +123,9 @@ class MetadataLog:
         return self._log.log_start_offset
 
     @property
-    def snapshots(self) -> tuple[SnapshotId, ...]:
-        """Those that the log can be continued from, oldest first."""
-        return tuple(self._kept)
-
-    @property
     def bytes_since_snapshot(self) -> int:
         """Of the segments that hold records which the newest snapshot does not cover."""
-        covered = self._kept[-1].end_offset if self._kept else 0
+        covered = self.snapshots[-1].end_offset if self.snapshots else 0
         return sum(s.size for s in self._log.tail[0] if s.base_offset >= covered)
 
     def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
@@ -203,8 +198,8 @@ class MetadataLog:
         removed goes another time.
         """
         log = self._log
-        self._kept = [*self._kept[-1:], SnapshotId(end_offset, controller_epoch)]
-        start = self._kept[0].end_offset if len(self._kept) > 1 else log.log_start_offset
+        self.snapshots = (*self.snapshots[-1:], SnapshotId(end_offset, controller_epoch))
+        start = self.snapshots[0].end_offset if len(self.snapshots) > 1 else log.log_start_offset
         gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= start and s.flushed)
         if gone:
             log.raise_log_start(gone[-1].end_offset)
@@ -218,7 +213,7 @@ class MetadataLog:
             log.deleted_segments.purge(0)
             self._going = ()
         for old in list_snapshots(self._fs, log.path):
-            if old < self._kept[-1] and old not in self._kept:
+            if old < self.snapshots[-1] and old not in self.snapshots:
                 self._fs.unlink(f"{log.path}/{old.name}")
         return len(gone)
 

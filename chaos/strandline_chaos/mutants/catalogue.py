@@ -9,12 +9,21 @@ from strandline_chaos.mutants.following import FOLLOWING
 from strandline_chaos.mutants.leading import LEADING
 from strandline_chaos.mutants.moving import MOVING
 from strandline_chaos.mutants.reassigning import REASSIGNING
+from strandline_chaos.mutants.remembering import REMEMBERING
 from strandline_chaos.mutants.storing import STORING
 
 if TYPE_CHECKING:
     from strandline_chaos.mutants.mutant import Mutant
 
-MUTANTS: Final = (*LEADING, *FOLLOWING, *CONTROLLING, *MOVING, *REASSIGNING, *STORING)
+MUTANTS: Final = (
+    *LEADING,
+    *FOLLOWING,
+    *CONTROLLING,
+    *MOVING,
+    *REASSIGNING,
+    *STORING,
+    *REMEMBERING,
+)
 
 
 class UnknownMutant(ValueError):

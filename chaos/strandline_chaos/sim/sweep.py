@@ -33,6 +33,8 @@ EXPECTED: Final = (
     "fsync error",
     "write error",
     "stall",
+    "controller took a snapshot",
+    "controller began from a snapshot",
 )
 
 

@@ -102,7 +102,7 @@ def controller_config(topology: Topology) -> object:
         "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
         "log.dirs": DATA,
         "broker.session.timeout.ms": "1000",
-        "metadata.log.max.record.bytes.between.snapshots": "3000",
+        "metadata.log.max.record.bytes.between.snapshots": "1000",
         "leader.imbalance.check.interval.seconds": str(topology.balance_s),
     }
     return load_controller_config(None, settings, {})

@@ -16,6 +16,8 @@ from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.metadata import MetadataOracle
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
 from strandline_chaos.sim.oracles.shutdowns import LeaveOracle, MarkerOracle
+from strandline_chaos.sim.oracles.shutdowns import MarkerOracle
+from strandline_chaos.sim.oracles.store import StoreOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER
 
@@ -48,12 +50,14 @@ class Oracles:
         self.markers = MarkerOracle(self.replicas)
         self.leaves = LeaveOracle(world.nodes, self.control)
         self.metadata = MetadataOracle(self.sometimes)
+        self.store = StoreOracle(self.sometimes)
         self.disks_may_fail = False
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
         self._world = world
         self._controller = world.nodes[CONTROLLER]
         self._controller.on_step = self._after_controller
+        self._controller.on_crash = self._check_disk
         world.on_exit = self._on_exit
         for name in world.topology.broker_names:
             world.nodes[name].on_crash = self._on_crash
@@ -87,6 +91,7 @@ class Oracles:
         process = self._controller.process
         if process is None:
             return
+        self.store.on_step(process.log, process.state)
         self.decisions.on_step(process.state)
         if self.control.on_step(process.state):
             self.replicas.on_decided()
@@ -103,9 +108,15 @@ class Oracles:
         if not (self.disks_may_fail and any(reason in why for reason in DISK_REASONS)):
             self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
 
-    def _on_crash(self, node: Node) -> None:
+    def _check_disk(self, node: Node) -> None:
         try:
             check_disk(node, self.sometimes)
+        except Violation as violation:
+            self._world.loop.fail(violation)
+
+    def _on_crash(self, node: Node) -> None:
+        self._check_disk(node)
+        try:
             self.markers.on_crash(node)
         except Violation as violation:
             self._world.loop.fail(violation)
@@ -114,7 +125,9 @@ class Oracles:
         """`wiped`: nothing is left on their disks."""
         for node in nodes:
             self.replicas.on_power_lost(node, wiped=wiped)
-            if node is not self._controller:
+            if node is self._controller:
+                self._check_disk(node)
+            else:
                 self._on_crash(node)
         self.replicas.check_some_copy()
 

@@ -269,8 +269,8 @@ class ControllerState:
 
     def has_forgotten(self, offset: MetadataOffset, epoch: ControllerEpoch) -> bool:
         """Whether a record at `offset`, of `epoch`, would be older than the starts we know."""
-        if not self.epoch_starts:
-            return False
+        if len(self.epoch_starts) < EPOCH_STARTS_MAX:
+            return False  # nothing was ever forgotten
         first, first_epoch = self.epoch_starts[0]
         return offset < first and epoch < first_epoch
 
