@@ -16,7 +16,6 @@ from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.metadata import MetadataOracle
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
 from strandline_chaos.sim.oracles.shutdowns import LeaveOracle, MarkerOracle
-from strandline_chaos.sim.oracles.shutdowns import MarkerOracle
 from strandline_chaos.sim.oracles.store import StoreOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER
