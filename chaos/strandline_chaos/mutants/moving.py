@@ -64,6 +64,19 @@ MOVING: Final = (
         Needs(topology={"balance_s": 1}, kinds=_MOVES),
     ),
     Mutant(
+        "balance-in-the-middle-of-a-failure",
+        "3.11",
+        "leaders come back while brokers are coming and going, as soon as they are in sync",
+        (
+            Edit(
+                _BALANCE,
+                "        return max(0, self._since_ms + self._session_ms - now_ms)\n",
+                "        return 0\n",
+            ),
+        ),
+        Needs(topology={"balance_s": 1}, kinds=("kill", "stop", "pause", "power")),
+    ),
+    Mutant(
         "balance-that-unrest-ends",
         "I-88, 3.11",
         "once a broker has come or gone, leaders do not come back by themselves for an hour",

@@ -16,6 +16,7 @@ from strandline_chaos.sim.churn import CHURN
 from strandline_chaos.sim.clients import workload
 from strandline_chaos.sim.faults import Nemesis
 from strandline_chaos.sim.guard import guarded
+from strandline_chaos.sim.kinds.admin import COMMANDS
 from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
 from strandline_chaos.sim.oracles.violation import Violation
@@ -73,6 +74,7 @@ class Run:
         self.world = World(plan.seed, plan.topology)
         self.oracles = Oracles(self.world)
         self.oracles.disks_may_fail = any(f.kind in MAY_END_A_PROCESS for f in plan.faults)
+        self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
         self.verdict: Verdict | None = None

@@ -40,6 +40,7 @@ class Oracles:
     def __init__(self, world: World) -> None:
         self.sometimes: Counter[str] = Counter()
         self.control = ControlOracle(self.sometimes)
+        self.control.now = lambda: world.loop.now
         self.replicas = ReplicaOracle(world.nodes, world.topology, self.control, self.sometimes)
         self.leaders = LeaderOracle(world.nodes, world.topology, self.control, self.replicas)
         self.epochs = EpochOracle(self.control, self.replicas)

@@ -46,7 +46,7 @@ def decide_create_partitions(
     before = len(topic.partitions)
     _check_count(wish, before)
     first = topic.partitions[0]
-    factor = len(first.replicas) - len(first.removing)
+    factor = len(first.target)
     if wish.assignments:
         assignments = _checked(state, wish, before, factor)
     else:

@@ -52,5 +52,7 @@ KINDS: Final[dict[str, Draw]] = {
     "move-leader": _move,
     "add-partitions": _add,
 }
+COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
+"""Kinds that move leaders that live."""
 CHURN: Final = frozenset({"topic-recreate"})
 """Kinds that need the other topic."""

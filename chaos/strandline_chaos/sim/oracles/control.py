@@ -1,5 +1,5 @@
 """What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48
-to I-51.
+to I-51, 3.11.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.state import Broker, ControllerState, Partition
 
 NO_LEADER = -1
+QUIET_S = 0.7
+"""What the fastest clock of a controller takes for a session without unrest, and a little less."""
 Key = tuple[bytes, int]
 
 
@@ -30,6 +32,11 @@ class ControlOracle:
         self.brokers: dict[int, Broker] = {}
         self.on_event: Callable[[str], None] = lambda event: None
         """Told of `leader` and `isr`, when one changes."""
+        self.now: Callable[[], float] = lambda: 0.0
+        self.commanded = False
+        """Whether an administrator moves leaders too, quiet or not."""
+        self._unrest_s = 0.0
+        """When a broker last came back, went, or began to stop."""
         self._sometimes = sometimes
         self._last_offset = -1
         self._epoch = -1
@@ -104,6 +111,9 @@ class ControlOracle:
                 )
         if known is not None and broker.epoch != known.epoch:
             self._reborn.add(number)
+            self._unrest_s = self.now()
+        elif known is not None and not broker.eligible and known.eligible:
+            self._unrest_s = self.now()
         if known is not None and broker.fenced and not known.fenced:
             self._sometimes["broker fenced"] += 1
         self.brokers[number] = broker
@@ -156,6 +166,13 @@ class ControlOracle:
         was = self.brokers.get(old.leader)
         if was is not None and was.eligible and old.leader in new.isr:
             self._sometimes["leader moved without need"] += 1
+            quiet_s = self.now() - self._unrest_s
+            if not self.commanded and quiet_s < QUIET_S:
+                raise Violation(
+                    "3.11",
+                    f"{where}: the controller gave it from {old.leader} to {new.leader} by itself"
+                    f" {quiet_s:.3f} s after a broker came or went",
+                )
 
     def _check_recovery(self, where: str, old: Partition, new: Partition) -> None:
         """I-48, I-49: a recovery begins with an election, of one who is the ISR until it ends."""
