@@ -42,6 +42,7 @@ from strandline_proto.ids import (
     TopicId,
 )
 from support.controller_cluster import SESSION_MS, Cluster
+from support.controller_leadership import add_partitions, balance, elect
 from support.controller_recovery import recover
 from support.controller_store import same
 
@@ -254,6 +255,18 @@ class ControllerHistory(RuleBasedStateMachine):
     @rule(data=st.data())
     def recover(self, data: st.DataObject) -> None:
         recover(self.cluster, data)
+
+    @rule(data=st.data())
+    def elect(self, data: st.DataObject) -> None:
+        elect(self.cluster, data)
+
+    @rule(data=st.data())
+    def balance(self, data: st.DataObject) -> None:
+        balance(self.cluster, data)
+
+    @rule(data=st.data())
+    def add_partitions(self, data: st.DataObject) -> None:
+        add_partitions(self.cluster, data)
 
     @rule(b=brokers)
     def allocate(self, b: BrokerId) -> None:
