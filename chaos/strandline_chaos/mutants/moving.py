@@ -65,7 +65,7 @@ MOVING: Final = (
     ),
     Mutant(
         "balance-in-the-middle-of-a-failure",
-        "3.11",
+        "3.11, as P-56: no thrash",
         "leaders come back while brokers are coming and going, as soon as they are in sync",
         (
             Edit(
