@@ -16,6 +16,20 @@ _STARTS: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.2}) for at_s in (2.5, 4.5, 6.5)
 )
 """Starts from whatever snapshots there are."""
+_BUSY: Final = (
+    Fault(0.0, "slow-disk", {"node": "controller", "for_s": 9.0, "factor": 20}),
+    *(
+        Fault(at_s, "kill", {"node": node, "restart_s": 0.3})
+        for at_s, node in (
+            (1.5, "broker-1"),
+            (2.5, "broker-2"),
+            (3.5, "broker-3"),
+            (4.5, "broker-1"),
+        )
+    ),
+    *(Fault(at_s, "kill", {"node": "controller", "restart_s": 0.1}) for at_s in (3.0, 4.0, 5.0)),
+)
+"""Many decisions, of which some fall between the look at the state and its writing."""
 _DARK: Final = tuple(
     Fault(at_s, "power", {"nodes": ["controller"], "restart_s": 0.2, "survival": 0.0})
     for at_s in (2.0, 3.5, 5.0, 6.5)
@@ -75,7 +89,7 @@ REMEMBERING: Final = (
                 "                topic.partitions.values(),  # type: ignore[arg-type]\n",
             ),
         ),
-        _KILLS,
+        Needs(kinds=("kill", "pause"), aimed=_BUSY),
     ),
     Mutant(
         "snapshot-written-in-place",
