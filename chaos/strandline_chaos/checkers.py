@@ -63,6 +63,7 @@ ANOMALIES: Final = {
     "misplaced": "acknowledged at another offset than the one where it is read",
     "taken_back": "read once, and not in the last reading",
     "skipped": "an offset that a reader passed over",
+    "end_fell": "an end offset below one that the same client was told or read before",
     "corrupt": "bytes that are not what was sent",
 }
 
@@ -106,6 +107,8 @@ class _Facts:
     def __init__(self, events: Iterable[Event]) -> None:
         self.sends: dict[tuple[Key, Value], Send] = {}
         self.polls: list[tuple[int, Key, list[tuple[Offset, Value]]]] = []
+        self.ends: list[tuple[int, Key, Offset, bool]] = []
+        """(process, key, end, told): an end that a client was told, or has read up to."""
         self.final: dict[Key, dict[Offset, Value]] = {}
         self.has_final = False
         self.corrupt: list[str] = []
@@ -122,14 +125,22 @@ class _Facts:
                 open_sends[event.op] = event
             elif event.f == "send":
                 self._completed(open_sends.pop(event.op), event)
-            elif event.f == "poll" and event.type == "ok":
-                for key, pairs in event.value[0][1]:
-                    run = [(offset, value) for offset, value in pairs]
-                    self.polls.append((event.process, key, run))
-                    if event.process in final_processes:
-                        self.final.setdefault(key, {}).update(run)
+            elif event.type == "ok" and event.f in ("poll", "ends"):
+                self._read(event, is_final=event.process in final_processes)
         for invoked in open_sends.values():  # the client died in the middle: nobody knows
             self._completed(invoked, invoked)
+
+    def _read(self, event: Event, *, is_final: bool) -> None:
+        if event.f == "ends":
+            self.ends += [(event.process, key, end, True) for key, end in event.value[0][1]]
+            return
+        for key, pairs in event.value[0][1]:
+            run = [(offset, value) for offset, value in pairs]
+            self.polls.append((event.process, key, run))
+            if run:
+                self.ends.append((event.process, key, run[-1][0] + 1, False))
+            if is_final:
+                self.final.setdefault(key, {}).update(run)
 
     def _completed(self, invoked: Event, completed: Event) -> None:
         _, key, value = invoked.value[0]
@@ -166,6 +177,7 @@ def check(events: Iterable[Event]) -> Verdict:
     _check_phantoms(facts, found)
     _check_send_order(facts, found)
     _check_poll_order(facts, found)
+    _check_ends(facts, found)
     outcomes = [send.outcome for send in facts.sends.values()]
     read = sum(len(values) for values in facts.final.values())
     return Verdict(
@@ -269,6 +281,18 @@ def _check_poll_order(facts: _Facts, found: dict[str, Anomaly]) -> None:
                     f"key {key}: {value} at {offset} follows {before} in one reader"
                 )
             last[process, key] = offset
+
+
+def _check_ends(facts: _Facts, found: dict[str, Anomaly]) -> None:
+    """I-11: the end of a key never falls for a client, which remembers the newest leader that it
+    has met. One that knows only a deposed leader may be told less than others were (I-35).
+    """
+    highest: dict[tuple[int, Key], Offset] = {}
+    for process, key, end, told in facts.ends:
+        before = highest.get((process, key), 0)
+        if told and end < before:
+            found["end_fell"].add(f"key {key}: its end was {before} and is told as {end}")
+        highest[process, key] = max(before, end)
 
 
 def _longest_gap_ms(sends: Iterable[Send]) -> float:

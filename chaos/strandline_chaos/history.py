@@ -31,7 +31,8 @@ class Event:
     f: str
     value: Any
     """As in the JSON: `[["send", key, value]]`, `[["send", key, [offset, value]]]`,
-    `[["poll", [[key, [[offset, value], ...]], ...]]]`, or what a fault says of itself.
+    `[["poll", [[key, [[offset, value], ...]], ...]]]`, `[["ends", [[key, end], ...]]]`, or what a
+    fault says of itself.
     """
     op: int = -1
     """Number of the operation that this event opens or closes; -1 for what stands alone."""
@@ -98,6 +99,15 @@ class History:
     def poll_failed(self, process: int, op: int, error: str) -> None:
         """The poll ended with an error."""
         self._add(process, "fail", "poll", [["poll"]], op, error=error)
+
+    def invoke_ends(self, process: int) -> int:
+        """A client asks where each key ends; the number of the operation comes back."""
+        return self._open(process, "ends", [["ends"]])
+
+    def ended(self, process: int, op: int, ends: Mapping[int, int]) -> None:
+        """It was told."""
+        told = [[key, end] for key, end in sorted(ends.items())]
+        self._add(process, "ok", "ends", [["ends", told]], op)
 
     def note(self, f: str, value: Any, *, node: int | None = None) -> None:
         """Something that is no client's operation: a fault, a phase of the run."""

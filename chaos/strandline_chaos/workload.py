@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 REOPEN_S: Final = 0.2
 POLL_S: Final = 0.5
+ENDS_EVERY: Final = 8
+"""A reader asks for the end offsets after so many polls."""
 
 
 class Acknowledged(Protocol):
@@ -137,11 +139,19 @@ class Workload:
             process = self._history.new_process()
             try:
                 async with self._open_reader() as reader:
-                    while not self._stop.is_set():
+                    for number in itertools.count():
+                        if self._stop.is_set():
+                            break
                         await self._poll(process, reader)
+                        if number % ENDS_EVERY == 0:
+                            await self._ask_ends(process, reader)
             except StrandlineError as why:
                 self._history.note("client-failed", describe(why))
                 await self._pause(REOPEN_S)
+
+    async def _ask_ends(self, process: int, reader: Reader) -> None:
+        op = self._history.invoke_ends(process)
+        self._history.ended(process, op, await reader.end_offsets())
 
     async def _poll(self, process: int, reader: Reader) -> dict[int, int]:
         """One poll, written down; the offset after the last record read, by key."""

@@ -1,6 +1,8 @@
 """The checker finds each kind of wrong in a history that holds it, and nothing in a sound one."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,10 @@ class Run:
     def poll(self, *pairs: tuple[int, int], process: int | None = None) -> None:
         by = self.reader if process is None else process
         self.history.polled(by, self.history.invoke_poll(by), {KEY: list(pairs)})
+
+    def ends(self, end: int, *, process: int | None = None) -> None:
+        by = self.reader if process is None else process
+        self.history.ended(by, self.history.invoke_ends(by), {KEY: end})
 
     def final(self, *pairs: tuple[int, int]) -> Verdict:
         process = self.history.new_process()
@@ -218,3 +224,118 @@ def test_a_history_is_read_back_as_it_was_told_but_for_a_line_cut_off_at_the_end
     assert read_history([*run.lines[:-1], run.lines[-1][:20]]) == events[:-1]
     with pytest.raises(ValueError, match="not JSON"):
         read_history([*run.lines[:1], "{", *run.lines[1:]])
+
+
+def test_an_end_offset_that_falls_for_one_client_is_told() -> None:
+    run = Run()
+    run.send(0, 0)
+    run.send(1, 1)
+    run.ends(2)
+    run.ends(1)
+    assert found(run.final((0, 0), (1, 1))) == {"end_fell"}
+
+
+def test_an_end_offset_below_what_the_client_has_read_has_fallen_too() -> None:
+    run = Run()
+    run.send(0, 0)
+    run.send(1, 1)
+    run.poll((0, 0), (1, 1))
+    run.ends(1)
+    assert found(run.final((0, 0), (1, 1))) == {"end_fell"}
+
+
+def test_another_client_may_be_told_an_older_end() -> None:
+    run = Run()
+    run.send(0, 0)
+    run.send(1, 1)
+    run.ends(2)
+    run.ends(1, process=run.history.new_process())
+    assert found(run.final((0, 0), (1, 1))) == set()
+
+
+def good() -> list[dict[str, Any]]:
+    """Eight values over two writers, a reader that asks for ends, and the last reading."""
+    run = Run()
+    for value in range(8):
+        run.writer = 1 if value % 2 == 0 else 7
+        run.send(value, value, outcome="ok" if value != 5 else "info")
+    run.send(8, outcome="fail")
+    run.poll(*[(n, n) for n in range(4)])
+    run.ends(4)
+    run.poll(*[(n, n) for n in range(4, 8)])
+    run.ends(8)
+    run.final(*[(n, n) for n in range(8)])
+    return [json.loads(line) for line in run.lines]
+
+
+def verdict_of(events: list[dict[str, Any]]) -> Verdict:
+    return check(read_history(json.dumps(event) for event in events))
+
+
+def polls(events: list[dict[str, Any]]) -> list[list[list[int]]]:
+    """The records of each ok poll, to be changed in place; the last is the last reading."""
+    return [e["value"][0][1][0][1] for e in events if e["f"] == "poll" and e["type"] == "ok"]
+
+
+def drop(records: list[list[int]], at: int) -> None:
+    del records[at]
+
+
+def swap(records: list[list[int]], at: int) -> None:
+    other = (at + 1) % len(records)
+    records[at][1], records[other][1] = records[other][1], records[at][1]
+
+
+def double(records: list[list[int]], at: int) -> None:
+    records.append([records[-1][0] + 1, records[at][1]])
+
+
+def shift(records: list[list[int]], at: int) -> None:
+    records[at][0] += 100
+
+
+def replace_by_a_failed_one(records: list[list[int]], at: int) -> None:
+    records[at][1] = 8
+
+
+def invent(records: list[list[int]], at: int) -> None:
+    records[at][1] = 4711
+
+
+def test_the_good_history_is_good() -> None:
+    assert verdict_of(good()).sound
+
+
+@pytest.mark.parametrize("poll", [0, 1, 2])
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize(
+    "mutate", [drop, swap, double, shift, replace_by_a_failed_one, invent], ids=lambda m: m.__name__
+)
+def test_a_good_history_that_is_changed_in_one_place_is_good_no_more(
+    mutate: Callable[[list[list[int]], int], None], at: int, poll: int
+) -> None:
+    events = good()
+    records = polls(events)[poll]
+    at = at if poll < 2 else 2 * at
+    mutate(records, at)
+    silent = mutate is drop and (poll, at) in ((0, 0), (1, len(records)))
+    assert verdict_of(events).sound is silent, (
+        "only where a reader begins and ends is its own affair"
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_end_offset_of_a_good_history_matters(number: int) -> None:
+    events = good()
+    told = [e["value"][0][1][0] for e in events if e["f"] == "ends" and e["type"] == "ok"]
+    told[number][1] -= 1
+    assert found(verdict_of(events)) == {"end_fell"}
+
+
+@pytest.mark.parametrize("value", range(8))
+def test_every_acknowledged_offset_of_a_good_history_matters(value: int) -> None:
+    events = good()
+    for event in events:
+        if (event["f"], event["type"]) == ("send", "ok") and event["value"][0][2][1] == value:
+            event["value"][0][2][0] += 1
+    assert verdict_of(events).sound is (value == 5), "that one was not acknowledged"

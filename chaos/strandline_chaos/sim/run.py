@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.checkers import Verdict, check
@@ -19,6 +19,7 @@ from strandline_chaos.sim.guard import guarded
 from strandline_chaos.sim.kinds.admin import COMMANDS
 from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
+from strandline_chaos.sim.oracles.audit import audit
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import READER, WRITER
 from strandline_chaos.sim.watch import Oracles
@@ -221,6 +222,25 @@ class Run:
                 if logs[other] != logs[first]:
                     raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
             self._check_equal_producers(key, list(ends))
+            self._audit(key, list(ends))
+
+    def _audit(self, key: tuple[bytes, int], names: list[str]) -> None:
+        """Every replica in turn would serve the same records, but one whose disk has changed them
+        and that nobody has read since.
+        """
+        damaged = self.oracles.replicas.ghost(key).damaged
+        names = [name for name in names if name not in damaged]
+        found = {
+            name: audit(
+                self.world.nodes[name].process.replicas.partitions[key],
+                f"{name} partition {key[1]}",
+            )
+            for name in names
+        }
+        for other in names[1:]:
+            first = names[0]
+            if found[other] != found[first]:
+                raise Violation("I-4", f"partition {key[1]}: {first} and {other} serve other data")
 
     def _check_equal_producers(self, key: tuple[bytes, int], names: list[str]) -> None:
         """I-58: what a replica knows of producers is a function of its log, however it came by it:
@@ -279,10 +299,11 @@ def _without(event: Event, keys: dict[int, str]) -> Event | None:
     if event.f == "send" and event.value[0][1] in keys:
         return None
     if event.f == "poll" and event.type == "ok":
-        from dataclasses import replace
-
         runs = [run for run in event.value[0][1] if run[0] not in keys]
         return replace(event, value=[["poll", runs]])
+    if event.f == "ends" and event.type == "ok":
+        ends = [pair for pair in event.value[0][1] if pair[0] not in keys]
+        return replace(event, value=[["ends", ends]])
     return event
 
 

@@ -1,0 +1,50 @@
+"""The last look at every replica, by what it would serve: all of it reads, every batch is whole and
+stands where it must, and no producer's batch is there twice (REPLICATION.md 4.3, 1 and 7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_proto.batch import crc_matches, iter_headers
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.partition import Partition
+    from strandline_proto.batch import BatchHeader
+
+AT_ONCE: Final = 3000
+"""Bytes of one read, few enough that a log takes several."""
+
+
+def audit(partition: Partition, where: str) -> list[tuple[int, int]]:
+    """(base offset, CRC) of each batch from the log start to the high watermark, as it is read."""
+    log, end = partition.log, partition.high_watermark
+    offset, found = log.log_start_offset, []
+    sequences: dict[tuple[int, int], int] = {}
+    while offset < end:
+        read = log.read(offset, max_bytes=AT_ONCE, limit=end, checked=True)
+        if read.next_offset <= offset:
+            raise Violation("I-78", f"{where}: nothing is read at offset {offset} of {end}")
+        for at, header in iter_headers(read.records):
+            if not crc_matches(read.records, at, header):
+                raise Violation("I-7", f"{where}: offset {header.base_offset} is not sound")
+            _check_sequence(sequences, header, where)
+            found.append((header.base_offset, header.crc))
+        offset = read.next_offset
+    return found
+
+
+def _check_sequence(sequences: dict[tuple[int, int], int], header: BatchHeader, where: str) -> None:
+    """I-59: a producer's sequences rise, each is there once."""
+    if header.producer_id < 0:
+        return
+    key = (header.producer_id, header.producer_epoch)
+    expected = sequences.get(key, header.base_sequence)
+    if header.base_sequence != expected:
+        raise Violation(
+            "I-59",
+            f"{where}: offset {header.base_offset} is sequence {header.base_sequence} of producer"
+            f" {key}, {expected} must follow",
+        )
+    sequences[key] = header.last_sequence + 1
