@@ -356,6 +356,25 @@ def test_a_paused_server_answers_probes_and_nothing_else(world: World) -> None:
     world.loop.run(main())
 
 
+def test_a_connection_opens_for_a_call_whose_task_was_cancelled_at_that_moment(
+    world: World,
+) -> None:
+    async def main() -> None:
+        await world.serve(StreamStream=echo)
+        core = world.rig.method("StreamStream")()._cython_call
+        attach = core.attach
+
+        def attach_at_that_moment(end: Any) -> None:
+            core._attached.cancel()  # as its task does, a step before it ends the call
+            attach(end)
+
+        core.attach = attach_at_that_moment
+        await asyncio.sleep(0.1)
+        await open_stream(world)
+
+    world.loop.run(main())
+
+
 def test_generated_stubs_and_handlers_run_unchanged() -> None:
     world = World(1)
 

@@ -230,7 +230,8 @@ class ClientCall:
         early, self._early = self._early, []
         for send in early:
             send()
-        self._attached.set_result(True)
+        if not self._attached.done():  # its waiter may have been cancelled
+            self._attached.set_result(True)
 
     def _open(self, far_end: End, timeout_s: float | None) -> None:
         """At the server."""
