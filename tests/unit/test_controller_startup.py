@@ -1,7 +1,8 @@
 """The start of a controller: a new epoch, and a changed default that leaders hear of (I-91)."""
 
-from strandline_broker.core.controller.records import BrokerConfigRecord
+from strandline_broker.core.controller.records import BrokerConfigRecord, PartitionChangeRecord
 from strandline_broker.core.controller.startup import decide_start
+from strandline_proto.ids import NO_LEADER
 from support.controller_cluster import B1, B2, Cluster
 
 
@@ -40,3 +41,17 @@ def test_a_changed_default_that_was_altered_at_run_time_changes_no_partition() -
     cluster.commit(decide_start(cluster.state, min_insync_replicas=1))
     assert cluster.partition(topic).partition_epoch == 0
     assert cluster.state.min_insync_default == "2"
+
+
+def test_a_last_member_of_an_older_log_is_eligible_after_the_start() -> None:
+    """I-22, I-23: before eligible leader replicas it stayed in the ISR, fenced and leaderless."""
+    cluster = Cluster([B1, B2], min_insync=1)
+    topic = cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    cluster.state.replay(
+        PartitionChangeRecord(topic_id=topic, partition=0, leader=NO_LEADER),
+        cluster.state.next_offset,
+    )
+    assert cluster.partition(topic).isr == (B1,)
+    cluster.commit(decide_start(cluster.state, min_insync_replicas=1))
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((), (B1,))

@@ -9,6 +9,7 @@ from strandline_chaos.mutants.following import FOLLOWING
 from strandline_chaos.mutants.leading import LEADING
 from strandline_chaos.mutants.moving import MOVING
 from strandline_chaos.mutants.reassigning import REASSIGNING
+from strandline_chaos.mutants.recovering import RECOVERING
 from strandline_chaos.mutants.remembering import REMEMBERING
 from strandline_chaos.mutants.storing import STORING
 
@@ -21,6 +22,7 @@ MUTANTS: Final = (
     *CONTROLLING,
     *MOVING,
     *REASSIGNING,
+    *RECOVERING,
     *STORING,
     *REMEMBERING,
 )

@@ -8,7 +8,7 @@ who ask a broker for it.
 """
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.isr import minimum_change
+from strandline_broker.core.controller.isr import isr_change, minimum_change
 from strandline_broker.core.controller.records import (
     AnyRecord,
     ConfigRecord,
@@ -19,7 +19,7 @@ from strandline_broker.core.controller.state import (
     UNCLEAN_ELECTION,
     ControllerState,
 )
-from strandline_proto.ids import ControllerEpoch
+from strandline_proto.ids import NO_LEADER, ControllerEpoch
 
 
 def decide_start(
@@ -34,6 +34,12 @@ def decide_start(
             if MIN_INSYNC_REPLICAS in (*topic.configs, *state.dynamic_defaults):
                 continue
             records += [minimum_change(partition) for partition in topic.partitions.values()]
+    # A log of before eligible leader replicas keeps a last member in the ISR that leads nothing.
+    records += [
+        isr_change(state, partition, ())
+        for partition in state.partitions()
+        if partition.leader == NO_LEADER and partition.isr
+    ]
     unclean = str(unclean_election).lower()
     if state.defaults.get(UNCLEAN_ELECTION, "false") != unclean:
         records.append(ConfigRecord(key=UNCLEAN_ELECTION, value=unclean))

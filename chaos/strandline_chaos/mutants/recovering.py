@@ -1,0 +1,142 @@
+"""Bugs of eligible leader replicas and of the recovery where nobody in sync is left (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+
+_ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
+_ELECTION: Final = "strandline_broker/core/controller/election.py"
+_ISR: Final = "strandline_broker/core/controller/isr.py"
+_LEADER: Final = "strandline_broker/core/leader.py"
+_RECOVERY: Final = "strandline_broker/core/controller/recovery.py"
+_REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
+
+_ALL_DIE: Final = Needs(
+    topology={"min_insync_replicas": 2, "flush_policy": "replicated"},
+    kinds=("kill", "power", "kill", "crash-point"),
+)
+
+RECOVERING: Final = (
+    Mutant(
+        "eligible-though-the-isr-is-whole",
+        "I-50",
+        "who left the ISR stays eligible when it has the minimum again, and the leader commits",
+        (
+            Edit(
+                _ISR,
+                "    if len(isr) >= min_isr:\n        return (), ()\n",
+                "    if len(isr) >= len(partition.replicas):\n        return (), ()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "unclean-restart-stays-eligible",
+        "P-9, I-51",
+        "a broker that comes back without a proof of a clean stop stays eligible",
+        (
+            Edit(
+                _REGISTRATION,
+                " lost=is_unclean(old, request))\n",
+                " lost=is_unclean(old, request) and False)\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=("power", "kill", "power", "isolate")),
+    ),
+    Mutant(
+        "eligible-replicas-not-elected",
+        "I-48, I-88",
+        "a partition whose ISR is empty waits, whoever is eligible",
+        (Edit(_ELECTION, "    among = isr or elr\n", "    among = isr\n"),),
+        Needs(kinds=("isolate", "kill", "stop")),
+    ),
+    Mutant(
+        "last-member-not-eligible",
+        "I-50",
+        "the last member of an ISR leaves it and is eligible no more",
+        (
+            Edit(
+                _ISR,
+                "    complete = {*partition.isr, *partition.elr} - {*isr} - {*lost}\n",
+                "    complete = {*partition.elr} - {*isr} - {*lost}\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "recovery-of-a-fenced-replica",
+        "P-27, I-48",
+        "balanced recovery elects who was in sync last, alive or not (KAFKA-19522)",
+        (
+            Edit(
+                _RECOVERY,
+                "        if not electable(partition, b, brokers) or"
+                " ends.of(partition, brokers[b]) is None\n",
+                "        if b not in brokers\n",
+            ),
+            Edit(
+                _RECOVERY,
+                "    present = [b for b in partition.replicas"
+                " if electable(partition, b, brokers)]\n",
+                "    present = list(partition.last_known_elr)\n",
+            ),
+            Edit(
+                _RECOVERY,
+                "        return electable(partition, b, brokers), end or UNKNOWN_END, is_sound\n",
+                "        return True, end or UNKNOWN_END, is_sound\n",
+            ),
+        ),
+        _ALL_DIE,
+    ),
+    Mutant(
+        "recovery-by-the-shorter-log",
+        "P-75, I-53",
+        "balanced recovery elects the replica with the least log",
+        (
+            Edit(
+                _RECOVERY, "    return max(among, key=rank)\n", "    return min(among, key=rank)\n"
+            ),
+        ),
+        _ALL_DIE,
+    ),
+    Mutant(
+        "recovery-never-ends",
+        "I-49, I-88",
+        "a leader that was elected uncleanly never says that it has recovered",
+        (
+            Edit(
+                _LEADER,
+                "        if kept != self.isr or self._state.recovering:\n",
+                "        if kept != self.isr:\n",
+            ),
+        ),
+        _ALL_DIE,
+    ),
+    Mutant(
+        "isr-grows-in-recovery",
+        "I-49",
+        "the controller does not take over that a leader has recovered, and lets its ISR grow",
+        (
+            Edit(
+                _ALTER,
+                "            else proposal.leader_recovery_state\n",
+                "            else None\n",
+            ),
+            Edit(_LEADER, "        if self._state.recovering:\n", "        if False:\n"),
+        ),
+        _ALL_DIE,
+    ),
+    Mutant(
+        "no-recovery",
+        "P-75, I-53",
+        "a partition that has lost all who were in sync never gets a leader again",
+        (
+            Edit(
+                _RECOVERY,
+                "    if awaited or not partition.last_known_elr:\n",
+                "    if awaited or partition.last_known_elr:\n",
+            ),
+        ),
+        _ALL_DIE,
+    ),
+)
