@@ -18,7 +18,7 @@ from strandline_broker.core.controller import (
 )
 from strandline_broker.core.follower import FetchPosition, Follower
 from strandline_broker.core.leader import Leader
-from strandline_chaos.model.profiles import COMMITTED, DEEP, QUICK
+from strandline_chaos.model.profiles import COMMITTED, DEEP, ONE_OUT, QUICK
 from strandline_chaos.model.search import Search
 from strandline_chaos.model.values import Bounds
 from strandline_chaos.model.world import World
@@ -191,14 +191,12 @@ def keep_a_restarted_broker_in_the_isr(patch: Patch) -> None:
 
 def keep_the_eligible_when_the_isr_is_whole(patch: Patch) -> None:
     """I-50: the leader commits without them from then on."""
-    patch.setattr(isr, "elr_after", elr_without_end)
+    real = isr.elr_after
 
+    def elr_after(partition: Any, members: Any, *, min_isr: int, lost: Any) -> Any:
+        return real(partition, members, min_isr=9, lost=lost)
 
-def elr_without_end(partition: Any, members: Any, *, min_isr: int, lost: Any) -> Any:
-    return real_elr_after(partition, members, min_isr=9, lost=lost)
-
-
-real_elr_after = isr.elr_after
+    patch.setattr(isr, "elr_after", elr_after)
 
 
 def keep_an_unclean_restart_in_the_elr(patch: Patch) -> None:
@@ -213,11 +211,11 @@ def keep_an_unclean_restart_in_the_elr(patch: Patch) -> None:
 
 def recover_by_the_shortest_log(patch: Patch) -> None:
     """I-53."""
-    patch.setattr(recovery, "_greatest", partial(least, recovery._greatest))
 
+    def least(partition: Any, among: Any, brokers: Any, ends: Any) -> Any:
+        return min(among, key=lambda b: ends.of(partition, brokers[b]) or recovery.UNKNOWN_END)
 
-def least(greatest: Any, partition: Any, among: Any, brokers: Any, ends: Any) -> Any:
-    return min(among, key=lambda b: ends.of(partition, brokers[b]))
+    patch.setattr(recovery, "_greatest", least)
 
 
 def recover_before_all_are_back(patch: Patch) -> None:
@@ -244,6 +242,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Bounds, str]] = [
     (let_the_fenced_join, Bounds(appends=1, kills=1, lags=1), "I-23"),
     (elect_anybody, Bounds(appends=1, kills=2), "core's own assertion"),
     (keep_a_restarted_broker_in_the_isr, Bounds(appends=1, losses=1), "I-15|I-23"),
+    (keep_the_eligible_when_the_isr_is_whole, Bounds(appends=1, lags=1), "core's own assertion"),
 ]
 
 
@@ -258,6 +257,27 @@ def test_a_planted_bug_is_found(
     assert report.violation is not None, f"{report.states} states, and nothing found"
     assert any(name in report.violation for name in invariant.split("|")), report.violation
     assert 3 <= len(report.trace) <= 14
+
+
+_DEEP = Bounds(appends=1, kills=2, losses=1, lags=1, leader_epochs=6, partition_epochs=10)
+
+RECOVERY: list[tuple[Callable[[Patch], None], Bounds, str]] = [
+    (keep_an_unclean_restart_in_the_elr, _DEEP, "I-14|I-15"),
+    (recover_by_the_shortest_log, _DEEP, "I-14|I-15"),
+    (recover_before_all_are_back, _DEEP, "I-14|I-15"),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "bounds", "invariant"), RECOVERY, ids=lambda p: getattr(p, "__name__", "")
+)
+def test_a_bug_planted_in_what_follows_a_shrunken_isr_is_found(
+    monkeypatch: Patch, plant: Callable[[Patch], None], bounds: Bounds, invariant: str
+) -> None:
+    plant(monkeypatch)
+    report = explore(bounds, prefix=ONE_OUT)
+    assert report.violation is not None, f"{report.states} states, and nothing found"
+    assert any(name in report.violation for name in invariant.split("|")), report.violation
 
 
 def test_the_last_replica_may_lose_data() -> None:
