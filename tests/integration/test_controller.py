@@ -394,6 +394,29 @@ async def test_a_leader_that_cannot_apply_its_election_is_elected_around(
     assert seen.isr == (2, 3)
 
 
+async def test_a_leader_that_leaves_its_election_unapplied_for_a_session_is_fenced(
+    tmp_path: Path, stack: AsyncExitStack
+) -> None:
+    """I-94: its heartbeats arrive all the time."""
+    controller = ControllerProcess(tmp_path, session_ms=1500)
+    stack.callback(controller.kill)
+    controller.start()
+    living = Living(controller, stack)
+    one, two, three = await living.three()
+    one.may_apply.clear()
+    topic = await living.create("t", 1, 3)
+
+    def led_by_two(broker: PretendBroker) -> bool:
+        known = broker.view.partition(topic, 0)
+        return known is not None and known.leader == 2
+
+    for broker in (two, three):
+        await broker.until(lambda broker=broker: led_by_two(broker))  # type: ignore[misc]
+    assert "it has not applied its election for a session" in controller.log()
+    one.may_apply.set()
+    await one.until_unfenced()
+
+
 async def test_a_stalled_controller_fences_nobody_for_its_own_silence(
     controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_chaos.mutants.announcing import ANNOUNCING
 from strandline_chaos.mutants.controlling import CONTROLLING
 from strandline_chaos.mutants.following import FOLLOWING
 from strandline_chaos.mutants.leading import LEADING
@@ -25,6 +26,7 @@ MUTANTS: Final = (
     *RECOVERING,
     *STORING,
     *REMEMBERING,
+    *ANNOUNCING,
 )
 
 

@@ -1,0 +1,92 @@
+"""Bugs of what the controller announces and brokers make of it: topics that go and come back,
+replicas that nobody claims, refusals that pass.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+
+_CACHE: Final = "strandline_broker/core/metadata_cache.py"
+_DIRECTORY: Final = "strandline_broker/storage/directory.py"
+_LOGS: Final = "strandline_broker/hosts/replica_logs.py"
+_MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
+_PUSH: Final = "strandline_broker/core/controller/push.py"
+_CHURN: Final = Needs(kinds=("topic-recreate", "topic-recreate", "kill", "stop", "pause"))
+
+ANNOUNCING: Final = (
+    Mutant(
+        "deleted-topic-keeps-its-files",
+        "P-19, P-51, I-36",
+        "a deleted replica is dropped and its directory stays, and a topic made anew under that"
+        " name takes it for its own",
+        (
+            Edit(
+                _MANAGER,
+                "        if stop.delete:\n            await self._logs.delete(partition)\n",
+                "",
+            ),
+            Edit(
+                _DIRECTORY,
+                "        if found == topic_id and (topic_id, partition) not in"
+                " self.state.hosted:\n",
+                "        if found is not None:\n",
+            ),
+        ),
+        _CHURN,
+    ),
+    Mutant(
+        "strays-kept-in-service",
+        "P-19, I-87",
+        "after a snapshot a broker keeps replicas that nobody assigns to it",
+        (
+            Edit(
+                _MANAGER,
+                "        if envelope.full:\n            await self._set_strays_aside(envelope)\n",
+                "",
+            ),
+        ),
+        _CHURN,
+    ),
+    Mutant(
+        "snapshot-only-adds",
+        "P-79, I-81",
+        "a topic that a snapshot does not name stays known",
+        (
+            Edit(
+                _CACHE,
+                "    topics: dict[TopicId, CachedTopic] = {} if envelope.full else"
+                " dict(view.topics_by_id)\n",
+                "    topics: dict[TopicId, CachedTopic] = dict(view.topics_by_id)\n",
+            ),
+        ),
+        Needs(kinds=("topic-recreate", "topic-recreate", "isolate", "isolate")),
+    ),
+    Mutant(
+        "offline-replicas-only-in-snapshots",
+        "P-72, I-81",
+        "clients hear of a replica that went offline or came back only with the next snapshot",
+        (
+            Edit(
+                _PUSH,
+                "        elif (touched and not touched.isdisjoint(partition.replicas)) or (\n",
+                "        elif (touched and False) or (\n",
+            ),
+        ),
+        Needs(kinds=("kill", "stop", "isolate")),
+    ),
+    Mutant(
+        "kept-out-for-good",
+        "I-88",
+        "a log that a full disk kept from being opened is not opened when there is room",
+        (
+            Edit(
+                _LOGS,
+                "        for key in filter(self.waits_for_room, list(self._unopened)):\n",
+                "        for key in filter(self.waits_for_room, ()):\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "always"}, kinds=("disk-full", "kill")),
+    ),
+)
