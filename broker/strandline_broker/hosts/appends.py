@@ -43,6 +43,10 @@ class Appends:
         """Whose appends are not answered for yet, and some that were answered meanwhile."""
         return [*self._committing.waiters(), *self._flushing.waiters()]
 
+    def waiting_for_commit(self) -> list[AckWaiter]:
+        """As `waiting`, without those for whom the leader's disk is enough."""
+        return self._committing.waiters()
+
     def on_committed(self, high_watermark: int) -> None:
         self._committing.release(high_watermark)
 

@@ -113,6 +113,7 @@ class BrokerLifecycle:
         self._loaded = False
         self._shutting_down = False
         self._may_stop = asyncio.Event()
+        self._let_go = False
         self._wake = asyncio.Event()
         self._unreachable_since_s: float | None = None
         self._quiet_until_s = 0.0
@@ -174,7 +175,7 @@ class BrokerLifecycle:
     @property
     def may_stop(self) -> bool:
         """Whether the controller has let this broker go."""
-        return self._may_stop.is_set()
+        return self._let_go
 
     async def shut_down(self) -> None:
         """Give leaderships away; returns when the controller says so, or when waiting is no use."""
@@ -347,6 +348,7 @@ class BrokerLifecycle:
         self.last_answer_s = self._runtime.clock.monotonic()
         self._unreachable_since_s = None
         if answer.should_shut_down:
+            self._let_go = True
             self._may_stop.set()
         if self._shutting_down:
             return

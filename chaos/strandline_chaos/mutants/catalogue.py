@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.mutants.announcing import ANNOUNCING
+from strandline_chaos.mutants.asking import ASKING
+from strandline_chaos.mutants.believing import BELIEVING
 from strandline_chaos.mutants.controlling import CONTROLLING
 from strandline_chaos.mutants.following import FOLLOWING
 from strandline_chaos.mutants.leading import LEADING
@@ -27,6 +29,8 @@ MUTANTS: Final = (
     *STORING,
     *REMEMBERING,
     *ANNOUNCING,
+    *BELIEVING,
+    *ASKING,
 )
 
 

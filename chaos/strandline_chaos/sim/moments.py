@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.sim.topology import CONTROLLER
+from strandline_chaos.sim.topology import CONTROLLER, READER
 
 if TYPE_CHECKING:
     import random
@@ -66,7 +66,7 @@ def _quick_return(rng: random.Random, p: int) -> list[Step]:
     gone, stays = rng.choice((("heir", "other"), ("other", "heir")))
     restart_s = round(rng.uniform(0.2, 0.7), 3)
     slow: dict[str, Any] = {
-        "a": f"leader-{p}",
+        "a": rng.choice((f"leader-{p}", CONTROLLER)),
         "b": f"{stays}-{p}",
         "for_s": 1.5,
         "ms": rng.choice((20, 100)),
@@ -121,6 +121,44 @@ def _gone_for_good(rng: random.Random, p: int) -> list[Step]:
     ]
 
 
+def _registered_unheard(rng: random.Random, p: int) -> list[Step]:
+    """A broker that starts is registered, and hears nothing of it (P-64)."""
+    back_s = round(rng.uniform(0.2, 0.4), 3)
+    cut: dict[str, Any] = {
+        "a": CONTROLLER,
+        "b": f"other-{p}",
+        "for_s": 1.2,
+        "hold": False,
+        "one_way": True,
+    }
+    return [
+        _kill(0.0, f"other-{p}", back_s),
+        _at(back_s + rng.uniform(0.0, 0.004), "partition", **cut),
+    ]
+
+
+def _wiped_member(rng: random.Random, p: int) -> list[Step]:
+    """A member of the ISR is back at once, on an empty disk (P-21)."""
+    node = rng.choice((f"heir-{p}", f"other-{p}"))
+    return [_at(0.0, "wipe", node=node, restart_s=round(rng.uniform(0.1, 0.5), 3))]
+
+
+def _late_answers(rng: random.Random, p: int) -> list[Step]:
+    """What a leader has told a reader arrives when the reader reads from the next one, of which it
+    has heard as another leader went away (P-54).
+    """
+    slow = _at(0.0, "slow-link", a=f"leader-{p}", b=READER, for_s=3.0, ms=rng.choice((100, 500)))
+    cut = _cut(0.2, f"leader-{p}", CONTROLLER, 1.6)
+    return [slow, cut, _kill(0.5, f"leader-{p ^ 1}", 0.3, "leader", rng.choice((0.005, 0.05)))]
+
+
+def _deposed_unheard(rng: random.Random, p: int) -> list[Step]:
+    """Clients go on reaching a leader that the cluster has replaced (P-72, P-82)."""
+    cuts = [_cut(0.0, f"leader-{p}", other, 3.0) for other in (CONTROLLER, f"heir-{p}")]
+    third = _cut(0.0, f"leader-{p}", f"other-{p}", 3.0)
+    return [*cuts, third, _kill(rng.uniform(1.5, 2.2), f"leader-{p}", 0.3)]
+
+
 MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "leader-dies-at-a-shrink": _leader_dies_at_a_shrink,
     "three-leaders": _three_leaders,
@@ -130,9 +168,15 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "joiner-dies": _joiner_dies,
     "asked-too-late": _asked_too_late,
     "gone-for-good": _gone_for_good,
+    "registered-unheard": _registered_unheard,
+    "wiped-member": _wiped_member,
+    "late-answers": _late_answers,
+    "deposed-unheard": _deposed_unheard,
 }
 
 
 def steps_of(name: str, rng: random.Random, topology: Topology) -> list[Step]:
-    """The steps of that moment, about one partition."""
-    return MOMENTS[name](rng, rng.randrange(topology.partitions))
+    """The steps of that moment, about one partition and, where there is one, a second."""
+    p = rng.randrange(topology.partitions)
+    steps = MOMENTS[name](rng, p)
+    return [step for step in steps if topology.partitions > 1 or step[2].get("node") != "leader-1"]

@@ -213,6 +213,8 @@ class Run:
 
     def _check_equal_logs(self) -> None:
         for key, ends in self._ends().items():
+            if not ends:
+                raise Violation("I-88", f"partition {key[1]}: no broker has a replica of it")
             logs = {
                 name: [(e.identity, e.crc) for e in self.oracles.replicas.view(name, key).entries]
                 for name in ends

@@ -84,6 +84,12 @@ class DecisionOracle:
             if before is None or before is broker:
                 continue
             if before.epoch != broker.epoch:
+                if before.incarnation_id == broker.incarnation_id:
+                    raise Violation(
+                        "I-32",
+                        f"broker {number} has epoch {broker.epoch} and had {before.epoch} in the"
+                        " same life",
+                    )
                 self._check_reborn(int(number), before, broker, state)
             elif before.fenced and not broker.fenced:
                 self._check_unfenced(int(number), before)
@@ -186,8 +192,9 @@ class DecisionOracle:
 
     def _check_reborn(self, number: int, old: Broker, new: Broker, state: ControllerState) -> None:
         """I-51 (P-73): who may have lost something leaves the ISR with a new leader epoch."""
-        node = self._nodes[number]
-        if self._always or not node.running or node.clean_epoch == old.epoch:
+        node, wiped = self._nodes[number], old.directory_id != new.directory_id
+        clean = self._always or node.clean_epoch == old.epoch
+        if not node.running or (clean and not wiped):
             return
         lifecycle = getattr(node.process, "lifecycle", None)
         if lifecycle is None or lifecycle.incarnation_id != new.incarnation_id:

@@ -72,7 +72,15 @@ class LeaderOracle:
         if seen is None:
             seen = self._seen[partition] = _Seen()
         if leader is not seen.leader:
-            self._check_waiters(partition, f"{node.name} {partition.name}")
+            where = f"{node.name} {partition.name}"
+            self._check_waiters(partition, where)
+            known = partition.log.leader_epochs.latest()
+            if leader is not None and known != leader.leader_epoch:
+                raise Violation(
+                    "I-46",
+                    f"{where}: it leads in epoch {leader.leader_epoch}, and the newest that its"
+                    f" log knows is {known}",
+                )
             seen.leader, seen.followers, seen.high_watermark = leader, {}, -1
             seen.isr, seen.proposed, seen.epoch = (), None, -1
         if leader is not None:
@@ -100,6 +108,7 @@ class LeaderOracle:
             check_advanced(leader, always=self._always, where=where)
         if leader.high_watermark != seen.high_watermark:
             seen.high_watermark = leader.high_watermark
+            _check_released(partition, f"{node.name} {partition.name}")
             self._check_end_offset(key, leader, f"{node.name} {partition.name}")
 
     def _check_waiters(self, partition: Partition, where: str) -> None:
@@ -133,6 +142,11 @@ class LeaderOracle:
                     "I-28", f"{where}: it has taken back {before}, which the controller committed"
                 )
         members = {m.broker_id for m in leader.isr}
+        for leaves in set(leader.isr) - set(leader.isr if now is None else now):
+            if leader.followers[leaves.broker_id].log_end_offset == leader.log_end_offset:
+                raise Violation(
+                    "I-25", f"{where}: it asks to remove {leaves}, which holds all that it holds"
+                )
         for joins in now or ():
             if joins.broker_id in members:
                 continue
@@ -172,9 +186,17 @@ class LeaderOracle:
         if (
             partition is None
             or theirs is None
-            or partition.state is None
-            or partition.leader_epoch != leader.leader_epoch
             or process.lifecycle.broker_epoch != follower.broker_epoch
+        ):
+            return  # another life of it
+        if partition.leader_epoch < leader.leader_epoch:
+            raise Violation(
+                "I-33",
+                f"{where}: it counts {other.name} up to {end} in leader epoch"
+                f" {leader.leader_epoch}, and that broker is still in {partition.leader_epoch}",
+            )
+        if (
+            partition.leader_epoch > leader.leader_epoch
             or partition.gate.locked()
             or partition.healing
         ):
@@ -229,6 +251,17 @@ def _check_incarnations(leader: Leader, me: int, where: str) -> None:
                 "I-90",
                 f"{where}: it counts {follower.log_end_offset} for {member}, which broker epoch"
                 f" {follower.broker_epoch} has said",
+            )
+
+
+def _check_released(partition: Partition, where: str) -> None:
+    """I-29 (P-66): who waits for what is committed now is told in the same step."""
+    for waiter in partition.appends.waiting_for_commit():
+        if not waiter.is_done and waiter.required_offset <= partition.high_watermark:
+            raise Violation(
+                "I-29",
+                f"{where}: a producer waits for {waiter.required_offset}, and the high watermark"
+                f" is {partition.high_watermark}",
             )
 
 
