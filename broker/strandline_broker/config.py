@@ -333,7 +333,7 @@ class ControllerConfig(ServerConfig):
     cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
     metadata_log_max_record_bytes_between_snapshots: int = _key(
         integer(1, INT64_MAX, "bytes"),
-        str(20 << 20),
+        str(2 << 20),
         "So many bytes of decisions, and the controller's state is kept in a new snapshot.",
     )
     metadata_log_max_snapshot_interval_ms: int = _key(

@@ -168,6 +168,7 @@ def _open_directory(runtime: Runtime, config: ControllerConfig) -> DataDirectory
             node_id=config.node_id,
             cluster_id=config.cluster_id or None,
             new_id=runtime.random_id,
+            pid=runtime.pid,
         )
         if not directory.cluster_id:
             directory.set_cluster_id(config.cluster_id or topic_id_text(runtime.random_id()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -472,7 +473,8 @@ async def test_a_second_controller_on_the_same_directory_is_refused(
     assert await other.exit_status() == 1
     log = other.log()
     assert log.startswith("error: ")
-    assert "locked by another running process" in log
+    (pid,) = set(re.findall(r"serving .* pid=(\d+)", controller.log()))
+    assert f"locked by another running process (pid {pid})" in log
     assert "Traceback" not in log
 
 

@@ -26,6 +26,7 @@ from strandline_broker.storage.clean_shutdown import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
+from strandline_broker.storage.lock_holder import LockHeld, take_lock
 from strandline_broker.storage.log import Log, LogConfig
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.meta_properties import (
@@ -36,7 +37,6 @@ from strandline_broker.storage.meta_properties import (
 )
 from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.partition_dirs import (
-    LOCK_NAME,
     PartitionDir,
     find_partitions,
     find_strays,
@@ -101,20 +101,18 @@ class DataDirectory:
         cluster_id: str | None,
         new_id: Callable[[], bytes],
         open_segments: OpenSegments | None = None,
+        pid: int | None = None,
     ) -> DataDirectory:
         """Lock the directory, creating it if need be, and read what it says of itself.
         DirectoryError if it is not ours.
 
-        `open_segments` is shared by the directories of one broker.
+        `open_segments` is shared by the directories of one broker; `pid` is told to who comes next.
         """
         try:
             fs.makedirs(path)
-            lock = fs.lock(f"{path}/{LOCK_NAME}")
-        except BlockingIOError as error:
-            raise DirectoryError(
-                f"{path} is locked by another running process; stop that one, or give this one its "
-                f"own log.dirs"
-            ) from error
+            lock = take_lock(fs, path, pid)
+        except LockHeld as error:
+            raise DirectoryError(str(error)) from error
         except OSError as error:
             raise DirectoryUnusable(
                 f"{path} cannot be used as a data directory ({error.strerror}); check log.dirs and "

@@ -21,7 +21,7 @@ class SnapshotLimits:
     the last one is so old (0: however old).
     """
 
-    max_bytes: int = 20 << 20
+    max_bytes: int = 2 << 20
     interval_ms: int = 3_600_000
 
 
