@@ -20,6 +20,7 @@ from strandline_chaos.sim.kinds.admin import COMMANDS
 from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
 from strandline_chaos.sim.oracles.audit import audit
+from strandline_chaos.sim.oracles.losses import check_reported
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import READER, WRITER
 from strandline_chaos.sim.watch import Oracles
@@ -225,6 +226,10 @@ class Run:
                     raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
             self._check_equal_producers(key, list(ends))
             self._audit(key, list(ends))
+            replicas, state = self.oracles.replicas, self.oracles.control.state
+            assert state is not None
+            ghost, view = replicas.ghost(key), replicas.view(first, key)
+            check_reported(state, key, ghost, view, self.oracles.sometimes)
 
     def _audit(self, key: tuple[bytes, int], names: list[str]) -> None:
         """Every replica in turn would serve the same records, but one whose disk has changed them
