@@ -33,6 +33,11 @@ EXPECTED: Final = (
     "fsync error",
     "write error",
     "stall",
+    "leader moved without need",
+    "leader moved by command",
+    "partitions added",
+    "acknowledged in an added partition",
+    "read from an added partition",
     "controller took a snapshot",
     "controller began from a snapshot",
 )
