@@ -2,6 +2,7 @@
 
 import typer
 
+from strandline_cli.commands.broker import broker_app
 from strandline_cli.commands.chaos import chaos_app
 from strandline_cli.commands.config import config_app
 from strandline_cli.commands.consume import consume
@@ -55,6 +56,7 @@ def build_app() -> typer.Typer:
     app.add_typer(topic_app(), name="topic")
     app.add_typer(leader_app(), name="leader")
     app.add_typer(controller_app(), name="controller")
+    app.add_typer(broker_app(), name="broker")
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")

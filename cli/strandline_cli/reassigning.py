@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_cli.errors import CliError
 from strandline_cli.output import note
+from strandline_cli.reassignment_plan import spread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,14 +63,33 @@ async def current_replicas(
     return current
 
 
-async def racks_of_live_brokers(admin: Admin) -> dict[int, str]:
-    """The brokers that take new replicas, with their racks."""
+@dataclass(frozen=True)
+class Brokers:
+    """Ids with their racks."""
+
+    known: dict[int, str]
+    live: dict[int, str]
+    """Those that take new replicas."""
+
+
+async def registered_brokers(admin: Admin) -> Brokers:
     cluster = await admin.describe_cluster()
-    return {
-        broker.id: broker.rack
-        for broker in cluster.brokers
-        if broker.state == "UNFENCED" and not broker.decommissioning
-    }
+    return Brokers(
+        known={broker.id: broker.rack for broker in cluster.brokers},
+        live={
+            broker.id: broker.rack
+            for broker in cluster.brokers
+            if broker.state == "UNFENCED" and not broker.decommissioning
+        },
+    )
+
+
+def without(leaver: int, current: Mapping[Partition, tuple[int, ...]], brokers: Brokers) -> Plan:
+    """What has to move for that broker to host nothing. Raises CliError if it does not fit."""
+    live = {b: rack for b, rack in brokers.live.items() if b != leaver}
+    known = {b: rack for b, rack in brokers.known.items() if b != leaver}
+    plan = spread(current, live, level=False, staying=known)
+    return {key: to for key, to in plan.items() if leaver in current[key]}
 
 
 async def alter(admin: Admin, plan: Mapping[Partition, Sequence[int] | None]) -> int:
@@ -144,3 +164,17 @@ async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
             known = [each.records_left for each in left if each.records_left is not None]
             note(f"{len(left)} of {len(plan)} partitions to go, {sum(known)} records to copy")
         await asyncio.sleep(min(LOOK_S, max(0.0, deadline - loop.time())))
+
+
+async def set_throttle(admin: Admin, rate: int) -> None:
+    """Bytes a second that each broker copies for moves; 0: no limit."""
+    from strandline import AlterConfigOpType, ConfigChange
+
+    keys = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    changes = [
+        ConfigChange(key, str(rate))
+        if rate > 0
+        else ConfigChange(key, operation=AlterConfigOpType.DELETE)
+        for key in keys
+    ]
+    await admin.incremental_alter_configs({("broker", ""): changes})

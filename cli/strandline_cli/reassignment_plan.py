@@ -78,23 +78,26 @@ def spread(
     *,
     replication_factor: int | None = None,
     level: bool = True,
+    staying: Mapping[int, str] | None = None,
 ) -> Plan:
     """Replicas of every partition on the brokers of `racks` (id to rack, "" for none of its own).
 
     A replica that is on one of them already stays there, unless `level` asks for numbers of
-    replicas that differ by no more than one as far as racks allow. The followers of a rack are
-    spread before brokers are filled. Partitions whose replicas stay keep their order. Raises
-    CliError if there are fewer brokers than replicas wanted.
+    replicas that differ by no more than one as far as racks allow. What `staying` brokers have they
+    keep too, and get no more. Racks are kept apart before brokers are filled alike. Partitions
+    whose replicas stay keep their order. Raises CliError if there are fewer brokers than replicas
+    wanted.
     """
-    layout = _Layout(racks)
+    layout = _Layout(racks, {} if staying is None else staying)
     for partition, replicas in sorted(current.items()):
         wanted = len(replicas) if replication_factor is None else replication_factor
-        if wanted > len(racks):
+        possible = {*racks, *(layout.staying & {*replicas})}
+        if wanted > len(possible):
             raise CliError(
                 f"{partition[0]}-{partition[1]} is to have {wanted} replicas, and only "
-                f"{len(racks)} brokers can take them ({', '.join(map(str, sorted(racks)))}): start "
-                "more brokers, or lower the replication factor with "
-                f"`strandline reassign --replication-factor {len(racks)}`"
+                f"{len(possible)} brokers can hold them ({', '.join(map(str, sorted(possible)))}): "
+                "start more brokers, or lower the replication factor with "
+                f"`strandline reassign --topic {partition[0]} --replication-factor {len(possible)}`"
             )
         layout.keep(partition, replicas, wanted)
     for partition, replicas in sorted(current.items()):
@@ -117,17 +120,19 @@ def copies(current: Mapping[Partition, tuple[int, ...]], plan: Plan) -> int:
 
 
 class _Layout:
-    def __init__(self, racks: Mapping[int, str]) -> None:
+    def __init__(self, racks: Mapping[int, str], staying: Mapping[int, str]) -> None:
         self.plan: Plan = {}
-        self._racks = racks
+        self.staying = staying.keys() - racks.keys()
+        self._racks = {**staying, **racks}
         self._load = dict.fromkeys(sorted(racks), 0)
 
     def keep(self, partition: Partition, replicas: Iterable[int], wanted: int) -> None:
         """As many of the replicas as are wanted and may stay."""
-        kept = tuple(b for b in replicas if b in self._load)[:wanted]
+        kept = tuple(b for b in replicas if b in self._racks)[:wanted]
         self.plan[partition] = kept
         for broker in kept:
-            self._load[broker] += 1
+            if broker in self._load:
+                self._load[broker] += 1
 
     def fill(self, partition: Partition, before: tuple[int, ...], wanted: int) -> None:
         """Put a new replica into the place of each that goes, so that the order says the same."""
@@ -183,7 +188,7 @@ class _Layout:
 
     def spread_leaders(self, current: Mapping[Partition, tuple[int, ...]]) -> None:
         """Preferred leaders on all brokers alike. Only what moves anyway changes its order."""
-        led = dict.fromkeys(self._load, 0)
+        led = dict.fromkeys(self._racks, 0)
         moved = []
         for partition, replicas in self.plan.items():
             if set(replicas) == set(current[partition]):

@@ -28,6 +28,7 @@ from strandline_cli.target import find_target
 
 if TYPE_CHECKING:
     from strandline import Admin
+    from strandline_cli.reassigning import Brokers
 
 FILE_BYTES_MAX: Final = 64 << 20
 _NOTHING: Final = "no reassignment is under way"
@@ -176,10 +177,11 @@ class _Wish:
 
 async def _carry_out(wish: _Wish, bootstrap: str, timeout_s: float) -> None:
     from strandline import Admin
+    from strandline_cli import reassigning
 
     async with Admin(bootstrap, request_timeout_ms=timeout_s * 1000) as admin:
         if wish.throttle is not None and not wish.dry_run:
-            await _throttle(admin, wish.throttle)
+            await reassigning.set_throttle(admin, wish.throttle)
         if wish.status:
             await _show_status(admin, wish)
         elif wish.cancel:
@@ -199,8 +201,10 @@ async def _move(admin: "Admin", wish: _Wish) -> None:
     elif wish.file is not None:
         plan = parse_plan(_read(wish.file), str(wish.file))
     else:
-        racks = await reassigning.racks_of_live_brokers(admin)
-        plan = _spread(await reassigning.current_replicas(admin, wish.topics or None), racks, wish)
+        brokers = await reassigning.registered_brokers(admin)
+        plan = _spread(
+            await reassigning.current_replicas(admin, wish.topics or None), brokers, wish
+        )
     current = await reassigning.current_replicas(admin, {topic for topic, _ in plan})
     todo = moves(current, plan)
     if wish.dry_run or not todo:
@@ -227,12 +231,12 @@ def _read(file: Path) -> str:
 
 
 def _spread(
-    current: dict[tuple[str, int], tuple[int, ...]], racks: dict[int, str], wish: _Wish
+    current: dict[tuple[str, int], tuple[int, ...]], brokers: "Brokers", wish: _Wish
 ) -> Plan:
     """A plan for these brokers; without them for all that take replicas."""
-    factor = wish.replication_factor
+    factor, racks = wish.replication_factor, brokers.live
     if wish.to_brokers is None:
-        return spread(current, racks, replication_factor=factor, level=False)
+        return spread(current, racks, replication_factor=factor, level=False, staying=brokers.known)
     missing = [b for b in wish.to_brokers if b not in racks]
     if missing:
         raise CliError(
@@ -241,19 +245,6 @@ def _spread(
         )
     chosen = {b: racks[b] for b in wish.to_brokers}
     return spread(current, chosen, replication_factor=factor)
-
-
-async def _throttle(admin: "Admin", rate: int) -> None:
-    from strandline import AlterConfigOpType, ConfigChange
-
-    keys = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-    changes = [
-        ConfigChange(key, str(rate))
-        if rate > 0
-        else ConfigChange(key, operation=AlterConfigOpType.DELETE)
-        for key in keys
-    ]
-    await admin.incremental_alter_configs({("broker", ""): changes})
 
 
 def _throttled(rate: int | None) -> str:

@@ -1,0 +1,191 @@
+"""`strandline broker decommission`: a broker leaves the cluster for good."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+)
+from strandline_cli.output import emit_done, emit_json, emit_table, listed, note, write_line
+from strandline_cli.reassignment_plan import copies, plan_document
+from strandline_cli.target import Target, find_target
+
+if TYPE_CHECKING:
+    from strandline import Admin
+
+_ROUNDS_MAX = 20
+"""Topics that are created meanwhile by assignments of their own may need another round."""
+
+
+def decommission(
+    broker: Annotated[int, typer.Argument(metavar="BROKER", min=0, show_default=False)],
+    shutdown: Annotated[
+        bool,
+        typer.Option("--shutdown", help="Stop it at the end, if it is of the cluster in --dir."),
+    ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let it take replicas again; moves go on.")
+    ] = False,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle",
+            min=0,
+            metavar="BYTES",
+            help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would move, and change nothing.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait for the end of the moves.")
+    ] = 3600.0,
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    timeout: TimeoutOption = 15.0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Move everything off a broker and have the cluster forget it.
+
+    It gets nothing new from the start on. May be interrupted, and given again.
+    """
+    from strandline import Admin
+    from strandline_cli.client import run_client
+
+    if undo and (shutdown or dry_run or throttle is not None):
+        raise UsageMistake("--undo goes alone: it only lets the broker take replicas again")
+    target = find_target(bootstrap=bootstrap, directory=directory)
+    if shutdown:
+        _check_local(target, broker)
+
+    async def work() -> None:
+        from strandline_cli import reassigning
+
+        async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
+            if undo:
+                await admin.decommission_broker(broker, undo=True)
+                emit_done(output, {"broker": broker, "state": "STAYS"}, f"broker {broker} stays")
+                return
+            if dry_run:
+                await _show_plan(admin, broker, output)
+                return
+            if throttle is not None:
+                await reassigning.set_throttle(admin, throttle)
+            moved = await _empty(admin, broker, wait)
+            if shutdown:
+                await asyncio.to_thread(_stop, target, broker)
+            is_gone = await _unregister(admin, broker, wait_s=timeout if shutdown else 0.0)
+            document = {
+                "broker": broker,
+                "moved": moved,
+                "state": "UNREGISTERED" if is_gone else "EMPTY",
+            }
+            line = f"broker {broker} has left the cluster"
+            if not is_gone:
+                line = (
+                    f"broker {broker} hosts nothing and gets nothing: stop it, and give this "
+                    "command again"
+                )
+            emit_done(output, document, line)
+
+    run_client(work())
+    return 0
+
+
+def _check_local(target: Target, broker: int) -> None:
+    if target.local is None or broker not in target.local.broker_ids:
+        raise UsageMistake(
+            f"--shutdown stops a broker of a local cluster, and broker {broker} is none: leave it "
+            "out, stop the broker where it runs, and give the command again"
+        )
+
+
+def _stop(target: Target, broker: int) -> None:
+    assert target.local is not None
+    if target.local.process(broker).pid is not None:
+        target.local.stop(broker)
+
+
+async def _show_plan(admin: "Admin", broker: int, output: Format) -> None:
+    from strandline_cli import reassigning
+
+    brokers = await reassigning.registered_brokers(admin)
+    if broker not in brokers.known:
+        raise CliError(f"no broker {broker} is registered, there are {listed(brokers.known)}")
+    current = await reassigning.current_replicas(admin)
+    plan = reassigning.without(broker, current, brokers)
+    if not plan and output is not Format.JSON:
+        write_line(f"broker {broker} hosts nothing")
+        return
+    if output is Format.JSON:
+        emit_json(plan_document(plan) | {"dry_run": True})
+        return
+    rows = [
+        (topic, index, listed(current[topic, index]), listed(to))
+        for (topic, index), to in sorted(plan.items())
+    ]
+    emit_table(("topic", "partition", "from", "to"), rows)
+    note(f"would move {copies(current, plan)} replicas off broker {broker}")
+
+
+async def _empty(admin: "Admin", broker: int, wait_s: float) -> int:
+    """Move all off it; how many replicas that were."""
+    from strandline_cli import reassigning
+
+    # Before anything is changed: does it fit?
+    reassigning.without(
+        broker,
+        await reassigning.current_replicas(admin),
+        await reassigning.registered_brokers(admin),
+    )
+    await admin.decommission_broker(broker)
+    moved = 0
+    for _ in range(_ROUNDS_MAX):
+        current = await reassigning.current_replicas(admin)
+        plan = reassigning.without(broker, current, await reassigning.registered_brokers(admin))
+        if plan:
+            moved += await reassigning.alter(admin, plan)
+            await reassigning.wait_until_done(admin, plan, wait_s)
+            continue
+        leaving = await _still_leaving(admin, broker)
+        if not leaving:
+            return moved
+        await reassigning.wait_until_done(admin, leaving, wait_s)
+    raise CliError(
+        f"broker {broker} still gets new replicas: is somebody assigning them? give the command "
+        "again"
+    )
+
+
+async def _still_leaving(admin: "Admin", broker: int) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Moves off it that an earlier command has begun."""
+    return {
+        (at.topic, at.partition): each.target
+        for at, each in (await admin.list_partition_reassignments()).items()
+        if broker in each.replicas
+    }
+
+
+async def _unregister(admin: "Admin", broker: int, *, wait_s: float) -> bool:
+    """False if it runs, and goes on running for so long."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    while True:
+        cluster = await admin.describe_cluster()
+        states = {each.id: each.state for each in cluster.brokers}
+        if states.get(broker) == "FENCED":
+            await admin.unregister_broker(broker)
+            return True
+        if broker not in states:
+            return True
+        if loop.time() >= deadline:
+            return False
+        await asyncio.sleep(0.1)
