@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from strandline_broker.config_loading import load_broker_config
 from strandline_chaos.sim.disk import SimFs
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.run import Outcome, Run
@@ -104,3 +105,38 @@ def test_a_removed_broker_that_missed_it_and_is_a_replica_again_starts_in_the_ne
 def test_the_controller_may_die_in_between() -> None:
     run, _ = ran(move(2.0, 4, 2, 3), kill(2.02, "controller", 0.5), kill(3.0, "controller", 0.1))
     assert replicas_of(run) == (4, 2, 3)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttled_move_takes_its_time_and_holds_nobody_else_up(
+    side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of one fetch stream wait, members of the ISR in the same stream do not (KIP-73)."""
+
+    def load(path: Any, settings: dict[str, str], environ: Any) -> Any:
+        rate = {f"{side}.replication.throttled.rate": "3000"}
+        return load_broker_config(path, settings | rate, environ)
+
+    moves = (move(3.0, 4, 2, 1),)
+    free, free_run = duration_of(*moves)
+    monkeypatch.setattr("strandline_chaos.sim.topology.load_broker_config", load)
+    held, held_run = duration_of(*moves)
+    assert held > free + 1.0
+    assert held_run.acknowledged > 0.9 * free_run.acknowledged
+
+
+def duration_of(*moves: Fault) -> tuple[float, Outcome]:
+    """Seconds from the first change of the replicas to the last."""
+    plan = Plan(seed=1, topology=Topology(brokers=4, partitions=2), faults=moves)
+    run, changes = Run(plan), []
+    real = run.oracles.control.moves.on_change
+
+    def on_change(where: str, old: Any, new: Any) -> None:
+        if old.original != new.original:
+            changes.append(run.world.loop.now)
+        real(where, old, new)
+
+    run.oracles.control.moves.on_change = on_change  # type: ignore[method-assign]
+    outcome = run.execute()
+    assert outcome.failure is None, outcome.timeline.text()
+    return changes[-1] - changes[0], outcome
