@@ -103,6 +103,7 @@ class Run:
         found = Counter(self.oracles.sometimes)
         for node in self.world.nodes.values():
             found.update(node.disk.counts)
+        found.update(self.world.timeline.told())
         found[EXCUSED] += len(self.oracles.excused())
         return found
 

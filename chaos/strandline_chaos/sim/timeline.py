@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,16 @@ if TYPE_CHECKING:
 
     from strandline_chaos.sim.loop import SimLoop
 
+TOLD: Final = {
+    "a controller push does not follow; asking for all": "snapshot asked for after a gap",
+    "a controller push is refused": "stale push refused",
+    "damaged": "damage noticed",
+    "fetch refused": "fetch refused",
+    "fetching stopped": "fetch of an old epoch fenced",
+    "stray replica set aside": "stray set aside",
+    "the controller stalled": "controller noticed its own stall",
+}
+"""What a log line says has happened, in the words of a sweep's table."""
 LINES_MAX: Final = 20_000
 
 
@@ -48,6 +59,10 @@ class Timeline:
         self._loop.record(f"{node} {level} {event}")
         if len(self.lines) < LINES_MAX:
             self.lines.append(Line(self._loop.now, node, level, event, fields))
+
+    def told(self) -> Counter[str]:
+        """How often each thing happened that nodes say by themselves."""
+        return Counter(TOLD[line.event] for line in self.lines if line.event in TOLD)
 
     def text(self, nodes: Iterable[str] = ()) -> str:
         """All lines, or those of some nodes and of the harness."""
