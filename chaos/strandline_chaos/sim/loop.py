@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from strandline_chaos.sim.executor import SimExecutor
 from strandline_chaos.sim.owner import OWNER, Owner, Stopped
+from strandline_chaos.sim.task import SimTask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -78,17 +79,6 @@ class SimHandle:
     def when(self) -> float:
         """In the clock of the node that set it."""
         return self.when_
-
-
-class SimTask(asyncio.Task[Any]):
-    """A task whose place in a set is its number, not its address."""
-
-    def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
-        self.number = number
-        super().__init__(coro, **options)
-
-    def __hash__(self) -> int:
-        return self.number
 
 
 class SimLoop:
