@@ -27,6 +27,16 @@ def test_a_cheap_mutant_is_found_by_the_oracle_of_its_rule() -> None:
     assert result.passes
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("decision-in-several-batches", "I-82"), ("member-epoch-not-checked", "I-24")],
+)
+def test_a_rule_is_seen_broken_where_it_is_broken(name: str, rule: str) -> None:
+    """Before anything is lost because of it; the second in a moment that was made for it."""
+    result = look_for(mutant_named(name), Bounds(3, 60))
+    assert (result.status, result.by) == (harness.FOUND, rule)
+
+
 def test_a_mutant_that_changes_nothing_survives() -> None:
     harmless = with_patch("self._requests = 0\n", "self._requests = 7\n")
     result = look_for(harmless, Bounds(1, 60))
