@@ -59,6 +59,12 @@ def test_what_a_dead_broker_led_fans_out() -> None:
     assert heirs == {2: 2, 3: 2, 4: 2}
 
 
+def test_the_third_replica_goes_to_whoever_holds_fewest() -> None:
+    held = [(1, 2, 3), (2, 3, 1), (3, 1, 2), (4, 3, 2), (1, 2), (2, 1), (3, 2), (4, 2)]
+    load = load_of([[BrokerId(b) for b in replicas] for replicas in held])
+    assert assigned(brokers("", "", "", ""), 1, 3, load) == [(4, 1, 3)]
+
+
 def test_replicas_are_on_different_racks_as_long_as_there_are_racks() -> None:
     candidates = brokers("a", "a", "a", "b", "b", "c")
     rack_of = {c.broker_id: c.rack for c in candidates}

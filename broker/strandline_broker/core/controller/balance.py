@@ -79,17 +79,17 @@ def decide_balance(
     hears nothing would lead nothing either (I-94).
     """
     preferring: Counter[BrokerId] = Counter()
-    lacking: Counter[BrokerId] = Counter()
+    elsewhere = []
     for partition in state.partitions():
         preferring[preferred_leader(partition)] += 1
         if partition.leader != preferred_leader(partition):
-            lacking[preferred_leader(partition)] += 1
+            elsewhere.append(partition)
+    lacking = Counter(preferred_leader(p) for p in elsewhere)
     starved = {b for b in lacking if lacking[b] * 100 > preferring[b] * percentage}
     changes = [
         PartitionChangeRecord(topic_id=p.topic_id, partition=p.index, leader=preferred_leader(p))
-        for p in state.partitions()
-        if p.leader != preferred_leader(p)
-        and preferred_leader(p) in starved
+        for p in elsewhere
+        if preferred_leader(p) in starved
         and applied.get(preferred_leader(p), -1) >= p.changed_at
         and why_not(state, p, preferred_leader(p)) is None
     ]
