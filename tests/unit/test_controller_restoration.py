@@ -56,10 +56,10 @@ def test_every_number_goes_above_what_any_broker_and_the_store_know() -> None:
         found(B2, replica("t", topic, 0, epoch=31), epoch=9, offset=5000),
     ).state
     assert state.controller_epoch > 9
-    assert state.last_offset > max(5000, old.last_offset)
-    assert state.next_producer_id > 5500 + PRODUCER_ID_STEP - 1
+    assert state.last_offset > max(5000, old.last_offset) + 100_000
+    assert state.next_producer_id > 5500 + 10**9, "blocks may be out that no log knows"
     partition = state.topics[topic].partitions[0]
-    assert partition.leader_epoch == 31 + LEADER_EPOCH_STEP
+    assert partition.leader_epoch >= 31 + 100, "epochs may have been given that no log knows"
     assert partition.partition_epoch > 1000
     assert state.topics[topic].configs == {"min.insync.replicas": "2"}
     assert state.broker_configs == old.broker_configs
