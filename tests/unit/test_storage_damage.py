@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damaged_ranges import DamagedRange, DamagedRanges
+from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_check import SegmentCheck, check_segment
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
@@ -260,3 +262,24 @@ def test_a_segment_that_is_missing_in_what_always_had_made_durable_is_damage(
     store.start()
     assert damaged(store.log) == [(bases[2], bases[3])]
     assert values_around_damage(store.log) == values[: bases[2]] + values[bases[3] :]
+
+
+def test_a_truncation_that_cannot_read_what_should_stay_cuts_nothing_and_marks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, bases = many_segments(tmp_path / "data")
+    values, end = values_of(store.log), store.log.log_end_offset
+
+    def unreadable(self: Segment, position: int, end_offset: int) -> None:
+        raise BadBatch(self.path(), 0, self.base_offset, "message format 1 where 2 is expected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "cut", unreadable)
+        with pytest.raises(KafkaStorageError, match=f"offsets {bases[-2]} to"):
+            store.log.truncate_to(bases[-2] + 2)
+    assert store.log.log_end_offset == end
+    assert [r.start for r in store.log.damaged_ranges.entries] == [bases[-2]]
+    store.log.damaged_ranges.set(())
+    assert values_of(store.log) == values
+    store.log.truncate_to(bases[-2] + 2)
+    assert store.log.log_end_offset == bases[-2] + 2

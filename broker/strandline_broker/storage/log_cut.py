@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.log_reader import damage_met
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_reader import first_batch_to
@@ -45,6 +46,10 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     _limit_checkpoints(log, end_offset)
     try:
         _cut(fs, log, i, position, end_offset)
+    except BadBatch as bad:
+        # What should stay does not read, and nothing has been cut: it is for a healing to cut
+        # more, once this replica does not count (I-15).
+        raise damage_met(log, bad) from bad
     except OSError as error:
         log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
         raise

@@ -123,6 +123,9 @@ class Committed:
         damage = self.damaged.get(node)
         if misread or (damage is not None and damage in gone):
             self.damaged.pop(node, None)
+            if self.last in gone:
+                # Until it has copied them again, its copies are as lost as with the power (I-54).
+                self._lost(node)
             return True
         for entry in gone:
             if entry.identity in self._committed and self.excused is None:
