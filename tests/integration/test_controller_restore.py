@@ -2,11 +2,13 @@
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from strandline_cli.local_cluster import LocalCluster
+from support.cluster import eventually
 from support.command import strandline
 
 REFUSED = 70
@@ -32,6 +34,15 @@ def read(directory: Path, topic: str) -> list[str]:
     found = strandline("consume", topic, "--from-beginning", "-e", "--dir", directory)
     assert found.status == 0, found
     return found.out.split()
+
+
+def led(directory: Path, topic: str) -> bool:
+    """Whether every replica is in sync again: the leader comes when all who held it are back."""
+    described = strandline("topic", "describe", topic, "--format", "json", "--dir", directory)
+    return described.status == 0 and all(
+        partition["leader"] is not None and len(partition["isr"]) == 3
+        for partition in described.json["partitions"]
+    )
 
 
 def refused(directory: Path, why: str) -> None:
@@ -68,6 +79,8 @@ def test_an_old_copy_and_an_empty_directory_are_refused_and_restored(directory: 
     assert done["restored"]
 
     assert strandline("up", "-d", "--dir", directory).status == 0
+    for topic in ("old", "new"):
+        eventually(partial(led, directory, topic), f"{topic} is led and in sync", 60.0)
     assert (read(directory, "old"), read(directory, "new")) == (["a", "b", "c"], ["d"])
     made(directory, "new", "e")
     assert read(directory, "new") == ["d", "e"]
