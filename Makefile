@@ -10,7 +10,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
-	quick-tests fmt demo proto bench lock clean
+	quick-tests sim fmt demo proto bench lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,9 +29,13 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml
 	@$(BIN)/python tools/warm_kernel.py
 	@touch $@
 
-test: setup ## run every gate and the whole test suite
+test: setup ## run every gate, the whole test suite, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates
 	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(SUBMAKE) sim
+
+sim: setup ## simulate fresh seeds on every core for a minute (MINUTES=10, FIRST=seed)
+	@$(BIN)/strandline chaos sim --minutes $(or $(MINUTES),1) --first $(or $(FIRST),$$(date +%s))
 
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests

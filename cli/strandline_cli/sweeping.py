@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format
 from strandline_cli.output import emit_json, emit_table, note, write_line
 from strandline_cli.simulation import commit, save_plan
@@ -58,10 +59,11 @@ class Sweep:
 
         interrupted = False
         try:
-            if jobs == 1:
-                sweep(self._counted(plans), self._on_result)
-            else:
-                Pool(jobs).sweep(self._counted(plans), self._on_result)
+            with signals_as_interrupt():
+                if jobs == 1:
+                    sweep(self._counted(plans), self._on_result)
+                else:
+                    Pool(jobs).sweep(self._counted(plans), self._on_result)
         except NoWorker as why:
             raise CliError(str(why)) from None
         except KeyboardInterrupt:

@@ -2,26 +2,32 @@
 what is broken.
 """
 
+import contextlib
 import dataclasses
+import json
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from strandline_broker.core.leader import Leader
+from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Fault, Plan, crash_point_plans, draw_plan
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.sweep import shrink
 from strandline_chaos.sim.topology import Topology
 
 QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
-DIGEST = """
-from strandline_chaos.sim.plan import draw_plan
+DIGESTS = """
+import sys
+from strandline_chaos.sim.plan import read_plan
 from strandline_chaos.sim.run import run_plan
-print(run_plan(draw_plan({seed})).digest)
+for line in sys.stdin:
+    print(run_plan(read_plan(line, commit="")).digest)
 """
 
 
@@ -42,23 +48,43 @@ def test_a_seed_is_sound(seed: int) -> None:
     assert outcome.failure is None, outcome.timeline.text()
 
 
-def digest_in_a_process(seed: int, hash_seed: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", DIGEST.format(seed=seed)],
-        env=os.environ | {"PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    return done.stdout.strip()
+def every_kind_at_once() -> Plan:
+    """A fault of each kind, one after the other; a few are refused where they could lose data."""
+    rng, topology = random.Random(2), Topology(brokers=4)
+    faults = [
+        Fault(0.4 + 0.25 * number, kind, draw(rng, topology))
+        for number, (kind, draw) in enumerate(KINDS.items())
+    ]
+    return Plan(1, topology, tuple(faults), chaos_s=1.0 + 0.25 * len(faults))
+
+
+def digests_in_processes(plans: list[Plan], hash_seeds: Sequence[str]) -> list[list[str]]:
+    """In a process for each hash seed, all at the same time."""
+    told = "".join(json.dumps(plan.document()) + "\n" for plan in plans)
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", DIGESTS],
+                    env=os.environ | {"PYTHONHASHSEED": hash_seed},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for hash_seed in hash_seeds
+        ]
+        return [process.communicate(told, timeout=300)[0].split() for process in processes]
 
 
 def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
-    here = [run_plan(draw_plan(5)).digest for _ in range(2)]
-    there = [digest_in_a_process(5, hash_seed) for hash_seed in ("0", "4711", "random")]
-    assert len({*here, *there}) == 1
-    assert run_plan(draw_plan(6)).digest not in here
+    plans = [draw_plan(5), draw_plan(6), every_kind_at_once()]
+    here = [run_plan(plan) for plan in plans]
+    digests = [outcome.digest for outcome in here]
+    assert len(set(digests)) == len(plans)
+    assert len(here[-1].struck) >= 0.9 * len(KINDS)
+    assert digests_in_processes(plans, ["0", "1", "4711", "random"]) == [digests] * 4
+    assert run_plan(plans[0]).digest == digests[0]
 
 
 def test_a_killed_leader_is_replaced_at_once() -> None:
