@@ -130,7 +130,8 @@ class ReplicaOracle:
         if end < known.end:
             self._sometimes["log truncated"] += 1
             known.was_cut = True
-            believed = node.disk.counts.get("misread", 0) > 0
+            # What could not be read is taken for damaged too, and healed by a copy.
+            believed = any(node.disk.counts.get(what) for what in ("misread", "read error"))
             gone = known.view.cut(end)
             if ghost.on_cut(gone, node.name, f"{where}: cut to {end}", misread=believed):
                 self._sometimes["damage healed"] += 1
