@@ -12,7 +12,7 @@ from strandline._core.backoff import Backoff
 from strandline._core.fetch_session import FetchTarget
 from strandline._core.position import Phase
 from strandline._fetch_stream import FetchStream
-from strandline._offsets import Listed, Offsets, why_gone
+from strandline._offsets import Offsets, why_gone
 from strandline.errors import (
     BrokerError,
     CorruptRecords,
@@ -322,11 +322,9 @@ class Fetcher:
             return False
         generations = {key: position.generation for key, position in resetting.items()}
         targets = {key: position.reset_to for key, position in resetting.items()}
-        found: dict[PartitionKey, Listed] = {}
-        failures = await self.offsets.list_once(targets, found, LOOKUP_TIMEOUT_S)
+        found, failures = await self.offsets.list_once(targets, LOOKUP_TIMEOUT_S)
         for key, listed in found.items():
-            if key in resetting:
-                resetting[key].on_listed(generations[key], listed.offset, listed.leader_epoch)
+            resetting[key].on_listed(generations[key], listed.offset, listed.leader_epoch)
         return self._note(failures)
 
     async def _validate(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
-from strandline._deletions import Deletions
+from strandline._deletions import delete_below
 from strandline._descriptions import (
     add_topic,
     broker_info,
@@ -209,7 +209,7 @@ class Admin(Reassignments):
                     f"counted from 0"
                 )
             wanted[topic.topic_id, partition] = offset
-        found = await Deletions(session).delete(wanted, self._timeout_s)
+        found = await delete_below(session, wanted, self._timeout_s)
         partitions = [TopicPartition(*partition) for partition in before]
         return dict(zip(partitions, map(found.__getitem__, wanted), strict=True))
 
