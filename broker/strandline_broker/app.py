@@ -40,7 +40,6 @@ from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
 from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
-from strandline_broker.rpc.reassignments import ReassignmentsRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DirectoryError
@@ -167,7 +166,6 @@ class Broker:
             DeleteRecordsRpc(replicas),
             MetadataRpc(self.metadata, listener.name),
             AdminRpc(self.link),
-            ReassignmentsRpc(self.link),
             ReplicasInfoRpc(replicas),
             ConfigsRpc(self._config, self.metadata),
             ProducerIdsRpc(self.producer_ids),

@@ -6,18 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.configs import Alteration
-from strandline_broker.rpc.controller.topics import limit_s
-from strandline_proto.errors import InvalidRequest, RequestTimedOut, WireError
+from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
+from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.hosts.controller.controller import Controller
-
-
-APPLY_WAIT_S: Final = 2.0
-"""How long an answer waits for brokers that are slow to work by the change."""
 
 
 ENTRIES_MAX: Final = 10_000
@@ -34,11 +30,8 @@ class AlterConfigsRpc:
         response = metadata_pb2.IncrementalAlterConfigsResponse()
         entries = sum(len(resource.configs) + 1 for resource in request.resources)
         if entries > ENTRIES_MAX:
-            response.error_code = InvalidRequest.code
-            response.error_message = (
-                f"{entries} resources and entries in one request, {ENTRIES_MAX} are possible: send "
-                "several"
-            )
+            many = f"{entries} resources and entries in one request, {ENTRIES_MAX} are possible"
+            refuse(response, InvalidRequest(f"{many}: send several"))
             return response
         repeated = _repeated(request.resources)
         for resource in request.resources:
@@ -53,19 +46,10 @@ class AlterConfigsRpc:
                         [Alteration(c.name, c.operation, c.value) for c in resource.configs],
                         validate_only=request.validate_only,
                     )
-            except WireError as error:
-                result.error_code, result.error_message = error.code, str(error)
-            except TimeoutError:
-                slow = RequestTimedOut(
-                    f"configuration of {resource.name!r}: the controller's disk was too slow; the "
-                    "outcome is unknown, look before a retry"
-                )
-                result.error_code, result.error_message = slow.code, str(slow)
+            except (WireError, TimeoutError) as error:
+                refuse(result, error, f"configuration of {resource.name!r}")
         if not request.validate_only:
-            # Well within the asker's own limit: what is durable must not look like a failure.
-            asked_s = limit_s(request.timeout_ms)
-            wait_s = APPLY_WAIT_S if asked_s is None else min(APPLY_WAIT_S, asked_s / 2)
-            response.pending_brokers.extend(await self._controller.until_applied(wait_s))
+            await wait_applied(response, self._controller, request.timeout_ms)
         return response
 
 

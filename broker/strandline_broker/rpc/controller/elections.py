@@ -12,16 +12,13 @@ from strandline_broker.core.controller.leadership import (
     election_type,
     wishes_of_topic,
 )
-from strandline_broker.rpc.controller.topics import limit_s
-from strandline_proto.errors import InvalidRequest, RequestTimedOut, WireError
+from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
+from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.ids import NO_LEADER, BrokerId
 from strandline_proto.v1 import elections_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
-
-APPLY_WAIT_S: Final = 2.0
-"""How long an answer waits for brokers that are slow to work by the elections."""
 
 PARTITIONS_MAX: Final = 10_000
 """Named in one request; they are translated on the event loop."""
@@ -35,35 +32,22 @@ class ElectionsRpc:
         self, request: elections_pb2.ElectLeadersRequest, context: Any
     ) -> elections_pb2.ElectLeadersResponse:
         response = elections_pb2.ElectLeadersResponse()
-        asked_s = limit_s(request.timeout_ms)
         try:
             kind = election_type(request.election_type)
             wishes, unknown = self._wishes(kind, request)
-            async with asyncio.timeout(asked_s):
+            async with asyncio.timeout(limit_s(request.timeout_ms)):
                 results = await self._controller.administration.elect_leaders(kind, wishes)
-        except WireError as error:
-            response.error_code, response.error_message = error.code, str(error)
-            return response
-        except TimeoutError:
-            slow = RequestTimedOut(
-                "the controller's disk was too slow; which leaders were elected is unknown, look "
-                "before a retry"
-            )
-            response.error_code, response.error_message = slow.code, str(slow)
+        except (WireError, TimeoutError) as error:
+            refuse(response, error)
             return response
         for result in (*unknown, *results):
-            error_code = 0 if result.error is None else result.error.code
-            response.results.add(
-                topic=result.topic,
-                partition=result.partition,
-                leader=result.leader,
-                error_code=error_code,
-                error_message="" if result.error is None else str(result.error),
+            told = response.results.add(
+                topic=result.topic, partition=result.partition, leader=result.leader
             )
+            if result.error is not None:
+                refuse(told, result.error)
         if any(result.error is None for result in results):
-            # Well within the asker's own limit: what is durable must not look like a failure.
-            wait_s = APPLY_WAIT_S if asked_s is None else min(APPLY_WAIT_S, asked_s / 2)
-            response.pending_brokers.extend(await self._controller.until_applied(wait_s))
+            await wait_applied(response, self._controller, request.timeout_ms)
         return response
 
     def _wishes(

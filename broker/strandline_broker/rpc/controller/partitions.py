@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.partitions import MorePartitions
-from strandline_broker.rpc.controller.topics import limit_s
-from strandline_proto.errors import RequestTimedOut, WireError
+from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
+from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import partitions_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
-
-APPLY_WAIT_S: Final = 2.0
-"""How long an answer waits for brokers that are slow to make the new replicas."""
 
 
 class PartitionsRpc:
@@ -27,7 +24,6 @@ class PartitionsRpc:
     ) -> partitions_pb2.CreatePartitionsResponse:
         """A topic that is named twice has its second wish judged by what the first one made."""
         response = partitions_pb2.CreatePartitionsResponse()
-        asked_s = limit_s(request.timeout_ms)
         for topic in request.topics:
             result = response.results.add(name=topic.name, partitions_before=-1)
             wish = MorePartitions(
@@ -36,22 +32,14 @@ class PartitionsRpc:
                 tuple(tuple(BrokerId(b) for b in a.broker_ids) for a in topic.assignments),
             )
             try:
-                async with asyncio.timeout(asked_s):
+                async with asyncio.timeout(limit_s(request.timeout_ms)):
                     result.partitions_before = (
                         await self._controller.administration.create_partitions(
                             wish, validate_only=request.validate_only
                         )
                     )
-            except WireError as error:
-                result.error_code, result.error_message = error.code, str(error)
-            except TimeoutError:
-                slow = RequestTimedOut(
-                    f"topic {topic.name}: the controller's disk was too slow; the outcome is "
-                    "unknown, look before a retry"
-                )
-                result.error_code, result.error_message = slow.code, str(slow)
+            except (WireError, TimeoutError) as error:
+                refuse(result, error, f"topic {topic.name}")
         if not request.validate_only and any(r.error_code == 0 for r in response.results):
-            # Well within the asker's own limit: what is durable must not look like a failure.
-            wait_s = APPLY_WAIT_S if asked_s is None else min(APPLY_WAIT_S, asked_s / 2)
-            response.pending_brokers.extend(await self._controller.until_applied(wait_s))
+            await wait_applied(response, self._controller, request.timeout_ms)
         return response

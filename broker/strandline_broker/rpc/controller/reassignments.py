@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.reassignment import Outcome, Wish
-from strandline_broker.rpc.controller.topics import limit_s
-from strandline_proto.errors import RequestTimedOut, UnknownTopicOrPartition, WireError
+from strandline_broker.rpc.controller.answers import limit_s, refuse
+from strandline_proto.errors import UnknownTopicOrPartition, WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import reassignment_pb2
 
@@ -31,7 +31,7 @@ class ReassignmentsRpc:
             async with asyncio.timeout(limit_s(request.timeout_ms)):
                 outcomes = await self._administration.reassign(list(_wishes(request)))
         except (WireError, TimeoutError) as error:
-            response.error_code, response.error_message = _told(error)
+            refuse(response, error)
             return response
         for outcome in outcomes:
             _add(response, outcome)
@@ -45,8 +45,7 @@ class ReassignmentsRpc:
         asked = {topic.name: set(topic.partitions) for topic in request.topics}
         for name in asked:
             if name not in state.topic_ids:
-                unknown = UnknownTopicOrPartition(f"no topic is called {name!r}")
-                response.error_code, response.error_message = unknown.code, str(unknown)
+                refuse(response, UnknownTopicOrPartition(f"no topic is called {name!r}"))
                 return response
         for topic in state.topics.values():
             if not asked or topic.name in asked:
@@ -63,7 +62,7 @@ class ReassignmentsRpc:
                     BrokerId(request.broker_id), undo=request.undo
                 )
         except (WireError, TimeoutError) as error:
-            response.error_code, response.error_message = _told(error)
+            refuse(response, error)
         return response
 
     async def UnregisterBroker(
@@ -74,16 +73,8 @@ class ReassignmentsRpc:
             async with asyncio.timeout(limit_s(request.timeout_ms)):
                 await self._administration.unregister(BrokerId(request.broker_id))
         except (WireError, TimeoutError) as error:
-            response.error_code, response.error_message = _told(error)
+            refuse(response, error)
         return response
-
-
-def _told(error: WireError | TimeoutError) -> tuple[int, str]:
-    if isinstance(error, TimeoutError):
-        error = RequestTimedOut(
-            "the controller's disk was too slow; the outcome is unknown, look before a retry"
-        )
-    return error.code, str(error)
 
 
 def _wishes(request: reassignment_pb2.AlterPartitionReassignmentsRequest) -> Iterable[Wish]:
@@ -101,7 +92,7 @@ def _add(response: reassignment_pb2.AlterPartitionReassignmentsResponse, outcome
         response.topics.add(name=wish.topic)
     result = response.topics[-1].partitions.add(partition_index=wish.partition)
     if error is not None:
-        result.error_code, result.error_message = error.code, str(error)
+        refuse(result, error)
 
 
 def _list(

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.topics import NewTopic
-from strandline_proto.errors import RequestTimedOut, WireError
+from strandline_broker.rpc.controller.answers import limit_s, refuse
+from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, metadata_pb2
 
@@ -36,7 +37,7 @@ class TopicsRpc:
                 if not request.validate_only:
                     result.topic_id = created.topic_id
             except (WireError, TimeoutError) as error:
-                _refuse(result, error)
+                refuse(result, error, f"topic {result.name}")
         return response
 
     async def DeleteTopics(
@@ -52,22 +53,8 @@ class TopicsRpc:
                     )
                 result.name, result.topic_id = deleted.name, deleted.topic_id
             except (WireError, TimeoutError) as error:
-                _refuse(result, error)
+                refuse(result, error, f"topic {result.name}")
         return response
-
-
-def limit_s(timeout_ms: int) -> float | None:
-    """A request that names no limit has that of its call alone."""
-    return timeout_ms / 1000 if timeout_ms > 0 else None
-
-
-def _refuse(result: metadata_pb2.TopicResult, error: WireError | TimeoutError) -> None:
-    if isinstance(error, TimeoutError):
-        error = RequestTimedOut(
-            f"topic {result.name}: the controller's disk was too slow; the outcome is unknown, "
-            "look before a retry"
-        )
-    result.error_code, result.error_message = error.code, str(error)
 
 
 def _new_topic(topic: metadata_pb2.NewTopic) -> NewTopic:
