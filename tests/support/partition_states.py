@@ -26,6 +26,7 @@ def partition_state(
     replicas: tuple[BrokerId, ...] = (A, B, C),
     min_isr: int = 2,
     recovering: bool = False,
+    unclean_epoch: int = -1,
 ) -> PartitionState:
     return PartitionState(
         topic="orders",
@@ -40,6 +41,7 @@ def partition_state(
         eff_min_insync=min_isr,
         is_new=False,
         recovering=recovering,
+        unclean_epoch=LeaderEpoch(unclean_epoch),
     )
 
 

@@ -6,8 +6,11 @@ from strandline_broker.core.controller.loss_reports import decide_losses
 from strandline_broker.core.controller.losses import REPORTS_MAX, LossReport, with_report
 from strandline_broker.core.controller.records import LossRecord
 from strandline_broker.core.controller.recovery import decide_recoveries
+from strandline_broker.hosts.controller.settings import Identity
+from strandline_broker.rpc.controller.push import PushTranslator
+from strandline_broker.rpc.push import envelope_from_wire
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, TopicId
-from support.controller_cluster import B1, B2, B3, Cluster
+from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster
 
 
 class Recovered:
@@ -64,6 +67,23 @@ def test_a_report_begins_with_the_election() -> None:
     report = Recovered().report()
     assert (report.topic, report.leader, report.elected_uncleanly) == ("t", B2, True)
     assert (report.start, report.end, report.acknowledged, report.brokers) == (-1, -1, 0, ())
+
+
+def test_the_epoch_of_the_last_unclean_election_is_remembered_for_who_comes_back_later() -> None:
+    at = Recovered()
+    before = at.cluster.partition(at.topic)
+    assert (before.unclean_epoch, before.leader_epoch) == (at.epoch, at.epoch)
+    at.cluster.fence(B2)
+    at.cluster.up(B2)
+    after = at.cluster.partition(at.topic)
+    assert after.leader_epoch > at.epoch
+    assert after.unclean_epoch == at.epoch
+    assert at.cluster.replayed().partition(at.topic, 0) == after
+    translate = PushTranslator(Identity(BrokerId(100), CLUSTER, STORE))
+    broker = at.cluster.state.brokers[B3]
+    pushed = [envelope_from_wire(translate(e, broker)) for e in at.cluster.envelopes]
+    epochs = [state.unclean_epoch for envelope in pushed for state in envelope.leader_and_isr]
+    assert (epochs[0], epochs[-1]) == (-1, at.epoch)
 
 
 def test_replicas_tell_what_they_give_up_and_how_much_of_it_was_committed() -> None:

@@ -40,9 +40,9 @@ def log(*epochs: int, start: int = 0, committed: int = 0) -> ReplicaLog:
 
 
 def follower(
-    *, truncate_to_high_watermark: bool = False, recovering: bool = False, leader: BrokerId = A
+    *, truncate_to_high_watermark: bool = False, unclean_epoch: int = -1, leader: BrokerId = A
 ) -> Follower:
-    state = partition_state(A, B, leader=leader, recovering=recovering)
+    state = partition_state(A, B, leader=leader, unclean_epoch=unclean_epoch)
     return Follower(state, truncate_to_high_watermark=truncate_to_high_watermark)
 
 
@@ -110,24 +110,34 @@ def test_a_cut_below_what_was_believed_committed_is_reported() -> None:
     loud = TruncateTo(Offset(2), below_high_watermark=True)
     assert answered(follower(), own, diverging(1, 2)) == [loud], "I-41"
     quiet = TruncateTo(Offset(2), in_recovery=True)
-    assert answered(follower(recovering=True), own, diverging(1, 2)) == [quiet]
+    assert answered(follower(unclean_epoch=5), own, diverging(1, 2)) == [quiet]
     own = log(1, 1, 1, committed=2)
     assert answered(follower(), own, diverging(1, 2)) == [TruncateTo(Offset(2))]
 
 
-def test_a_recovery_that_is_announced_later_in_the_epoch_counts() -> None:
-    f, own = follower(), log(1, 1, 1, committed=3)
-    f.on_state(partition_state(A, B, recovering=True, partition_epoch=4))
-    f.on_state(partition_state(A, B, recovering=False, partition_epoch=3))
+def test_what_an_unclean_election_costs_is_told_by_whoever_comes_back_later() -> None:
+    """I-53: its leader has recovered, and others may have led since."""
+    own = log(1, 1, 1)
+    lost = [TruncateTo(Offset(2), in_recovery=True)]
+    assert answered(follower(unclean_epoch=5), own, diverging(1, 2)) == lost
+    assert answered(follower(unclean_epoch=3), own, diverging(1, 2)) == lost
+    assert answered(follower(unclean_epoch=2), own, diverging(1, 2)) == lost
+    own = log(1, 1, 1, start=4)
+    assert answered(follower(unclean_epoch=2), own, diverging(1, 2)) == [
+        TruncateFully(Offset(2), in_recovery=True)
+    ]
+
+
+def test_who_has_taken_over_the_history_of_an_unclean_election_loses_nothing_for_it() -> None:
+    own = log(1, 2, 2)
+    assert answered(follower(unclean_epoch=2), own, diverging(2, 2)) == [TruncateTo(Offset(2))]
+
+
+def test_a_newer_decision_in_the_same_epoch_is_taken_over() -> None:
+    f = follower()
+    f.on_state(partition_state(A, B, partition_epoch=4))
+    f.on_state(partition_state(A, B, partition_epoch=3))
     assert f.partition_epoch == 4
-    assert answered(f, own, diverging(1, 2)) == [TruncateTo(Offset(2), in_recovery=True)]
-
-
-def test_an_epoch_that_began_by_a_recovery_is_remembered_as_such() -> None:
-    """I-53: its leader recovers at once, and what is cut then is part of the loss report."""
-    f, own = follower(recovering=True), log(1, 1, 1, committed=3)
-    f.on_state(partition_state(A, B, recovering=False, partition_epoch=4))
-    assert answered(f, own, diverging(1, 2)) == [TruncateTo(Offset(2), in_recovery=True)]
     with pytest.raises(AssertionError, match="new machine"):
         f.on_state(partition_state(A, B, leader_epoch=6, partition_epoch=5))
 

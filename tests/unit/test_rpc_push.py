@@ -329,6 +329,7 @@ def test_every_field_of_a_push_reaches_the_envelope() -> None:
         True,
         1,
     )
+    assert state.unclean_epoch == -1
     assert [(m.broker_id, m.broker_epoch) for m in state.isr] == [(1, MY_EPOCH)]
     (stopped,) = envelope.stop_replicas
     assert (stopped.topic_id, stopped.partition, stopped.leader_epoch) == (b"s" * 16, 4, -2)

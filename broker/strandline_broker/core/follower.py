@@ -64,16 +64,19 @@ class TruncateTo:
     (I-41).
     """
     in_recovery: bool = False
-    """The leader epoch began with an unclean election: what goes may have been committed (I-53)."""
+    """A leader was elected uncleanly since what goes was written: it may have been committed
+    (I-53).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateFully:
     """Drop everything and begin an empty log at `start_at`, which is the high watermark then
-    (I-45).
+    (I-45). `in_recovery` as in TruncateTo.
     """
 
     start_at: Offset
+    in_recovery: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class Follower:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.truncate_to_high_watermark = truncate_to_high_watermark
-        self._recovering = state.recovering
+        self._unclean_epoch = state.unclean_epoch
         self._over = False
 
     @property
@@ -183,8 +186,6 @@ class Follower:
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
         if state.partition_epoch > self.partition_epoch:
             self.partition_epoch = state.partition_epoch
-            # Once announced it stays so in this epoch, although its leader has recovered soon.
-            self._recovering |= state.recovering
 
     def next_fetch(self, log_end_offset: Offset, latest_epoch: int) -> FetchPosition:
         """`latest_epoch` is the log's newest, even one without records, so that it can be dropped
@@ -210,7 +211,7 @@ class Follower:
         if request != expected:
             return [Discard(f"answers {request}, while the log stands at {expected}")]
         if answer.error_code == _OUT_OF_RANGE:
-            return self._on_out_of_range(answer, log_end_offset, high_watermark)
+            return self._on_out_of_range(answer, log_end_offset, high_watermark, history)
         if answer.error_code != NONE:
             return self._on_error(answer.error_code)
         if answer.diverging is not None:
@@ -234,13 +235,17 @@ class Follower:
         return [Backoff(f"{type(error).__name__}: {error}")]
 
     def _on_out_of_range(
-        self, answer: FetchAnswer, log_end_offset: Offset, high_watermark: Offset
+        self,
+        answer: FetchAnswer,
+        log_end_offset: Offset,
+        high_watermark: Offset,
+        history: EpochHistory,
     ) -> list[Effect]:
         """I-45. That the leader's log may end before ours is no reason to cut: epochs decide."""
         if answer.log_start_offset > log_end_offset:
             return [TruncateFully(Offset(answer.log_start_offset))]
         if self.truncate_to_high_watermark and 0 <= answer.high_watermark < log_end_offset:
-            return [self._truncate(Offset(answer.high_watermark), high_watermark)]
+            return [self._truncate(Offset(answer.high_watermark), high_watermark, history)]
         return [Backoff(f"offset {log_end_offset} is out of the leader's range")]
 
     def _on_divergence(
@@ -259,9 +264,16 @@ class Follower:
         if target.offset == log_end_offset and epoch >= history.latest():
             return [Backoff(f"the leader's epoch {epoch} ends at {end}, which parts with nothing")]
         if target.offset < log_start_offset:
-            return [TruncateFully(target.offset)]
-        return [self._truncate(target.offset, high_watermark)]
+            return [TruncateFully(target.offset, in_recovery=self._parted_uncleanly(history))]
+        return [self._truncate(target.offset, high_watermark, history)]
 
-    def _truncate(self, offset: Offset, high_watermark: Offset) -> TruncateTo:
-        alarming = offset < high_watermark and not self._recovering
-        return TruncateTo(offset, alarming, in_recovery=self._recovering)
+    def _truncate(
+        self, offset: Offset, high_watermark: Offset, history: EpochHistory
+    ) -> TruncateTo:
+        in_recovery = self._parted_uncleanly(history)
+        alarming = offset < high_watermark and not in_recovery
+        return TruncateTo(offset, alarming, in_recovery=in_recovery)
+
+    def _parted_uncleanly(self, history: EpochHistory) -> bool:
+        """Whether this log has not yet taken over the history of the last unclean election."""
+        return history.latest() < self._unclean_epoch

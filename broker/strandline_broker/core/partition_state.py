@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from strandline_proto.ids import (
     NO_LEADER,
+    UNKNOWN_EPOCH,
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
@@ -41,6 +42,8 @@ class PartitionState:
     is_new: bool
     recovering: bool
     """The leader came from an unclean election and has not yet said that it recovered."""
+    unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    """The leader epoch that the last unclean election began; -1: none was."""
     adding: tuple[BrokerId, ...] = ()
     """Replicas that a reassignment under way adds: what they copy may be throttled."""
 

@@ -277,8 +277,8 @@ class Fetcher:
         match effect:
             case TruncateTo():
                 await partition.cut(effect)
-            case TruncateFully(offset):
-                await partition.restart_at(offset)
+            case TruncateFully():
+                await partition.drop(effect)
             case Append():
                 try:
                     await partition.append_from_leader(

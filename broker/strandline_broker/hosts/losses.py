@@ -12,7 +12,6 @@ from strandline_proto.v1 import controller_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.follower import TruncateTo
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Runtime
@@ -29,13 +28,13 @@ class Losses:
         self._wake = wake
         self._waiting: deque[controller_pb2.LossReport] = deque(maxlen=WAITING_MAX)
 
-    def on_cut(self, partition: Partition, effect: TruncateTo) -> None:
+    def on_cut(self, partition: Partition, offset: int, *, in_recovery: bool) -> None:
         """A follower is about to cut its log where the leader's history parts from it."""
-        if effect.in_recovery or effect.offset < partition.high_watermark:
+        if in_recovery or offset < partition.high_watermark:
             self._report(
                 partition,
                 leader_epoch=partition.follower_epoch,
-                start=effect.offset,
+                start=offset,
                 committed=partition.high_watermark,
                 end=partition.log.log_end_offset,
             )

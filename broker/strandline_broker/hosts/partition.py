@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.fencing import check_leader_epoch
-from strandline_broker.core.follower import Follower, TruncateTo
+from strandline_broker.core.follower import Follower, TruncateFully, TruncateTo
 from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIsr
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.truncation import follower_high_watermark, follower_log_start
@@ -249,8 +249,14 @@ class Partition:
 
     async def cut(self, effect: TruncateTo) -> None:
         """Truncate where the leader's history parts from ours, and tell what may be lost."""
-        self.context.losses.on_cut(self, effect)
+        self.context.losses.on_cut(self, effect.offset, in_recovery=effect.in_recovery)
         await self.truncate(effect.offset, alarming=effect.below_high_watermark)
+
+    async def drop(self, effect: TruncateFully) -> None:
+        """Begin anew where the leader's history begins, and tell what may be lost."""
+        start = max(effect.start_at, self.log.log_start_offset)
+        self.context.losses.on_cut(self, start, in_recovery=effect.in_recovery)
+        await self.restart_at(effect.start_at)
 
     async def truncate(self, offset: int, *, alarming: bool = False) -> None:
         """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""

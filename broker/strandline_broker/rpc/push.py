@@ -21,6 +21,7 @@ from strandline_broker.core.push_envelope import (
 )
 from strandline_proto import errors
 from strandline_proto.ids import (
+    UNKNOWN_EPOCH,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -188,6 +189,11 @@ def _partition_state(
         eff_min_insync=partition.eff_min_insync_replicas,
         is_new=partition.is_new,
         recovering=partition.leader_recovery_state != 0,
+        unclean_epoch=(
+            LeaderEpoch(partition.unclean_leader_epoch)
+            if partition.HasField("unclean_leader_epoch")
+            else UNKNOWN_EPOCH
+        ),
     )
 
 

@@ -81,7 +81,7 @@ _FOLLOWER_FIELDS: Final = {
     "leader_epoch",
     "partition_epoch",
     "truncate_to_high_watermark",
-    "_recovering",
+    "_unclean_epoch",
     "_over",
 }
 
@@ -204,6 +204,7 @@ def wake_controller(decided: Decided) -> ControllerState:
         elr=tuple(BrokerId(b) for b in decided.elr),
         last_known_elr=tuple(BrokerId(b) for b in decided.last_known_elr),
         changed_at=MetadataOffset(0),
+        unclean_epoch=LeaderEpoch(decided.unclean_epoch),
     )
     return state
 
@@ -245,6 +246,7 @@ def rest_controller(state: ControllerState, *, before: Decided) -> Decided:
         elr=partition.elr,
         last_known_elr=partition.last_known_elr,
         is_recovering=partition.leader_recovery_state != RECOVERED,
+        unclean_epoch=partition.unclean_epoch,
     )
 
 
@@ -266,6 +268,7 @@ def pushed(decided: Decided) -> PartitionState:
         eff_min_insync=state.effective_min_isr(topic, partition),
         is_new=False,
         recovering=partition.leader_recovery_state != RECOVERED,
+        unclean_epoch=partition.unclean_epoch,
     )
 
 

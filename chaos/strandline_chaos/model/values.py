@@ -112,6 +112,7 @@ class Decided(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     is_recovering: bool = False
+    unclean_epoch: int = -1
 
 
 class Node(NamedTuple):

@@ -50,15 +50,15 @@ MOVING: Final = (
         (
             Edit(
                 _STATE,
-                "        leader_epoch=LeaderEpoch(partition.leader_epoch"
-                " + (change.leader is not None)),\n",
-                "        leader_epoch=LeaderEpoch(\n"
-                "            partition.leader_epoch\n"
-                "            + (\n"
-                "                change.leader is not None\n"
-                "                and (change.isr is not None or change.leader == NO_LEADER)\n"
-                "            )\n"
-                "        ),\n",
+                "    leader_epoch = LeaderEpoch(partition.leader_epoch"
+                " + (change.leader is not None))\n",
+                "    leader_epoch = LeaderEpoch(\n"
+                "        partition.leader_epoch\n"
+                "        + (\n"
+                "            change.leader is not None\n"
+                "            and (change.isr is not None or change.leader == NO_LEADER)\n"
+                "        )\n"
+                "    )\n",
             ),
         ),
         Needs(topology={"balance_s": 1}, kinds=_MOVES),

@@ -13,7 +13,7 @@ from strandline_cli.output import emit_done
 from strandline_cli.target import check_addresses, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
@@ -131,11 +131,12 @@ def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
     ]
 
 
-def _who_could(elr: "Iterable[int]") -> str:
+def _who_could(elr: "Sequence[int]") -> str:
     """Whom a partition without a leader waits for."""
     if not elr:
         return " (nobody is known to be in sync: `strandline leader elect --help`)"
-    return f" (start broker {' or '.join(map(str, elr))}, which hold all that was acknowledged)"
+    each = "each of which holds" if len(elr) > 1 else "which holds"
+    return f" (start broker {' or '.join(map(str, elr))}, {each} all that was acknowledged)"
 
 
 def _partition_problems(metadata: "MetadataResponse") -> list[str]:

@@ -31,7 +31,8 @@ def losses(
 
     One line for each such election, the oldest first. The offsets are those that replicas have
     given up, or lost, as far as they have said so: a replica that is down still may hold more.
-    Acknowledged are those that were committed; with acks=all no others are.
+    Acknowledged are those that were committed, with acks=all no others: at least as many as a
+    replica knew to be, at most all.
     """
     from strandline import Admin
     from strandline_cli.client import run_client
@@ -69,9 +70,19 @@ def _row(loss: "LossInfo") -> tuple[object, ...]:
         loss.leader_epoch,
         loss.leader,
         f"{loss.start} to {loss.end - 1}" if known else "none known",
-        loss.acknowledged if known else 0,
+        _acknowledged(loss),
         listed(loss.brokers),
     )
+
+
+def _acknowledged(loss: "LossInfo") -> str:
+    """At least what a replica knew to be committed, at most all that was given up."""
+    most = _lost(loss)
+    return str(most) if loss.acknowledged == most else f"{loss.acknowledged} to {most}"
+
+
+def _lost(loss: "LossInfo") -> int:
+    return loss.end - loss.start if loss.start >= 0 else 0
 
 
 def _document(loss: "LossInfo") -> dict[str, object]:
@@ -84,5 +95,6 @@ def _document(loss: "LossInfo") -> dict[str, object]:
         "first_offset": loss.start if loss.start >= 0 else None,
         "last_offset": loss.end - 1 if loss.start >= 0 else None,
         "acknowledged": loss.acknowledged,
+        "acknowledged_at_most": _lost(loss),
         "brokers": list(loss.brokers),
     }

@@ -205,6 +205,7 @@ class LeaderAndIsrPartition(_message.Message):
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _builtins.int
     ELR_FIELD_NUMBER: _builtins.int
     EFF_MIN_INSYNC_REPLICAS_FIELD_NUMBER: _builtins.int
+    UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     partition_index: _builtins.int
     leader: _builtins.int
     """-1: none."""
@@ -215,6 +216,10 @@ class LeaderAndIsrPartition(_message.Message):
     """0: recovered, 1: recovering after an unclean election."""
     eff_min_insync_replicas: _builtins.int
     """min(min.insync.replicas, number of replicas), resolved by the controller (I-91)."""
+    unclean_leader_epoch: _builtins.int
+    """The leader epoch that the last unclean election began; absent: there was none. A replica whose log ends in an older
+    one may have to give up committed records for it.
+    """
     @_builtins.property
     def isr_with_epochs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.BrokerAndEpoch]:
         """With the incarnation of each member that the controller counts (P-73)."""
@@ -242,12 +247,15 @@ class LeaderAndIsrPartition(_message.Message):
         leader_recovery_state: _builtins.int = ...,
         elr: _abc.Iterable[_builtins.int] | None = ...,
         eff_min_insync_replicas: _builtins.int = ...,
+        unclean_leader_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_leader_epoch", b"_unclean_leader_epoch", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "eff_min_insync_replicas", b"eff_min_insync_replicas", "elr", b"elr", "is_new", b"is_new", "isr_with_epochs", b"isr_with_epochs", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_index", b"partition_index", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_leader_epoch", b"_unclean_leader_epoch", "adding_replicas", b"adding_replicas", "eff_min_insync_replicas", b"eff_min_insync_replicas", "elr", b"elr", "is_new", b"is_new", "isr_with_epochs", b"isr_with_epochs", "leader", b"leader", "leader_epoch", b"leader_epoch", "leader_recovery_state", b"leader_recovery_state", "partition_epoch", b"partition_epoch", "partition_index", b"partition_index", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__unclean_leader_epoch: _TypeAlias = _typing.Literal["unclean_leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__unclean_leader_epoch: _TypeAlias = _typing.Literal["_unclean_leader_epoch", b"_unclean_leader_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unclean_leader_epoch) -> _WhichOneofReturnType__unclean_leader_epoch | None: ...
 
 Global___LeaderAndIsrPartition: _TypeAlias = LeaderAndIsrPartition  # noqa: Y015
 

@@ -21,6 +21,7 @@ import msgspec
 from strandline_broker.core.controller.losses import LossReport, with_election, with_loss
 from strandline_broker.core.controller.records import (
     RECOVERED,
+    RECOVERING,
     AnyRecord,
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
@@ -41,6 +42,7 @@ from strandline_broker.core.controller.records import (
 from strandline_proto.ids import (
     NO_BROKER_EPOCH,
     NO_LEADER,
+    UNKNOWN_EPOCH,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -139,6 +141,8 @@ class Partition:
     """Offset of the last record about it."""
     original: tuple[BrokerId, ...] = ()
     """The replicas before the reassignment under way, in their order; empty without one."""
+    unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    """The leader epoch that the last unclean election began; -1: none was."""
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
@@ -157,10 +161,13 @@ def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOff
     epoch always.
     """
     given = {name: getattr(change, name) for name in _CHANGED}
+    leader_epoch = LeaderEpoch(partition.leader_epoch + (change.leader is not None))
+    unclean = change.leader is not None and change.leader_recovery_state == RECOVERING
     new = replace(
         partition,
         **{name: value for name, value in given.items() if value is not None},
-        leader_epoch=LeaderEpoch(partition.leader_epoch + (change.leader is not None)),
+        leader_epoch=leader_epoch,
+        unclean_epoch=leader_epoch if unclean else partition.unclean_epoch,
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
         changed_at=at,
     )

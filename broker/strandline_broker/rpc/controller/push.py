@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_proto.ids import UNKNOWN_EPOCH
 from strandline_proto.v1 import common_pb2, push_pb2
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ def _leader_and_isr(pushed: PushedPartition) -> push_pb2.LeaderAndIsrPartition:
         removing_replicas=partition.removing,
         is_new=pushed.is_new,
         leader_recovery_state=partition.leader_recovery_state,
+        unclean_leader_epoch=(
+            None if partition.unclean_epoch == UNKNOWN_EPOCH else partition.unclean_epoch
+        ),
         elr=partition.elr,
         eff_min_insync_replicas=pushed.effective_min_isr,
     )
