@@ -36,4 +36,13 @@ DirOption = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds after which to give up.")
 ]
+ThrottleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--throttle",
+        min=0,
+        metavar="BYTES",
+        help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
+    ),
+]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]

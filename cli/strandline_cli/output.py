@@ -64,5 +64,11 @@ def note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def note_pending(brokers: Sequence[int]) -> None:
+    """Which brokers do not work by a change yet, if there are any."""
+    if brokers:
+        note(f"not yet heard of by: broker {listed(brokers)}; it is stored and will reach them")
+
+
 def listed(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_cli.errors import CliError
-from strandline_cli.output import note
+from strandline_cli.output import emit_table, listed, note
 from strandline_cli.reassignment_plan import spread
 
 if TYPE_CHECKING:
@@ -90,6 +90,15 @@ def without(leaver: int, current: Mapping[Partition, tuple[int, ...]], brokers: 
     known = {b: rack for b, rack in brokers.known.items() if b != leaver}
     plan = spread(current, live, level=False, staying=known)
     return {key: to for key, to in plan.items() if leaver in current[key]}
+
+
+def emit_moves(current: Mapping[Partition, tuple[int, ...]], plan: Plan) -> None:
+    """A table on stdout: from where to where each partition of the plan moves."""
+    rows = [
+        (topic, index, listed(current.get((topic, index), ())), listed(to))
+        for (topic, index), to in sorted(plan.items())
+    ]
+    emit_table(("topic", "partition", "from", "to"), rows)
 
 
 async def alter(admin: Admin, plan: Mapping[Partition, Sequence[int] | None]) -> int:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline._descriptions import check
-from strandline.errors import from_code
+from strandline.errors import BrokerUnreachable, from_code
 from strandline.types import PartitionReassignment, ReassignmentResult, TopicPartition
 from strandline_proto.errors import NONE
 from strandline_proto.v1 import reassignment_pb2
@@ -57,6 +57,9 @@ class Reassignments(ABC):
             for topic in answer.topics
             for p in topic.partitions
         }
+        for name, index in targets:
+            if (name, index) not in found:
+                raise BrokerUnreachable(f"the answer says nothing about partition {name}-{index}")
         return [ReassignmentResult(TopicPartition(*key), found[key[0], key[1]]) for key in targets]
 
     async def list_partition_reassignments(

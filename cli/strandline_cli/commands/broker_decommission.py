@@ -11,9 +11,10 @@ from strandline_cli.options import (
     DirOption,
     Format,
     FormatOption,
+    ThrottleOption,
     TimeoutOption,
 )
-from strandline_cli.output import emit_done, emit_json, emit_table, listed, note, write_line
+from strandline_cli.output import emit_done, emit_json, listed, note, write_line
 from strandline_cli.reassignment_plan import copies, plan_document
 from strandline_cli.target import Target, find_target
 
@@ -33,15 +34,7 @@ def decommission(
     undo: Annotated[
         bool, typer.Option("--undo", help="Let it take replicas again; moves go on.")
     ] = False,
-    throttle: Annotated[
-        int | None,
-        typer.Option(
-            "--throttle",
-            min=0,
-            metavar="BYTES",
-            help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
-        ),
-    ] = None,
+    throttle: ThrottleOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would move, and change nothing.")
     ] = False,
@@ -128,11 +121,7 @@ async def _show_plan(admin: "Admin", broker: int, output: Format) -> None:
     if output is Format.JSON:
         emit_json(plan_document(plan) | {"dry_run": True})
         return
-    rows = [
-        (topic, index, listed(current[topic, index]), listed(to))
-        for (topic, index), to in sorted(plan.items())
-    ]
-    emit_table(("topic", "partition", "from", "to"), rows)
+    reassigning.emit_moves(current, plan)
     note(f"would move {copies(current, plan)} replicas off broker {broker}")
 
 

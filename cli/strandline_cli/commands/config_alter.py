@@ -19,7 +19,7 @@ from strandline_cli.options import (
     FormatOption,
     TimeoutOption,
 )
-from strandline_cli.output import emit_done, listed, note
+from strandline_cli.output import emit_done, note_pending
 from strandline_cli.target import find_target
 
 
@@ -62,8 +62,7 @@ def alter(
             return await admin.incremental_alter_configs({resource: changes}, validate_only=dry_run)
 
     pending = run_client(work())
-    if pending:
-        note(f"not yet heard of by: broker {listed(pending)}; it is stored and will reach them")
+    note_pending(pending)
     said = [f"{key}={value}" for key, value in to_set.items()]
     said += [f"{key} back to its default" for key in to_delete]
     document = {

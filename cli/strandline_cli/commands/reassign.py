@@ -12,6 +12,7 @@ from strandline_cli.options import (
     DirOption,
     Format,
     FormatOption,
+    ThrottleOption,
     TimeoutOption,
 )
 from strandline_cli.output import emit_done, emit_json, emit_table, listed, note, write_line
@@ -70,15 +71,7 @@ def reassign(
         bool, typer.Option("--cancel", help="Go back to the replicas before the move.")
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Show the moves under way.")] = False,
-    throttle: Annotated[
-        int | None,
-        typer.Option(
-            "--throttle",
-            min=0,
-            metavar="BYTES",
-            help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
-        ),
-    ] = None,
+    throttle: ThrottleOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")
     ] = False,
@@ -296,14 +289,12 @@ def _show_plan(current: dict[tuple[str, int], tuple[int, ...]], todo: Plan, wish
     if wish.output is Format.JSON:
         emit_json(plan_document(todo) | {"dry_run": wish.dry_run})
         return
+    from strandline_cli import reassigning
+
     if not todo:
         write_line("nothing to move: all replicas are where the plan wants them")
         return
-    rows = [
-        (topic, index, listed(current.get((topic, index), ())), listed(to))
-        for (topic, index), to in sorted(todo.items())
-    ]
-    emit_table(("topic", "partition", "from", "to"), rows)
+    reassigning.emit_moves(current, todo)
     note(f"would move {_plural(len(todo))}, {copies(current, todo)} replicas to copy")
 
 

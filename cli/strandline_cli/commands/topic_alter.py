@@ -13,7 +13,7 @@ from strandline_cli.options import (
     TimeoutOption,
     TopicArgument,
 )
-from strandline_cli.output import emit_done, listed, note
+from strandline_cli.output import emit_done, note, note_pending
 from strandline_cli.target import find_target
 
 
@@ -66,8 +66,7 @@ def alter(
         return before, pending
 
     before, pending = run_client(work())
-    if pending:
-        note(f"not yet heard of by: broker {listed(pending)}; it is stored and will reach them")
+    note_pending(pending)
     if before is not None and not dry_run:
         note("keys may belong to other partitions from now on; records stay where they are")
     said = [f"{key}={value}" for key, value in to_set.items()]
