@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from strandline_chaos.history import Event
 
+REMOVED: Final = "removed"
+"""The note that all below an offset of a key may be gone from now on: [key, offset]."""
 FINAL_READ: Final = "final-read"
 """The note that opens the last reading; its value is the processes that do it."""
 EXAMPLES_MAX: Final = 5
@@ -107,6 +109,9 @@ class _Facts:
     def __init__(self, events: Iterable[Event]) -> None:
         self.sends: dict[tuple[Key, Value], Send] = {}
         self.polls: list[tuple[int, Key, list[tuple[Offset, Value]]]] = []
+        self.removed: dict[Key, Offset] = {}
+        self.removed_at_poll: list[Offset] = []
+        """For each of `polls`: below which offset of its key records might be gone by then."""
         self.ends: list[tuple[int, Key, Offset, bool]] = []
         """(process, key, end, told): an end that a client was told, or has read up to."""
         self.final: dict[Key, dict[Offset, Value]] = {}
@@ -119,6 +124,9 @@ class _Facts:
                 final_processes = set(event.value)
                 self.has_final = True
                 self.final = {}
+            elif event.f == REMOVED:
+                key, offset = event.value
+                self.removed[key] = max(offset, self.removed.get(key, 0))
             elif event.f == "corrupt":
                 self.corrupt.append(str(event.value))
             elif event.f == "send" and event.type == "invoke":
@@ -137,6 +145,7 @@ class _Facts:
         for key, pairs in event.value[0][1]:
             run = [(offset, value) for offset, value in pairs]
             self.polls.append((event.process, key, run))
+            self.removed_at_poll.append(self.removed.get(key, 0))
             if run:
                 self.ends.append((event.process, key, run[-1][0] + 1, False))
             if is_final:
@@ -155,6 +164,11 @@ class _Facts:
             offset=offset,
             completed_ns=completed.time_ns,
         )
+
+    def may_be_gone(self, key: Key, offset: Offset | None) -> bool:
+        """Whether it was deleted on purpose (I-75); None: nobody knows where it is."""
+        removed = self.removed.get(key, 0)
+        return removed > 0 if offset is None else offset < removed
 
     def placed(self) -> Iterator[tuple[Key, Offset, Value]]:
         """Every (key, offset, value) that anybody read, then every one that was acknowledged."""
@@ -196,13 +210,17 @@ def _check_last_reading(facts: _Facts, found: dict[str, Anomaly]) -> None:
     """What was acknowledged, and what anybody read, is there at the end (I-18, I-19)."""
     at_end = {(key, value) for key, log in facts.final.items() for value in log.values()}
     for send in facts.sends.values():
-        if send.outcome == "ok" and (send.key, send.value) not in at_end:
+        if (
+            send.outcome == "ok"
+            and (send.key, send.value) not in at_end
+            and not facts.may_be_gone(send.key, send.offset)
+        ):
             found["lost"].add(f"key {send.key} value {send.value}, acknowledged at {send.offset}")
     taken_back = {
         (key, value, offset)
         for _, key, run in facts.polls
         for offset, value in run
-        if (key, value) not in at_end
+        if (key, value) not in at_end and not facts.may_be_gone(key, offset)
     }
     for key, value, offset in sorted(taken_back):
         found["taken_back"].add(f"key {key} value {value}, read at {offset}")
@@ -269,14 +287,16 @@ def _check_send_order(facts: _Facts, found: dict[str, Anomaly]) -> None:
 
 
 def _check_poll_order(facts: _Facts, found: dict[str, Anomaly]) -> None:
-    """One reader of an assigned key sees every offset once and upwards."""
+    """One reader of an assigned key sees every offset once and upwards, or goes on where the key
+    begins when what it would read was deleted (I-75).
+    """
     last: dict[tuple[int, Key], Offset] = {}
-    for process, key, run in facts.polls:
+    for (process, key, run), removed in zip(facts.polls, facts.removed_at_poll, strict=True):
         for offset, value in run:
             before = last.get((process, key))
             if before is not None and offset <= before:
                 found["reordered"].add(f"key {key}: offset {offset} was read after {before}")
-            elif before is not None and offset != before + 1:
+            elif before is not None and offset != before + 1 and offset > removed:
                 found["skipped"].add(
                     f"key {key}: {value} at {offset} follows {before} in one reader"
                 )

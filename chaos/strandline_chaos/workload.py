@@ -49,6 +49,10 @@ class Reader(Protocol):
         """(offset, payload) of new records by key; empty if none came in time."""
         ...
 
+    async def beginning_offsets(self) -> dict[int, int]:
+        """Where each key begins."""
+        ...
+
     async def end_offsets(self) -> dict[int, int]:
         """The end of what can be read of each key now."""
         ...
@@ -114,7 +118,8 @@ class Workload:
         self._history.note(FINAL_READ, [process])
         try:
             async with asyncio.timeout(deadline_s), self._open_reader() as reader:
-                missing = {k: end for k, end in (await reader.end_offsets()).items() if end > 0}
+                begins, ends = await reader.beginning_offsets(), await reader.end_offsets()
+                missing = {k: end for k, end in ends.items() if end > begins.get(k, 0)}
                 while missing:
                     for key, next_offset in (await self._poll(process, reader)).items():
                         if next_offset >= missing.get(key, next_offset + 1):

@@ -4,10 +4,13 @@ nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.leader import Leader
 from strandline_broker.core.remote_replica import RemoteReplica
+from strandline_broker.hosts.log_starts import LogStarts
+from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_chaos.sim.plan import Fault, Plan
@@ -82,3 +85,39 @@ def test_a_member_that_is_caught_up_by_a_lie(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(RemoteReplica, "after_fetch", lie)
     assert broken(LAG) in ("I-9", "I-39")
+
+
+DELETE = Fault(2.0, "delete-records", {"partition": 0, "back": 3})
+
+
+def test_a_log_that_begins_where_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Partition.raise_log_start
+    monkeypatch.setattr(Partition, "raise_log_start", lambda self, to: real(self, to + 1))
+    assert broken(DELETE) == "I-75"
+
+
+def test_records_that_come_back_with_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "low_watermark", lambda self: self.log_start_offset)
+    monkeypatch.setattr(Partition, "hear_log_start", lambda self, to, on_durable: None)
+    assert broken(DELETE, replace(KILL, at_s=3.0)) == "I-75"
+
+
+def test_a_log_start_that_is_told_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(self: LogStarts, starts: Any) -> None:
+        return None
+
+    monkeypatch.setattr(LogStarts, "_save", forget)
+    kill = Fault(2.2, "kill", {"node": "heir-0", "restart_s": 0.3})
+    assert broken(DELETE, kill, segment_bytes=1 << 20) == "I-75"
+
+
+def test_epochs_that_go_with_deleted_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = LeaderEpochs.truncate_from_start
+
+    def forget(self: LeaderEpochs, offset: int) -> None:
+        real(self, offset)
+        epochs, starts = self._entries
+        self._keep(epochs[1:], starts[1:])
+
+    monkeypatch.setattr(LeaderEpochs, "truncate_from_start", forget)
+    assert broken(DELETE) in ("I-76", "I-5")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.checkers import ANOMALIES, FINAL_READ, Verdict, check
+from strandline_chaos.checkers import ANOMALIES, FINAL_READ, REMOVED, Verdict, check
 from strandline_chaos.history import Event, History, read_history
 
 KEY = 0
@@ -339,3 +339,24 @@ def test_every_acknowledged_offset_of_a_good_history_matters(value: int) -> None
         if (event["f"], event["type"]) == ("send", "ok") and event["value"][0][2][1] == value:
             event["value"][0][2][0] += 1
     assert verdict_of(events).sound is (value == 5), "that one was not acknowledged"
+
+
+def test_what_was_deleted_on_purpose_may_be_gone_and_nothing_else() -> None:
+    run = Run()
+    for value in range(5):
+        run.send(value, value)
+    run.poll((0, 0))
+    run.history.note(REMOVED, [KEY, 3])
+    run.poll((3, 3))
+    assert run.final((3, 3), (4, 4)).sound
+    assert found(run.final((4, 4))) == {"lost", "taken_back"}
+
+
+def test_a_reader_passes_over_what_is_deleted_already_only() -> None:
+    run = Run()
+    for value in range(3):
+        run.send(value, value)
+    run.poll((0, 0))
+    run.poll((2, 2))
+    run.history.note(REMOVED, [KEY, 2])
+    assert found(run.final((2, 2))) == {"skipped"}

@@ -76,6 +76,9 @@ class MemoryReader:
                 self._at[key] = end
         return found
 
+    async def beginning_offsets(self) -> dict[int, int]:
+        return dict.fromkeys(range(KEYS), 0)
+
     async def end_offsets(self) -> dict[int, int]:
         return {key: len(log) for key, log in enumerate(self._log.logs)}
 

@@ -29,6 +29,10 @@ class TopicReader:
             for tp, records in found.items()
         }
 
+    async def beginning_offsets(self) -> dict[int, int]:
+        begins = await self._consumer.beginning_offsets(sorted(self._consumer.assignment()))
+        return {tp.partition: begin for tp, begin in begins.items()}
+
     async def end_offsets(self) -> dict[int, int]:
         ends = await self._consumer.end_offsets(sorted(self._consumer.assignment()))
         return {tp.partition: end for tp, end in ends.items()}

@@ -40,6 +40,8 @@ LIVENESS_S: Final = 30.0
 LOOK_S: Final = 0.1
 NEW_RECORDS: Final = 10
 READ_BACK_S: Final = 20.0
+LAST_OFFSET: Final = 3
+"""Where a producer's entry names the last offset of its last batch."""
 AUDITOR: Final = "auditor"
 EXCUSED: Final = "loss permitted"
 
@@ -217,22 +219,35 @@ class Run:
         for key, ends in self._ends().items():
             if not ends:
                 raise Violation("I-88", f"partition {key[1]}: no broker has a replica of it")
+            begins = self._common_begin(key, list(ends))
+            views = {name: self.oracles.replicas.view(name, key) for name in ends}
             logs = {
-                name: [(e.identity, e.crc) for e in self.oracles.replicas.view(name, key).entries]
-                for name in ends
+                name: [(e.identity, e.crc) for e in view.entries if e.end > begins]
+                for name, view in views.items()
             }
             first, *others = logs
             for other in others:
                 if logs[other] != logs[first]:
                     raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
-            self._check_equal_producers(key, list(ends))
-            self._audit(key, list(ends))
+            self._check_equal_producers(key, list(ends), begins)
+            self._audit(key, list(ends), begins)
             replicas, state = self.oracles.replicas, self.oracles.control.state
             assert state is not None
             ghost, view = replicas.ghost(key), replicas.view(first, key)
             check_reported(state, key, ghost, view, self.oracles.sometimes)
 
-    def _audit(self, key: tuple[bytes, int], names: list[str]) -> None:
+    def _common_begin(self, key: tuple[bytes, int], names: list[str]) -> int:
+        """The least offset that all these replicas have; none of them may have what was said to be
+        deleted.
+        """
+        begins = 0
+        for name in names:
+            log = self.world.nodes[name].process.replicas.partitions[key].log
+            self.oracles.replicas.ghost(key).check_deleted(log.log_start_offset, f"{name}'s log")
+            begins = max(begins, log.log_start_offset)
+        return begins
+
+    def _audit(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
         """Every replica in turn would serve the same records, but one whose disk has changed them
         and that nobody has read since.
         """
@@ -242,6 +257,7 @@ class Run:
             name: audit(
                 self.world.nodes[name].process.replicas.partitions[key],
                 f"{name} partition {key[1]}",
+                begins,
             )
             for name in names
         }
@@ -250,13 +266,19 @@ class Run:
             if found[other] != found[first]:
                 raise Violation("I-4", f"partition {key[1]}: {first} and {other} serve other data")
 
-    def _check_equal_producers(self, key: tuple[bytes, int], names: list[str]) -> None:
+    def _check_equal_producers(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
         """I-58: what a replica knows of producers is a function of its log, however it came by it:
-        by appending as leader or follower, from a snapshot, or after a truncation.
+        by appending as leader or follower, from a snapshot, or after a truncation. Of a producer
+        whose records are all deleted, one that has never had them knows nothing.
         """
         known = {
-            name: self.world.nodes[name].process.replicas.partitions[key].producers.entries()
+            name: [
+                producer
+                for producer in replicas.partitions[key].producers.entries()
+                if begins == 0 or producer[LAST_OFFSET] >= begins
+            ]
             for name in names
+            for replicas in [self.world.nodes[name].process.replicas]
         }
         first, *others = names
         for other in others:

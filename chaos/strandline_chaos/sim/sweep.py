@@ -51,6 +51,8 @@ EXPECTED: Final = (
     "topic created again",
     "configuration altered",
     "resent batch known",
+    "records deleted by command",
+    "log begun anew at its leader's start",
     "controller took a snapshot",
     "controller began from a snapshot",
 )

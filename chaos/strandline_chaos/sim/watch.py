@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
 from strandline_chaos.sim.oracles.control import ControlOracle
 from strandline_chaos.sim.oracles.decisions import DecisionOracle
@@ -42,6 +43,7 @@ class Oracles:
         self.control = ControlOracle(self.sometimes)
         self.control.now = lambda: world.loop.now
         self.replicas = ReplicaOracle(world.nodes, world.topology, self.control, self.sometimes)
+        self.replicas.log_starts.on_removed = self._on_removed
         self.leaders = LeaderOracle(world.nodes, world.topology, self.control, self.replicas)
         self.epochs = EpochOracle(self.control, self.replicas)
         self.decisions = DecisionOracle(
@@ -130,6 +132,10 @@ class Oracles:
             else:
                 self._on_crash(node)
         self.replicas.check_some_copy()
+
+    def _on_removed(self, key: Key, offset: int) -> None:
+        if key in self.control.main_keys():
+            self.history.note(REMOVED, [key[1], offset])
 
     def _main(self) -> list[Committed]:
         ghosts = self.replicas.committed

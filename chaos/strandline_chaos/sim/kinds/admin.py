@@ -45,12 +45,20 @@ def _add(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"count": rng.randint(1, ADDED_MAX)}
 
 
+def _delete(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "partition": rng.randrange(topology.partitions),
+        "back": rng.choice((0, 0, 1, 3, rng.randint(1, 40))),
+    }
+
+
 KINDS: Final[dict[str, Draw]] = {
     "topic-recreate": _recreate,
     "min-insync": _min_insync,
     "elect-preferred": _elect,
     "move-leader": _move,
     "add-partitions": _add,
+    "delete-records": _delete,
 }
 COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
 """Kinds that move leaders that live."""

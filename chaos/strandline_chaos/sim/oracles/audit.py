@@ -17,8 +17,10 @@ AT_ONCE: Final = 3000
 """Bytes of one read, few enough that a log takes several."""
 
 
-def audit(partition: Partition, where: str) -> list[tuple[int, int]]:
-    """(base offset, CRC) of each batch from the log start to the high watermark, as it is read."""
+def audit(partition: Partition, where: str, begins: int) -> list[tuple[int, int]]:
+    """(base offset, CRC) of each batch from the log start to the high watermark, as it is read, if
+    it ends behind `begins`.
+    """
     log, end = partition.log, partition.high_watermark
     offset, found = log.log_start_offset, []
     sequences: dict[tuple[int, int], int] = {}
@@ -30,7 +32,8 @@ def audit(partition: Partition, where: str) -> list[tuple[int, int]]:
             if not crc_matches(read.records, at, header):
                 raise Violation("I-7", f"{where}: offset {header.base_offset} is not sound")
             _check_sequence(sequences, header, where)
-            found.append((header.base_offset, header.crc))
+            if header.next_offset > begins:
+                found.append((header.base_offset, header.crc))
         offset = read.next_offset
     return found
 

@@ -38,6 +38,12 @@ class Committed:
         """Where the logs end of nodes that lost any records with the power, until they append."""
         self.damaged: dict[str, Entry] = {}
         """The batch that a node's disk has changed, until the node has cut it off (I-7)."""
+        self.asked = 0
+        """Up to where an administrator has asked to delete records."""
+        self.begins = 0
+        """The greatest log start that any leader has had."""
+        self.deleted = 0
+        """Below this nobody reads again: an administrator was told so (I-75)."""
         self.given_up = False
         """Nothing promises that this partition is ever whole again."""
 
@@ -72,6 +78,30 @@ class Committed:
                 "I-3",
                 f"{self.name}: leader epoch {epoch} is led by {node} (life {incarnation}) and was"
                 f" led by {known[0]} (life {known[1]})",
+            )
+
+    def on_log_start(self, start: int, where: str, *, leads: bool) -> bool:
+        """I-75: a leader deletes what it was asked to delete, and a follower what a leader has
+        deleted; true if nobody had deleted as much before.
+        """
+        if start <= self.begins:
+            return False
+        if not leads or start > self.asked:
+            raise Violation(
+                "I-75",
+                f"{where}: its log begins at {start}; records below {self.asked} were to be"
+                f" deleted, and no leader's log has begun behind {self.begins}",
+            )
+        self.begins = start
+        return True
+
+    def check_deleted(self, start: int, who: str) -> None:
+        """I-75: what was said to be deleted does not come back."""
+        if start < self.deleted and self.excused is None:
+            raise Violation(
+                "I-75",
+                f"{self.name}: {who} begins at {start}, and all below {self.deleted} was said to"
+                " be deleted",
             )
 
     def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
@@ -116,9 +146,9 @@ class Committed:
     def give_up(self, why: str) -> None:
         self.excused, self.given_up = why, True
 
-    def on_cut(self, gone: list[Entry], node: str, what: str, *, misread: bool) -> bool:
+    def on_cut(self, gone: list[Entry], node: str, what: str, *, start: int, misread: bool) -> bool:
         """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed,
-        or seems to have where it was `misread`; true if it does.
+        or seems to have where it was `misread`; true if it does. Below its `start` it may.
         """
         damage = self.damaged.get(node)
         if misread or (damage is not None and damage in gone):
@@ -128,7 +158,8 @@ class Committed:
                 self._lost(node)
             return True
         for entry in gone:
-            if entry.identity in self._committed and self.excused is None:
+            lives = entry.end > start and entry.identity in self._committed
+            if lives and self.excused is None:
                 raise Violation(
                     "I-41", f"{what}, and offset {entry.base} of epoch {entry.epoch} was committed"
                 )

@@ -1,5 +1,5 @@
 """Leader epochs of every log in memory, held against its batches, and the followers of an epoch:
-I-5, I-42, I-47.
+I-5, I-42, I-47, I-76.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ Epochs = tuple[tuple[int, int], ...]
 
 
 class _Seen:
-    __slots__ = ("end", "entries", "follower", "gone", "is_due", "log")
+    __slots__ = ("end", "entries", "follower", "gone", "is_due", "log", "start")
 
     def __init__(self, log: Any) -> None:
         self.log = log
         self.end = -1
+        self.start = log.log_start_offset
         self.entries: Epochs = ()
         self.gone: Epochs = ()
         """What a truncation has to take along."""
@@ -44,6 +45,8 @@ class EpochOracle:
         end, seen = log.log_end_offset, self._seen.get(partition)
         if seen is None or seen.log is not log:
             seen = self._seen[partition] = _Seen(log)
+        if log.log_start_offset != seen.start:
+            seen.is_due = True
         if end != seen.end:
             if end < seen.end:
                 seen.gone += tuple(e for e in seen.entries if e[1] >= end)
@@ -65,10 +68,14 @@ class EpochOracle:
                     f"{where}: epoch {entry[0]}, which began at {entry[1]}, is still known after"
                     f" a truncation to {seen.end} or below",
                 )
-        seen.gone, seen.entries = (), entries
+        start = partition.log.log_start_offset
+        shortened = start != seen.start or entries[:1] != seen.entries[:1]
+        seen.gone, seen.entries, seen.start = (), entries, start
         view = self._replicas.known(node, key)
         if view is not None and partition.log.damaged is None:
-            _check_entries(entries, view, partition.log.log_end_offset, where)
+            _check_entries(entries, view, start, partition.log.log_end_offset, where)
+            if shortened and start > 0:
+                _check_answers(entries, view, start, where)
 
     def _check_over(self, key: Key, partition: Partition, where: str) -> None:
         """I-42: a leader says that an epoch is over only when a newer one has begun, so nobody can
@@ -89,7 +96,22 @@ class EpochOracle:
             )
 
 
-def _check_entries(entries: Epochs, view: LogView, end: int, where: str) -> None:
+def _check_answers(entries: Epochs, view: LogView, start: int, where: str) -> None:
+    """I-76: a log that has lost its beginning says of all the rest what it said before."""
+    for entry in view.entries:
+        offset = max(entry.base, start)
+        if entry.end <= start:
+            continue
+        known = next((epoch for epoch, begins in reversed(entries) if begins <= offset), -1)
+        if known != entry.epoch:
+            raise Violation(
+                "I-76",
+                f"{where}: offset {offset} is of epoch {entry.epoch}, and since the log begins at"
+                f" {start} it is of {known} by the epochs {entries}",
+            )
+
+
+def _check_entries(entries: Epochs, view: LogView, start: int, end: int, where: str) -> None:
     """I-5, for what is new in the log: its last batch, and the order of the entries."""
     for before, after in pairwise(entries):
         if not (before[0] < after[0] and before[1] < after[1]):
@@ -97,12 +119,13 @@ def _check_entries(entries: Epochs, view: LogView, end: int, where: str) -> None
     if entries and entries[-1][1] > end:
         raise Violation("I-5", f"{where}: epoch {entries[-1]} begins after the log's end {end}")
     last = view.entries[-1] if view.entries else None
-    if last is None or last.end != end:
+    if last is None or last.end != end or end <= start:
         return
-    known = next((epoch for epoch, start in reversed(entries) if start <= last.base), -1)
+    offset = max(last.base, start)
+    known = next((epoch for epoch, begins in reversed(entries) if begins <= offset), -1)
     if known != last.epoch:
         raise Violation(
             "I-5",
-            f"{where}: offset {last.base} is of epoch {last.epoch}, by the epochs {entries} of"
+            f"{where}: offset {offset} is of epoch {last.epoch}, by the epochs {entries} of"
             f" {known}",
         )

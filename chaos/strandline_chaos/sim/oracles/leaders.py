@@ -189,6 +189,8 @@ class LeaderOracle:
             or process.lifecycle.broker_epoch != follower.broker_epoch
         ):
             return  # another life of it
+        start = follower.log_start_offset or 0
+        self._replicas.log_starts.on_told(other.name, key, partition, start, where)
         if partition.leader_epoch < leader.leader_epoch:
             raise Violation(
                 "I-33",

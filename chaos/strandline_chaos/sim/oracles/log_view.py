@@ -41,7 +41,10 @@ class Entry(NamedTuple):
 
 
 class LogView:
-    """The entries from the log's start up to where it was read."""
+    """The entries from the first segment, as it was, up to where the log was read.
+
+    What lies before `start` was removed, which only a log start that was raised may do (I-74).
+    """
 
     def __init__(self, disk: SimDisk, path: str) -> None:
         self._disk = disk
@@ -90,10 +93,8 @@ class LogView:
 
     def _read_one(self, *, check: bool = False) -> bool:
         data = self._bytes(self._segment)
-        if data is None:
-            return False
         at, expected = self._position, self.end
-        if at + _HEADER.size > len(data):
+        if data is None or at + _HEADER.size > len(data):
             if expected == self._segment or self._bytes(expected) is None:
                 return False
             self._segment, self._position = expected, 0
@@ -119,10 +120,33 @@ class LogView:
         del self.entries[keep:]
         del self._places[keep:]
         self._segment, self._position = self._places[-1] if self._places else (self.start, 0)
+        if self._places and self._bytes(self._segment) is None:
+            self.begin_at(end)
         return gone
 
+    def begin_at(self, offset: int) -> None:
+        """The log was begun anew there."""
+        self.entries.clear()
+        self._places.clear()
+        self.start = self._segment = offset
+        self._position = 0
+
+    def forget_removed(self) -> None:
+        """Forget what is not on the disk any more, as it lay before the log's start."""
+        segments = self._segments()
+        first = segments[0] if segments else self.start
+        if first >= self.end:
+            self.begin_at(max(first, self.start))
+            return
+        keep = bisect_left(self._places, first, key=lambda place: place[0])
+        del self.entries[:keep]
+        del self._places[:keep]
+        self.start = max(self.start, first)
+
     def holds(self, entry: Entry) -> bool:
-        """Whether this very entry is here, and by induction all before it."""
+        """Whether this very entry is here, and by induction all before it, or was removed."""
+        if entry.base < self.start:
+            return True
         at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
         return at < len(self.entries) and self.entries[at].identity == entry.identity
 
@@ -142,10 +166,16 @@ class LogView:
         """Whether a loss of power would leave an entry that is held, and the segment before it: to
         their last bytes, which are written last.
         """
+        if entry.base < self.start:
+            return True
         at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
         segment, stop = self._places[at]
+        if self._bytes(segment) is None:
+            return True  # it was removed since, with all before it
         before = bisect_left(self._places, segment, key=lambda place: place[0]) - 1
-        return self._reaches(segment, stop) and (before < 0 or self._reaches(*self._places[before]))
+        if before < 0 or self._bytes(self._places[before][0]) is None:
+            return self._reaches(segment, stop)
+        return self._reaches(segment, stop) and self._reaches(*self._places[before])
 
     def _reaches(self, segment: int, stop: int) -> bool:
         """Whether the platter has the bytes of a segment before `stop`."""

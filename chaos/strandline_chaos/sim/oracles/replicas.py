@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.committed import Committed
+from strandline_chaos.sim.oracles.log_starts import LogStartOracle
 from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.rules import RuleOracle
 from strandline_chaos.sim.oracles.violation import Violation
@@ -89,6 +90,7 @@ class ReplicaOracle:
         self._replicas: dict[tuple[str, Key], Replica] = {}
         self.looks: dict[Partition, Look] = {}
         """What every replica was like when it was last looked at; without one it will be."""
+        self.log_starts = LogStartOracle(sometimes)
         self._removed: set[tuple[str, Key]] = set()
         """Replicas that a reassignment has removed, until they are looked at again."""
 
@@ -114,35 +116,30 @@ class ReplicaOracle:
 
     def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
         log, where = partition.log, f"{node.name} {partition.name}"
-        ghost, end = self.ghost(key), log.log_end_offset
+        ghost, end, start = self.ghost(key), log.log_end_offset, log.log_start_offset
         if known is None or known.log is not log:
-            before = known
-            known = Replica(node.incarnation, log, LogView(node.disk, log.path))
-            self._replicas[node.name, key] = known
-            if (node.name, key) in self._removed:
-                # It has not heard of that yet: what it holds is from many leaders.
-                self._removed.discard((node.name, key))
-                for entry in known.view.read_to(end, where):
-                    ghost.on_appended(entry, where)
-            if before is not None and before.incarnation != node.incarnation:
-                self._check_recovery(before, known, ghost, end, where)
-                known.view.cut(known.view.start)
+            known = self._open(node, key, partition, known)
+        if start != known.start:
+            opened = known.end < 0
+            if self.log_starts.on_change(key, partition, ghost, known.view, opened=opened):
+                known.was_cut = True
         if end < known.end:
             self._sometimes["log truncated"] += 1
             known.was_cut = True
             # What could not be read is taken for damaged too, and healed by a copy.
             believed = any(node.disk.counts.get(what) for what in ("misread", "read error"))
-            gone = known.view.cut(end)
-            if ghost.on_cut(gone, node.name, f"{where}: cut to {end}", misread=believed):
+            gone, what = known.view.cut(end), f"{where}: cut to {end}"
+            if ghost.on_cut(gone, node.name, what, start=start, misread=believed):
                 self._sometimes["damage healed"] += 1
         appended = known.view.read_to(end, where)
         for entry in appended:
             ghost.on_appended(entry, where)
             if partition.leader is not None:
                 ghost.on_led(entry.epoch, node.name, node.incarnation)
-        known.end, known.start = end, log.log_start_offset
+        known.end, known.start = end, start
         self._check_order(partition, known, where)
-        self._rules.on_change(node, key, partition, appended, where)
+        excused = ghost.excused is not None
+        self._rules.on_change(node, key, partition, appended, where, excused=excused)
         self._check_role(node, key, partition, known)
         self._check_watermark(node, key, partition, known)
         known.leader, known.high_watermark = partition.leader, partition.high_watermark
@@ -151,6 +148,21 @@ class ReplicaOracle:
             known.proposed = partition.leader.proposed
             self._check_maximal_isr(key, partition, where)
         ghost.on_holds_again(node.name, known.view)
+
+    def _open(self, node: Node, key: Key, partition: Partition, before: Replica | None) -> Replica:
+        log, where = partition.log, f"{node.name} {partition.name}"
+        known = Replica(node.incarnation, log, LogView(node.disk, log.path))
+        self._replicas[node.name, key] = known
+        if (node.name, key) in self._removed:
+            # It has not heard of that yet: what it holds is from many leaders.
+            self._removed.discard((node.name, key))
+            for entry in known.view.read_to(log.log_end_offset, where):
+                self.ghost(key).on_appended(entry, where)
+        if before is not None and before.incarnation != node.incarnation:
+            self._check_recovery(before, known, self.ghost(key), log.log_end_offset, where)
+            self.log_starts.on_opened(node.name, key, partition, self.ghost(key))
+            known.view.cut(known.view.start)
+        return known
 
     def _check_recovery(
         self, before: Replica, known: Replica, ghost: Committed, end: int, where: str
@@ -199,6 +211,9 @@ class ReplicaOracle:
                 known.view,
                 "I-14",
                 f"{node.name}, elected in epoch {leader.leader_epoch},",
+            )
+            self.ghost(key).check_deleted(
+                known.start, f"{node.name}, elected in epoch {leader.leader_epoch},"
             )
 
     def _check_watermark(self, node: Node, key: Key, partition: Partition, known: Replica) -> None:
@@ -289,6 +304,7 @@ class ReplicaOracle:
                 self._replicas.pop((node.name, key))
                 self.looks = {p: look for p, look in self.looks.items() if p.key != key}
                 self._removed.add((node.name, key))
+                self.log_starts.forget(node.name, key)
                 self.ghost(key).on_removed(node.name)
 
     def _check_quorum(self, key: Key, decided: Decided) -> None:
@@ -325,6 +341,8 @@ class ReplicaOracle:
             if after.end < known.view.end:
                 self._sometimes["records lost with the power"] += 1
             self.ghost(key).on_power_lost(name, known.view, after, counted=counted, wiped=wiped)
+            if wiped:
+                self.log_starts.forget(name, key)
             known.view = after
 
     def check_some_copy(self) -> None:
@@ -350,7 +368,10 @@ class ReplicaOracle:
 
     def find_view(self, name: str, key: Key) -> LogView | None:
         known = self._replicas.get((name, key))
-        return None if known is None else known.view
+        if known is None:
+            return None
+        known.view.forget_removed()
+        return known.view
 
 
 def _check_producers(partition: Partition, where: str) -> None:

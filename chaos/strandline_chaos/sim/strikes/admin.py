@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 ADMIN: Final = "admin"
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
+DELETER: Final = "deleter"
+DELETE_MS: Final = 3000
+TO_HIGH_WATERMARK: Final = -1
+NO_LIMIT: Final = (1 << 63) - 1
 MIN_INSYNC: Final = "min.insync.replicas"
 
 
@@ -30,6 +34,7 @@ class AdminStrikes:
         self.strikes: dict[str, Callable[..., object]] = {
             "topic-recreate": self._recreate,
             "min-insync": self._min_insync,
+            "delete-records": self._delete_records,
         }
 
     def _recreate(self, pause_s: float, partitions: int) -> None:
@@ -56,6 +61,32 @@ class AdminStrikes:
             await self._alter(runtime, usual)
 
         scene.run_client(ADMIN, main)
+        return True
+
+    def _delete_records(self, partition: int, back: int) -> bool:
+        """All but the last `back` of the committed records; with 0 all that are committed then."""
+        scene = self._scene
+        ghost = scene.oracles.ghost_of(partition)
+        if ghost is None or ghost.end <= back or scene.is_busy(DELETER):
+            return False
+        before = TO_HIGH_WATERMARK if back == 0 else ghost.end - back
+        ghost.asked = NO_LIMIT if back == 0 else max(ghost.asked, before)
+
+        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            try:
+                async with Admin(
+                    scene.world.topology.bootstrap,
+                    request_timeout_ms=DELETE_MS,
+                    connect_timeout_ms=REQUEST_MS,
+                    runtime=runtime,
+                ) as admin:
+                    found = await admin.delete_records({(TOPIC, partition): before})
+            except StrandlineError:
+                scene.oracles.sometimes["records not known to be deleted"] += 1
+                return
+            ghost.deleted = max(ghost.deleted, *found.values())
+
+        scene.run_client(DELETER, main)
         return True
 
     async def _alter(self, runtime: Runtime, value: int) -> None:

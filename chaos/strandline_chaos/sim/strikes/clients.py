@@ -58,6 +58,8 @@ class ClientStrikes:
             if key[1] != index or view is None or len(view.entries) <= back:
                 continue
             number = len(view.entries) - 1 - back
+            if view.entries[number].base < scene.oracles.replicas.ghost(key).begins:
+                return None  # who does not have it any more cannot know that it had it
             records = view.bytes_of(number)
             return (leader, key, view.entries[number], records) if records else None
         return None

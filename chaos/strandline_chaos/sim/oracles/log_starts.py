@@ -1,0 +1,66 @@
+"""Where logs begin, after each step of a broker that has moved that: I-75, and I-45 where a
+follower has to begin anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_chaos.sim.oracles.violation import Violation
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_chaos.sim.oracles.committed import Committed
+    from strandline_chaos.sim.oracles.control import Key
+    from strandline_chaos.sim.oracles.log_view import LogView
+
+
+class LogStartOracle:
+    def __init__(self, sometimes: Counter[str]) -> None:
+        self._sometimes = sometimes
+        self.on_removed: Callable[[Key, int], object] = lambda key, offset: None
+        """Told how far the records of a partition are deleted now."""
+        self._told: dict[tuple[str, Key], int] = {}
+        """The log start that each follower has told a leader."""
+
+    def on_change(
+        self, key: Key, partition: Partition, ghost: Committed, view: LogView, *, opened: bool
+    ) -> bool:
+        """True if the log has begun anew; `opened`: it was just opened and not read yet."""
+        start = partition.log.log_start_offset
+        if ghost.on_log_start(start, partition.name, leads=partition.leader is not None):
+            self._sometimes["records deleted by command"] += 1
+            self.on_removed(key, start)
+        if opened or start <= view.end:
+            return False
+        # All that it held lies before its leader's log (I-45).
+        self._sometimes["log begun anew at its leader's start"] += 1
+        view.begin_at(start)
+        return True
+
+    def on_opened(self, name: str, key: Key, partition: Partition, ghost: Committed) -> None:
+        """By another process than the one before, on the same disk."""
+        start, told = partition.log.log_start_offset, self._told.get((name, key), 0)
+        if start < told and ghost.excused is None:
+            raise Violation(
+                "I-75",
+                f"{name} {partition.name}: its log begins at {start}, and its leader was told"
+                f" {told} by the process before",
+            )
+
+    def on_told(self, name: str, key: Key, partition: Partition, start: int, where: str) -> None:
+        """A leader counts `start` as the log start of the follower `partition` on node `name`."""
+        self._told[name, key] = max(start, self._told.get((name, key), 0))
+        if start > partition.log.log_start_offset:
+            raise Violation(
+                "I-75",
+                f"{where}: it counts {start} as the log start of {name}, which is"
+                f" {partition.log.log_start_offset}",
+            )
+
+    def forget(self, name: str, key: Key) -> None:
+        """The replica is gone, with its disk or by a reassignment."""
+        self._told.pop((name, key), None)
