@@ -24,7 +24,12 @@ def test_only_the_registered_life_and_the_present_epoch_count() -> None:
     epoch = cluster.partition(topic).leader_epoch
     ends.on_told(broker, cluster.partition(topic), leader_epoch=epoch, end=end)
     assert told() == end
-    ends.forget([(topic, 0), (topic, 7)])
+    ends.forget(topic, 7)
+    assert told() == end
+    ends.forget(topic, 0)
+    assert told() is None
+    ends.on_told(broker, cluster.partition(topic), leader_epoch=epoch, end=end)
+    ends.forget_topic(topic)
     assert told() is None
 
 

@@ -16,6 +16,7 @@ from strandline_broker.core.controller.reassignment import (
     REPLICAS_MAX,
     WISHES_MAX,
     Wish,
+    check_count,
     decide_reassignments,
 )
 from strandline_broker.core.controller.records import OfflineReplica
@@ -383,7 +384,7 @@ def test_each_partition_is_judged_by_itself() -> None:
     assert kinds == [InvalidRequest, UnknownTopicOrPartition, UnknownTopicOrPartition]
     assert at.now().adding == (B4,)
     with pytest.raises(InvalidRequest):
-        decide_reassignments(at.cluster.state, [Wish("t", 0, None)] * (WISHES_MAX + 1))
+        check_count([Wish("t", 0, None)] * (WISHES_MAX + 1))
 
 
 def test_eligible_leader_replicas_that_go_are_forgotten() -> None:

@@ -55,5 +55,7 @@ def decide_unregister(state: ControllerState, broker_id: BrokerId) -> Decision[N
 def _registered(state: ControllerState, broker_id: BrokerId) -> Broker:
     broker = state.brokers.get(broker_id)
     if broker is None:
-        raise BrokerIdNotRegistered(f"no broker {broker_id} is registered")
+        raise BrokerIdNotRegistered(
+            f"no broker {broker_id} is registered, brokers {sorted(state.brokers)} are"
+        )
     return broker

@@ -6,7 +6,6 @@ While a partition has no leader its logs do not change, so what was said in its 
 incarnation that is registered is true until there is a leader again.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from strandline_broker.core.controller.state import Broker, Partition
@@ -53,6 +52,9 @@ class LogEnds:
             return None
         return told.end if told.leader_epoch == partition.leader_epoch else None
 
-    def forget(self, keys: Iterable[tuple[TopicId, int]]) -> None:
-        for key in keys:
-            self._told.pop(key, None)
+    def forget(self, topic_id: TopicId, partition: int) -> None:
+        self._told.pop((topic_id, partition), None)
+
+    def forget_topic(self, topic_id: TopicId) -> None:
+        for key in [key for key in self._told if key[0] == topic_id]:
+            del self._told[key]

@@ -29,7 +29,7 @@ from strandline_proto.errors import (
 from strandline_proto.ids import NO_LEADER, BrokerId, TopicId
 
 WISHES_MAX: Final = 10_000
-"""Partitions of one request: those that may move are one batch of the controller's log."""
+"""Partitions of one request."""
 REPLICAS_MAX: Final = 64
 """Of one partition. Each costs a copy, and every write waits for all that are in sync."""
 
@@ -48,21 +48,29 @@ class Outcome:
     error: WireError | None
 
 
-def decide_reassignments(state: ControllerState, wishes: Sequence[Wish]) -> Decision[list[Outcome]]:
-    """Judge each wish by itself; those that pass are one batch."""
+def check_count(wishes: Sequence[Wish]) -> None:
+    """Raises InvalidRequest for more wishes than one request may have."""
     if len(wishes) > WISHES_MAX:
         raise InvalidRequest(
             f"{len(wishes)} partitions in one request, {WISHES_MAX} are possible: send several"
         )
+
+
+def decide_reassignments(
+    state: ControllerState, wishes: Sequence[Wish], earlier: Sequence[Wish] = ()
+) -> Decision[list[Outcome]]:
+    """Judge each wish by itself; those that pass are one batch. `earlier` ones of the same request
+    were decided before: no partition is named twice.
+    """
     records: list[PartitionChangeRecord] = []
     outcomes = []
-    named: set[tuple[str, int]] = set()
+    named = {(wish.topic, wish.partition) for wish in earlier}
     for wish in wishes:
         error: WireError | None = None
         where = f"{wish.topic}-{wish.partition}"
         try:
             if (wish.topic, wish.partition) in named:
-                raise InvalidRequest(f"{where} is named twice in one request")
+                raise InvalidRequest(f"{where} is named twice in one request: name it once")
             named.add((wish.topic, wish.partition))
             partition = _partition(state, wish)
             if wish.target is None:
@@ -208,7 +216,7 @@ def _check_target(
 ) -> None:
     if not target or len(set(target)) != len(target):
         raise InvalidReplicaAssignment(
-            f"{where}: target replicas {list(target)} are none, or repeat a broker"
+            f"{where}: target replicas {list(target)} are none, or repeat a broker: name each once"
         )
     if len(target) > REPLICAS_MAX:
         raise InvalidReplicaAssignment(
@@ -218,7 +226,8 @@ def _check_target(
         broker = state.brokers.get(broker_id)
         if broker is None:
             raise InvalidReplicaAssignment(
-                f"{where}: broker {broker_id} of the target is not registered"
+                f"{where}: broker {broker_id} of the target is not registered, brokers "
+                f"{sorted(state.brokers)} are"
             )
         if broker_id in partition.replicas:
             continue

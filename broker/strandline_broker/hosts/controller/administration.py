@@ -18,11 +18,16 @@ from strandline_broker.core.controller.leadership import (
     wishes_where_needed,
 )
 from strandline_broker.core.controller.partitions import decide_create_partitions
-from strandline_broker.core.controller.reassignment import decide_reassignments
+from strandline_broker.core.controller.reassignment import (
+    Outcome,
+    check_count,
+    decide_reassignments,
+)
 from strandline_broker.core.controller.topics import (
     decide_create_topic,
     decide_delete_topic,
 )
+from strandline_proto.errors import ThrottlingQuotaExceeded
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     )
     from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.partitions import MorePartitions
-    from strandline_broker.core.controller.reassignment import Outcome, Wish
+    from strandline_broker.core.controller.reassignment import Wish
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
     from strandline_broker.hosts.controller.pipeline import Pipeline
@@ -46,6 +51,8 @@ if TYPE_CHECKING:
 
 ELECTIONS_PER_BATCH: Final = 500
 """So that many partitions hold up neither other decisions nor the event loop."""
+MOVES_PER_BATCH: Final = 100
+"""A new assignment takes the event loop 0.2 ms, ten times as long as an election."""
 
 
 class Administration:
@@ -121,7 +128,21 @@ class Administration:
         return results
 
     async def reassign(self, wishes: Sequence[Wish]) -> list[Outcome]:
-        return await self._pipeline.submit(partial(decide_reassignments, self._state, wishes))
+        """What one batch has begun stays begun if a later one is not taken any more: each wish that
+        was not judged has the error then.
+        """
+        check_count(wishes)
+        outcomes: list[Outcome] = []
+        for first in range(0, len(wishes), MOVES_PER_BATCH):
+            batch, earlier = wishes[first : first + MOVES_PER_BATCH], wishes[:first]
+            try:
+                judged = await self._pipeline.submit(
+                    partial(decide_reassignments, self._state, batch, earlier)
+                )
+            except ThrottlingQuotaExceeded as full:
+                return [*outcomes, *(Outcome(wish, full) for wish in wishes[first:])]
+            outcomes += judged
+        return outcomes
 
     async def decommission(self, broker_id: BrokerId, *, undo: bool) -> None:
         await self._pipeline.submit(partial(decide_decommission, self._state, broker_id, undo=undo))

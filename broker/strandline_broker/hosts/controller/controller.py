@@ -30,6 +30,7 @@ from strandline_broker.core.controller.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
 from strandline_broker.core.controller.registration import (
@@ -334,6 +335,10 @@ class Controller:
                     self.applied.on_fenced(record.broker_id)
                 case UnregisterBrokerRecord():
                     self._pusher.on_unregistered(record.broker_id)
+                    self.offline_log_dirs.pop(record.broker_id, None)
+                    self.stray_dirs.pop(record.broker_id, None)
+                case RemoveTopicRecord(topic_id=topic_id):
+                    self._recoveries.on_removed(topic_id)
                 case _:
                     pass
         self._pusher.publish(envelope)

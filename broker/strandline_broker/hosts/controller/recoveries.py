@@ -39,7 +39,10 @@ class Recoveries:
         self._submit = submit
 
     def on_elected(self, topic_id: TopicId, partition: int) -> None:
-        self.ends.forget([(topic_id, partition)])
+        self.ends.forget(topic_id, partition)
+
+    def on_removed(self, topic_id: TopicId) -> None:
+        self.ends.forget_topic(topic_id)
 
     def on_losses(self, losses: Sequence[LossRecord]) -> None:
         """Replicas have given up what a leader was elected without."""

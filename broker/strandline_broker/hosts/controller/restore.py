@@ -59,7 +59,7 @@ class RestoreRequest:
 
 
 class Restoration:
-    """Holds every directory's lock from `open` to the end of its `with` block."""
+    """Holds every directory's lock throughout its `with` block."""
 
     def __init__(self, runtime: Runtime, request: RestoreRequest) -> None:
         self._runtime = runtime
