@@ -160,14 +160,27 @@ def test_a_recovered_partition_does_not_begin_to_recover() -> None:
 
 def test_a_fenced_a_stopping_and_an_unregistered_broker_are_ineligible() -> None:
     at = Setting()
-    proposal = at.proposal(B1, B2, B3)
     at.cluster.fence(B3)
+    proposal = at.proposal(B1, B2, B3)
     assert at.error(proposal) is IneligibleReplica
     at.cluster.unfence(B3)
     at.cluster.shut_down(B3)
     assert at.error(proposal) is IneligibleReplica
     del at.cluster.state.brokers[B3]
     assert at.error(proposal) is IneligibleReplica
+
+
+def test_an_attempt_that_outlives_the_fencing_of_who_was_to_join_is_refused() -> None:
+    """The leader has stopped counting broker 3 when it learnt of its fencing, and has committed
+    without it since (I-15).
+    """
+    at = Setting()
+    late = at.proposal(B1, B2, B3)
+    at.cluster.fence(B3)
+    at.cluster.unfence(B3)
+    assert late.isr[-1] == (B3, at.epoch(B3)), "the incarnation is the same"
+    assert at.error(late) is InvalidUpdateVersion
+    assert at.error(at.proposal(B1, B2, B3)) is None, "what is asked anew is not"
 
 
 def test_a_member_measured_in_another_incarnation_is_ineligible() -> None:

@@ -1,6 +1,7 @@
 """Fencing one broker: out of its ISRs, elections and the mark in one atomic batch (I-82, P-63).
 
-Fencing is always safe: the new leader epochs fence whatever the broker still believes (I-35).
+Fencing is always safe: the new leader epochs fence whatever the broker still believes (I-35). The
+new partition epochs fence what is still on its way to bring it into an ISR.
 """
 
 from collections.abc import Collection
@@ -8,10 +9,13 @@ from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave, leave_all
-from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
+from strandline_broker.core.controller.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import ControllerState
-from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
 
 def decide_fence(
@@ -26,7 +30,21 @@ def decide_fence(
     mark = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, fenced=True
     )
-    return Decision((*changes, mark), answer=True)
+    return Decision((*changes, *_joins_end(state, broker_id), mark), answer=True)
+
+
+def _joins_end(state: ControllerState, broker_id: BrokerId) -> list[PartitionChangeRecord]:
+    """A new partition epoch wherever a leader may have asked for the broker to join (I-15, I-27).
+
+    A leader that learns that the broker is fenced stops counting it, even where an attempt of its
+    request went unanswered. Unfenced again in the same broker epoch it would be welcome to that
+    attempt, if that was only late: it would be in the ISR, and lack what was committed without it.
+    """
+    return [
+        PartitionChangeRecord(topic_id=p.topic_id, partition=p.index)
+        for p in state.partitions()
+        if p.leader != NO_LEADER and broker_id in p.replicas and broker_id not in p.isr
+    ]
 
 
 def decide_expire(
