@@ -226,3 +226,40 @@ def test_a_truncation_into_the_batch_that_holds_the_log_start_begins_anew_at_the
     assert (store.log.log_start_offset, store.log.log_end_offset) == (5, 5)
     store.append(b"new")
     assert store.values() == [b"new"]
+
+
+def test_what_an_error_left_behind_goes_before_anything_else(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    store = filled(disk.root, disk)
+    log, deleted = store.log, store.log.deleted_segments
+    disk.failing["replace"], disk.spared["replace"] = errno.EIO, 2
+    with pytest.raises(OSError, match="error"):
+        deleted.add(drop(log, 3), now_ms=0, delay_ms=0)
+    assert deleted.is_behind
+    with pytest.raises(OSError, match="error"):
+        deleted.add(drop(log, 2), now_ms=0, delay_ms=0)
+    assert f"{6:020d}.log" in names(store, ".log"), "behind what is left of the first round"
+    disk.failing.clear()
+    deleted.add((), now_ms=0, delay_ms=0)
+    assert not deleted.is_behind
+    assert names(store, ".log") == [f"{base:020d}.log" for base in range(10, 20, 2)]
+    deleted.purge(0)
+    assert names(store, ".deleted") == []
+
+
+def test_a_log_begun_anew_is_not_taken_for_what_was_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    store = filled(disk.root, disk)
+    log, deleted = store.log, store.log.deleted_segments
+    disk.failing["replace"], disk.spared["replace"] = errno.EIO, 0
+    with pytest.raises(OSError, match="error"):
+        deleted.add(drop(log, 3), now_ms=0, delay_ms=0)
+    disk.failing.clear()
+    log.truncate_fully_and_start_at(2)
+    store.append(b"anew")
+    deleted.add((), now_ms=0, delay_ms=0)
+    deleted.purge(0)
+    assert names(store, ".log") == [f"{2:020d}.log"], "0 and 4 are of the log before"
+    assert values_of(store.restart()) == [b"anew"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.retention import RetentionLimits, SegmentFacts, expired
 from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.log_reader import damage_met
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class LogRetention:
                 await self._carry_out(partition, self._decide(partition, facts))
         except (OSError, WireError, BadBatch) as error:
             # Whatever was not done is done in a later round, or after the next start.
+            if isinstance(error, BadBatch):
+                damage_met(log, error)  # to be healed; a later round reads what is sound again
             self._context.runtime.log.warning(
                 "retention stopped half-way", partition=partition.name, reason=str(error)
             )
@@ -124,28 +127,29 @@ class LogRetention:
         if len(ranges.above(start)) < len(ranges.entries):
             ranges.set(ranges.above(start))
             await context.in_disk_pool(ranges.save, log)
-        if not gone:
-            return
-        if not gone[-1].flushed:
-            await self._flush(partition)
-        if not log.drop_segments(gone):
-            return
-        context.runtime.log.info(
-            "segments deleted",
-            partition=partition.name,
-            segments=len(gone),
-            bytes=sum(segment.size for segment in gone),
-            log_start_offset=start,
-        )
-        await context.in_disk_pool(
-            partial(
-                log.deleted_segments.add,
-                gone,
-                now_ms=context.now_ms(),
-                delay_ms=log.config.file_delete_delay_ms,
-            ),
-            log,
-        )
+        if gone:
+            if not gone[-1].flushed:
+                await self._flush(partition)
+            if not log.drop_segments(gone):
+                return
+            context.runtime.log.info(
+                "segments deleted",
+                partition=partition.name,
+                segments=len(gone),
+                bytes=sum(segment.size for segment in gone),
+                log_start_offset=start,
+            )
+        if gone or log.deleted_segments.is_behind:
+            # An error may have left some behind; they go first, whatever else goes now.
+            await context.in_disk_pool(
+                partial(
+                    log.deleted_segments.add,
+                    gone,
+                    now_ms=context.now_ms(),
+                    delay_ms=log.config.file_delete_delay_ms,
+                ),
+                log,
+            )
 
     async def _flush(self, partition: Partition) -> None:
         """What was sealed holds the producers' snapshot from which the log goes on: a flush does

@@ -28,13 +28,20 @@ class DeletedSegments:
     at a time.
     """
 
-    __slots__ = ("_fs", "_waiting", "directory")
+    __slots__ = ("_fs", "_going", "_waiting", "directory")
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
         self.directory = directory
         self._waiting: list[tuple[int, str]] = []
         """(when, path) of each renamed file, in the order of renaming."""
+        self._going: list[tuple[int, str]] = []
+        """The same of files that still have their own names: an error left them behind."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether files are left for another `add`, even of nothing."""
+        return bool(self._going)
 
     def add(
         self, segments: Iterable[Segment], *, now_ms: int, delay_ms: int, snapshots: bool = True
@@ -42,19 +49,30 @@ class DeletedSegments:
         """Rename the files of `segments`, which the log holds no more, oldest first; durable on
         return.
 
-        `snapshots`: the producer snapshots at their base offsets go too. OSError: some are renamed;
-        the others are still there under their own names at the next start.
+        `snapshots`: the producer snapshots at their base offsets go too. OSError: some are renamed.
+        The others go first the next time, as those behind them must not: a start would find a hole.
         """
         suffixes = (*_OF_A_SEGMENT, _SNAPSHOT) if snapshots else _OF_A_SEGMENT
+        due_ms = now_ms + delay_ms
+        self._going += [(due_ms, each.path(suffix)) for each in segments for suffix in suffixes]
         # What takes the place of the segments has a name that lasts before theirs goes.
         self._fs.fsync_dir(self.directory)
-        for segment in segments:
-            for suffix in suffixes:
-                path = segment.path(suffix)
-                with contextlib.suppress(FileNotFoundError):
-                    self._fs.replace(path, path + SUFFIX)
-                    self._waiting.append((now_ms + delay_ms, path + SUFFIX))
+        while self._going:
+            due_ms, path = self._going[0]
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.replace(path, path + SUFFIX)
+                self._waiting.append((due_ms, path + SUFFIX))
+            del self._going[0]
         self._fs.fsync_dir(self.directory)
+
+    def remove_behind(self) -> None:
+        """Remove what was left behind, newest first: the log is begun anew, perhaps at an offset
+        that one of these files is named after. OSError as of any removal.
+        """
+        while self._going:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.unlink(self._going[-1][1])
+            del self._going[-1]
 
     def await_removal(self, paths: Iterable[str], *, now_ms: int, delay_ms: int) -> None:
         """These files were renamed elsewhere, durably."""

@@ -106,6 +106,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         log.open_segments.forget(segments)
         for segment in reversed(segments):
             segment.remove()
+        log.deleted_segments.remove_behind()
         fs.fsync_dir(log.path)
         log.leader_epochs.clear()
         begun = Segment.create(fs, log.path, offset, index_interval=interval)

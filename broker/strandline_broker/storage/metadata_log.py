@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log
-    from strandline_broker.storage.segment import Segment
     from strandline_runtime.runtime import FileSystem
 
 TOPIC: Final = "__cluster_metadata"
@@ -59,7 +58,7 @@ class MetadataLog:
     one at a time too.
     """
 
-    __slots__ = ("_directory", "_failed", "_fs", "_going", "_log", "snapshot", "snapshots")
+    __slots__ = ("_directory", "_failed", "_fs", "_log", "snapshot", "snapshots")
 
     def __init__(
         self,
@@ -77,8 +76,6 @@ class MetadataLog:
         self.snapshots = tuple(kept)
         """Those that the log goes on from, oldest first."""
         self._failed = False
-        self._going: tuple[Segment, ...] = ()
-        """Out of the log, and their files are perhaps still there."""
 
     @classmethod
     def open(
@@ -205,13 +202,12 @@ class MetadataLog:
             log.raise_log_start(gone[-1].end_offset)
             self._directory.write_log_starts({(TOPIC, 0): log.log_start_offset})
             log.leader_epochs.truncate_from_start(log.log_start_offset)
-            if log.drop_segments(gone):
-                self._going += gone
-        if self._going:
-            # Oldest first, those too that an error left behind: a log may not have a hole.
-            log.deleted_segments.add(self._going, now_ms=0, delay_ms=0)
+            if not log.drop_segments(gone):
+                gone = ()
+        if gone or log.deleted_segments.is_behind:
+            # Those too that an error left behind, and first: a log may not have a hole.
+            log.deleted_segments.add(gone, now_ms=0, delay_ms=0)
             log.deleted_segments.purge(0)
-            self._going = ()
         for old in list_snapshots(self._fs, log.path):
             if old < self.snapshots[-1] and old not in self.snapshots:
                 self._fs.unlink(f"{log.path}/{old.name}")
