@@ -274,22 +274,22 @@ class Fetcher:
     ) -> bool:
         """False if nothing that follows may be done: it failed, or the role changed meanwhile."""
         partition = target.partition
-        match effect:
-            case TruncateTo():
-                await partition.cut(effect)
-            case TruncateFully():
-                await partition.drop(effect)
-            case Append():
-                try:
+        try:
+            match effect:
+                case TruncateTo():
+                    await partition.cut(effect)
+                case TruncateFully():
+                    await partition.drop(effect)
+                case Append():
                     await partition.append_from_leader(
                         result.records,
                         leader_epoch=target.follower.leader_epoch,
                         leader_high_watermark=result.high_watermark,
                     )
-                except WireError as error:
-                    self._back_off(target, str(error))
-                    return False
-                self._context.copies_in.on_copied(partition, len(result.records))
+                    self._context.copies_in.on_copied(partition, len(result.records))
+        except WireError as error:  # the stream goes on for the partitions that are sound
+            self._back_off(target, str(error))
+            return False
         return self._is_current(target)
 
     def _is_current(self, target: _Target) -> bool:
