@@ -14,6 +14,7 @@ import pytest
 
 from strandline_broker.rpc.push import LARGE, envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.log import Log
 from strandline_proto.errors import (
     KafkaStorageError,
     StaleBrokerEpoch,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.push import PushAnswer, PushStream
-    from strandline_broker.storage.log import Log
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
@@ -206,6 +206,67 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         partition = b.replicas.find(TOPIC_ID, 0)
         assert partition is not None
         assert partition.leader is not None
+
+
+async def given_up(call: Call) -> None:
+    """The broker ends the stream, and so asks for another, which begins with everything."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async with asyncio.timeout(WAIT_S):
+            await call.read()
+    assert caught.value.code() is grpc.StatusCode.ABORTED
+
+
+def nobody_leads(request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrRequest:
+    with_topic(request)
+    partition = request.leader_and_isr[0].partitions[0]
+    partition.leader = -1
+    del partition.isr_with_epochs[:]
+    return request
+
+
+async def test_where_a_log_ends_is_told_once_the_push_can_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An election of balanced recovery waits for it (I-53)."""
+    real, full = BrokerDirectories.update_state, True
+
+    def update_state(*arguments: Any, **changes: Any) -> None:
+        if full and "metadata_offset" in changes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments, **changes)
+
+    monkeypatch.setattr(BrokerDirectories, "update_state", update_state)
+    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.2)
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        answer = await ask(call, nobody_leads(push(9, 4, full=True)))
+        assert (answer.error_code, list(answer.log_ends)) == (KafkaStorageError.code, [])
+        await given_up(call)
+        full = False
+        answer = await ask(b.stub.LeaderAndIsr(), nobody_leads(push(9, 4, full=True)))
+        assert [(end.last_epoch, end.log_end_offset) for end in answer.log_ends] == [(-1, 0)]
+
+
+async def test_a_role_that_could_not_be_taken_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failing = Log.assign_epoch, True
+
+    def assign_epoch(*arguments: Any) -> None:
+        if failing:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        real(*arguments)
+
+    monkeypatch.setattr(Log, "assign_epoch", assign_epoch)
+    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.2)
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        answer = await ask(call, with_topic(push(9, 4, full=True)))
+        assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
+        await given_up(call)
+        failing = False
+        answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True), leader_epoch=1))
+        assert list(answer.topics) == []
 
 
 async def test_a_stream_that_is_given_up_in_its_first_write_ends_with_a_status(

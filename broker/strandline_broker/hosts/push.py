@@ -9,7 +9,9 @@ Before an envelope is answered, the data directory remembers the controller reco
 That file is what unmasks a controller that was restored from an older copy (P-76), and its answer
 is what the controller goes by: an offset that was answered is never forgotten, not even by a loss
 of power. It is written after the envelope has been applied, so an election does not wait for that
-write; what a crash in between forgets is at most the one envelope that nobody was told of.
+write; what a crash in between forgets is at most the one envelope that nobody was told of. Where
+the file cannot be written, or a role not be taken, the broker asks for everything again a while
+later: an answer that leaves out where a log ends may be what an election waits for (I-53, I-88).
 """
 
 from __future__ import annotations
@@ -134,9 +136,12 @@ class PushReceiver:
         """Give the stream up: the controller opens another, and begins it with a snapshot."""
         self._again_at_s = None
         if self._current is not None:
-            self._log.info("a disk was full; asking the controller for everything again")
+            self._log.info("asking the controller for everything again")
             self._current.replaced.set()
             self._current = None
+
+    def _ask_again_later(self) -> None:
+        self._again_at_s = self._clock.monotonic() + FULL_DISK_RETRY_S
 
     async def _apply(self, envelope: Envelope) -> PushAnswer:
         metadata = self._metadata
@@ -148,10 +153,10 @@ class PushReceiver:
             self._log.warning("a controller push is refused", why=str(refusal))
             return self._answer(envelope, error=refusal)
         view = metadata.prepare(envelope)
-        self._replicas.lacked_space = False
+        self._replicas.lacks_something = False
         errors = await self._replicas.apply_envelope(envelope)
-        if self._replicas.lacked_space:
-            self._again_at_s = self._clock.monotonic() + FULL_DISK_RETRY_S
+        if self._replicas.lacks_something:
+            self._ask_again_later()
         # Only now may clients be sent to a leader that this envelope names.
         metadata.publish(view, store_id=envelope.store_id)
         self._on_applied()
@@ -161,6 +166,7 @@ class PushReceiver:
             where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
             failed = KafkaStorageError(f"{where}: {error}")
             self._log.error("a controller push was applied but not recorded", why=str(failed))
+            self._ask_again_later()
             return self._answer(envelope, error=failed, partition_errors=tuple(errors))
         return replace(
             self._answer(envelope, partition_errors=tuple(errors)),

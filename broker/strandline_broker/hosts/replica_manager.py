@@ -81,8 +81,8 @@ class ReplicaManager:
         self._logs = ReplicaLogs(self.context)
         self.refused = self._logs.refused
         self.waits_for_room = self._logs.waits_for_room
-        self.lacked_space = False
-        """Whether a full disk has kept something of an envelope from being applied."""
+        self.lacks_something = False
+        """Whether something of an envelope could not be applied that may be possible later."""
         self.ask_for_all: Callable[[], None] = lambda: None
         """Have the controller send everything again; set by the push receiver."""
         self._by_log: dict[Log, Partition] = {}
@@ -208,6 +208,8 @@ class ReplicaManager:
                 await self._take_role(partition, state)
             except WireError as error:
                 errors.append(self._failed(state, error))
+                # It may pass, and nothing else would give the replica a role then (I-88).
+                self.lacks_something |= partition.out_of_service is None
         for partition in self.partitions.values():
             if partition.leader is not None:
                 partition.carry_out(partition.leader.on_eligible(self.context.eligible))
@@ -271,7 +273,7 @@ class ReplicaManager:
 
     def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
         full = is_full_disk(error)
-        self.lacked_space |= full
+        self.lacks_something |= full
         if isinstance(error, OSError):
             error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
         self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
