@@ -5,6 +5,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# A file of tests is one process's, so that what it starts once is started once. Each needs a core.
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 SUBMAKE := $(MAKE) --no-print-directory
 
@@ -31,7 +34,7 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml
 
 test: setup ## run every gate, the whole test suite, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
 	@$(SUBMAKE) sim
 
 sim: setup ## simulate fresh seeds on every core for a minute (MINUTES=10, FIRST=seed)
@@ -65,7 +68,7 @@ docs-fresh:
 	@$(BIN)/python tools/gen_docs.py --check
 
 quick-tests:
-	@$(BIN)/pytest --quiet -o faulthandler_timeout=60 tests/tidy tests/unit tests/property tests/golden
+	@$(PYTEST) --quiet -o faulthandler_timeout=60 tests/tidy tests/unit tests/property tests/golden
 
 fmt: setup ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --quiet --fix-only .
