@@ -21,7 +21,7 @@ from support.scripted_controller import WAIT_S, running
 from support.storage import batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from strandline_proto.v1 import push_pb2
@@ -36,6 +36,13 @@ class Disk(RealFileSystem):
 
     full = False
     refusals = 0
+    stuck = False
+    """No directory gets another name."""
+
+    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
+        if self.stuck and source.endswith("orders-0"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().replace(source, target)
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:  # type: ignore[override]
         if self.full:
@@ -189,6 +196,38 @@ async def test_a_topic_is_deleted_from_a_full_disk_and_makes_room(tmp_path: Path
         assert b.directory.online[0].state.hosted == frozenset()
     async with broker(tmp_path) as again:
         assert again.directory.hosted == frozenset(), "what waited for room was written"
+
+
+@pytest.mark.parametrize("again", [created_anew, with_topic], ids=["new topic", "same replica"])
+async def test_a_replica_that_the_disk_did_not_let_go_makes_way_when_it_does(
+    tmp_path: Path,
+    again: Callable[[push_pb2.LeaderAndIsrRequest], push_pb2.LeaderAndIsrRequest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever takes the name next is neither refused for good nor given the old files."""
+    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.1)
+    disk = Disk()
+    async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        batch = batch_of(b"x")
+        partition.log.append_as_leader(batch, read_header(batch), leader_epoch=0)
+        disk.stuck = True
+        await ask(call, deleted(push(10, 9)))
+        answer = await ask(call, again(push(11, 10)))
+        assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
+        with pytest.raises(Exception, match="given up"):
+            async with asyncio.timeout(WAIT_S):
+                await call.read()
+        disk.stuck = False
+        answer = await ask(b.stub.LeaderAndIsr(), again(push(11, 10, full=True)))
+        assert list(answer.topics) == []
+        (partition,) = b.replicas.partitions.values()
+        assert partition.leader is not None
+        assert partition.log.log_end_offset == 0
+        assert b.directory.hosted == {partition.key}
 
 
 async def test_what_a_crash_left_of_a_deletion_is_removed_at_the_next_start(

@@ -17,7 +17,7 @@ from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.log_dirs import LogDir
@@ -43,6 +43,8 @@ class ReplicaLogs:
         """Directories that were set aside and that nobody has removed yet (I-87)."""
         self._unopened: dict[Key, Loaded] = {}
         self._opening = asyncio.Lock()
+        self._not_given_up: dict[str, Callable[[], Awaitable[None]]] = {}
+        """What a disk did not let us give up, by the path that it keeps, and how to try again."""
 
     async def load(self) -> list[Loaded]:
         """Open every log of the data directories; one that cannot be opened is refused (I-7)."""
@@ -151,6 +153,25 @@ class ReplicaLogs:
             self._dirs.suffers(log_dir, error)
             raise
 
+    async def make_way(self, state: PartitionState) -> None:
+        """What an error kept from being given up goes before another replica of its name comes.
+        KafkaStorageError: it does not, which may be otherwise a little later.
+        """
+        for path in self._in_the_way(state):
+            await self._not_given_up[path]()
+        for path in self._in_the_way(state):
+            raise KafkaStorageError(
+                f"{path} is of a replica that was removed, and the disk does not let it go; see to "
+                "the disk, it is tried again"
+            )
+
+    def _in_the_way(self, state: PartitionState) -> list[str]:
+        name = f"/{state.topic}-{state.partition}"
+        return [path for path in self._not_given_up if path.endswith(name)]
+
+    def waits_for_way(self, state: PartitionState) -> bool:
+        return bool(self._in_the_way(state))
+
     def refuse(self, state: PartitionState, why: str) -> None:
         self.refused[state.topic_id, state.partition] = why
         self._context.report_offline()
@@ -189,14 +210,18 @@ class ReplicaLogs:
     async def _give_up(
         self, log_dir: LogDir, log: Log | PartitionDir, where: tuple[str, str], *, delete: bool
     ) -> None:
-        """If the disk does not let us, the replica is found again, as a stray, when it does."""
+        """If the disk does not let us, it is tried again before another takes the name; the next
+        start finds it, as a stray.
+        """
+        name, path = where
+        self._not_given_up.pop(path, None)
         if log_dir.failure is not None:
             return
-        name, path = where
         give_up = self._directories.delete_log if delete else self._directories.mark_stray
         try:
             await self._dirs.in_registry(partial(give_up, log_dir.directory, log))
         except OSError as error:
+            self._not_given_up[path] = partial(self._give_up, log_dir, log, where, delete=delete)
             self._dirs.suffers(log_dir, error)
             self._context.runtime.log.error(
                 "a replica could not be removed", partition=name, reason=str(error)

@@ -82,7 +82,7 @@ class ReplicaManager:
         self.refused = self._logs.refused
         self.waits_for_room = self._logs.waits_for_room
         self.lacks_something = False
-        """Whether something of an envelope could not be applied that may be possible later."""
+        """Whether something of an envelope could not be applied that may be applied later."""
         self.ask_for_all: Callable[[], None] = lambda: None
         """Have the controller send everything again; set by the push receiver."""
         self._by_log: dict[Log, Partition] = {}
@@ -208,8 +208,7 @@ class ReplicaManager:
                 await self._take_role(partition, state)
             except WireError as error:
                 errors.append(self._failed(state, error))
-                # It may pass, and nothing else would give the replica a role then (I-88).
-                self.lacks_something |= partition.out_of_service is None
+                self.lacks_something |= partition.out_of_service is None  # it may pass (I-88)
         for partition in self.partitions.values():
             if partition.leader is not None:
                 partition.carry_out(partition.leader.on_eligible(self.context.eligible))
@@ -236,6 +235,7 @@ class ReplicaManager:
         topic = envelope.hosted_topic(state.topic_id)
         config = self.context.resolve({} if topic is None else topic.configs)
         if (state.topic_id, state.partition) not in self.partitions:
+            await self._logs.make_way(state)
             await self._logs.begin_anew_if_gone(state)
         partition = self.find(state.topic_id, state.partition)
         if partition is None:
@@ -272,12 +272,12 @@ class ReplicaManager:
         )
 
     def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
-        full = is_full_disk(error)
-        self.lacks_something |= full
+        passes = is_full_disk(error) or self._logs.waits_for_way(state)
+        self.lacks_something |= passes
         if isinstance(error, OSError):
             error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
         self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
-        if (state.topic_id, state.partition) not in self.partitions and not full:
+        if (state.topic_id, state.partition) not in self.partitions and not passes:
             self._logs.refuse(state, str(error))
         return (state.topic_id, state.partition, error)
 
