@@ -42,14 +42,19 @@ class ReassignmentsRpc:
     ) -> reassignment_pb2.ListPartitionReassignmentsResponse:
         response = reassignment_pb2.ListPartitionReassignmentsResponse()
         state = self._controller.state
-        asked = {topic.name: set(topic.partitions) for topic in request.topics}
+        asked: dict[str, set[int]] = {}
+        for named in request.topics:
+            asked.setdefault(named.name, set()).update(named.partitions)
+        whole = {named.name for named in request.topics if not named.partitions}
         for name in asked:
             if name not in state.topic_ids:
                 refuse(response, UnknownTopicOrPartition(f"no topic is called {name!r}"))
                 return response
         for topic in state.topics.values():
             if not asked or topic.name in asked:
-                _list(response, topic, asked.get(topic.name, set()))
+                _list(
+                    response, topic, set() if topic.name in whole else asked.get(topic.name, set())
+                )
         return response
 
     async def DecommissionBroker(
@@ -98,6 +103,7 @@ def _add(response: reassignment_pb2.AlterPartitionReassignmentsResponse, outcome
 def _list(
     response: reassignment_pb2.ListPartitionReassignmentsResponse, topic: Topic, only: set[int]
 ) -> None:
+    """The moves of a topic; `only` those of these partitions, if any are named."""
     ongoing = [
         _ongoing(p)
         for p in topic.partitions.values()
