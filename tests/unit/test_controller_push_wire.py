@@ -117,3 +117,14 @@ def test_a_removed_replica_is_deleted_under_the_epoch_of_its_removal() -> None:
     assert list(hosted.partitions[0].adding_replicas) == [B3]
     assert not hosted.partitions[0].is_new
     assert not told(cluster, B3).stop_replica
+
+
+def test_clients_are_told_whom_a_partition_without_a_leader_waits_for() -> None:
+    cluster = Cluster([B1, B2])
+    cluster.topic("t", (B1, B2))
+    cluster.fence(B1)
+    for broker_id in (B1, B2):
+        cluster.register(broker_id)
+    (partition,) = told(cluster, B1).update_metadata.topics[0].partitions
+    assert (partition.leader, list(partition.isr), list(partition.elr)) == (-1, [], [])
+    assert list(partition.last_known_elr) == [B1, B2]

@@ -368,6 +368,7 @@ def test_every_field_of_a_push_reaches_the_envelope() -> None:
     with_topic(request, leader_epoch=3)
     request.leader_and_isr[0].partitions[0].leader_recovery_state = 1
     request.leader_and_isr[0].partitions[0].elr.append(2)
+    request.update_metadata.topics[0].partitions[0].last_known_elr.append(2)
     stop = request.stop_replica.add(topic_id=b"s" * 16)
     stop.partitions.add(partition_index=4, leader_epoch=-2, delete_partition=True)
     request.update_metadata.deleted_topic_ids.append(b"d" * 16)
@@ -405,3 +406,4 @@ def test_every_field_of_a_push_reaches_the_envelope() -> None:
     assert hosted is not None
     assert hosted.configs == {"max.message.bytes": "5000"}
     assert envelope.topics[0].partitions[0].isr == (1,)
+    assert envelope.topics[0].partitions[0].last_known_elr == (2,)

@@ -81,6 +81,7 @@ class PartitionMetadata:
     isr: tuple[BrokerId, ...] = ()
     offline_replicas: tuple[BrokerId, ...] = ()
     elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def _described(topic: CachedTopic) -> metadata_pb2.TopicMetadata:
                 isr=p.isr,
                 offline_replicas=p.offline_replicas,
                 elr=p.elr,
+                last_known_elr=p.last_known_elr,
             )
             for p in topic.partitions.values()
         ],

@@ -211,6 +211,7 @@ def _topic_metadata(topic: push_pb2.UpdateMetadataTopic) -> TopicMetadata:
                 isr=_brokers(p.isr),
                 offline_replicas=_brokers(p.offline_replicas),
                 elr=_brokers(p.elr),
+                last_known_elr=_brokers(p.last_known_elr),
             )
             for p in topic.partitions
         ),

@@ -13,9 +13,7 @@ from strandline_cli.output import emit_done
 from strandline_cli.target import check_addresses, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from strandline_proto.v1.metadata_pb2 import MetadataResponse
+    from strandline_proto.v1.metadata_pb2 import MetadataResponse, PartitionMetadata
 
 _CALL_S = 3.0
 _POLL_S = 0.2
@@ -131,12 +129,20 @@ def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
     ]
 
 
-def _who_could(elr: "Sequence[int]") -> str:
+def _who_could(partition: "PartitionMetadata", where: str) -> str:
     """Whom a partition without a leader waits for."""
-    if not elr:
-        return " (nobody is known to be in sync: `strandline leader elect --help`)"
-    each = "each of which holds" if len(elr) > 1 else "which holds"
-    return f" (start broker {' or '.join(map(str, elr))}, {each} all that was acknowledged)"
+    elr, last_known = partition.elr, partition.last_known_elr
+    if elr:
+        each = "each of which holds" if len(elr) > 1 else "which holds"
+        return f" (start broker {' or '.join(map(str, elr))}, {each} all that was acknowledged)"
+    without = f"`strandline leader elect --unclean {where.replace('/', ':')}`"
+    if not last_known:
+        return f" (nobody is known to be in sync; to elect the best replica that lives: {without})"
+    brokers = " and ".join(map(str, last_known))
+    return (
+        f" (it waits for broker {brokers}, in sync last, alive and on the same disk;"
+        f" to go on without: {without})"
+    )
 
 
 def _partition_problems(metadata: "MetadataResponse") -> list[str]:
@@ -146,7 +152,7 @@ def _partition_problems(metadata: "MetadataResponse") -> list[str]:
             where = f"{topic.name}/{partition.index}"
             missing = sorted(set(partition.replicas) - set(partition.isr))
             if partition.leader < 0:
-                problems.append(f"{where} has no leader{_who_could(partition.elr)}")
+                problems.append(f"{where} has no leader{_who_could(partition, where)}")
             elif missing:
                 problems.append(f"{where} lacks {', '.join(map(str, missing))} in its ISR")
             elif partition.offline_replicas:

@@ -144,6 +144,7 @@ def _topic_metadata(topic: PushedTopic) -> push_pb2.UpdateMetadataTopic:
                 replicas=pushed.partition.replicas,
                 offline_replicas=pushed.offline_replicas,
                 elr=pushed.partition.elr,
+                last_known_elr=pushed.partition.last_known_elr,
             )
             for pushed in topic.partitions
         ],
