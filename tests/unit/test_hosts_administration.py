@@ -1,36 +1,19 @@
 """What people ask of the controller, when one request is many decisions."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.reassignment import Outcome, Wish
 from strandline_broker.hosts.controller.administration import MOVES_PER_BATCH, Administration
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import BrokerId
 from support.controller_cluster import B1, B2, B3, Cluster
+from support.scripted_pipeline import ScriptedPipeline
 
 B4 = BrokerId(4)
 MANY = 2 * MOVES_PER_BATCH + 50
-
-
-class ScriptedPipeline:
-    """Takes so many decisions, and no more."""
-
-    def __init__(self, cluster: Cluster, room: int) -> None:
-        self.sizes: list[int] = []
-        self._cluster = cluster
-        self._room = room
-
-    async def submit(self, decide: Callable[[], Decision[Any]]) -> Any:
-        if len(self.sizes) == self._room:
-            raise ThrottlingQuotaExceeded("too many decisions are waiting")
-        decision = decide()
-        self.sizes.append(len(decision.records))
-        return self._cluster.commit(decision)
 
 
 def reassign(room: int) -> tuple[list[Outcome], list[int]]:

@@ -12,6 +12,7 @@ Both begin a recovery: the ISR is the leader alone until it has said that it has
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from strandline_broker.core.controller.decision import Decision
@@ -110,10 +111,10 @@ def unclean_choice(partition: Partition, brokers: Brokers, ends: LogEnds) -> Bro
 
 
 def decide_recoveries(
-    state: ControllerState, ends: LogEnds
+    state: ControllerState, ends: LogEnds, *, limit: int | None = None
 ) -> Decision[tuple[PartitionChangeRecord, ...]]:
     """Elect leaders for the partitions that lost all who were in sync and have them back, or need
-    not wait for them. The answer is what was decided.
+    not wait for them; for at most `limit`. The answer is what was decided.
     """
-    changes = tuple(recoveries(state, ends))
+    changes = tuple(islice(recoveries(state, ends), limit))
     return Decision(changes, answer=changes)

@@ -7,7 +7,7 @@ them has to think of this; the look is cheap.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.recovery import decide_recoveries, recoveries
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.state import ControllerState
     from strandline_proto.ids import TopicId
     from strandline_runtime.runtime import Runtime
+
+PARTITIONS_PER_BATCH: Final = 200
+"""After a loss of power everywhere all partitions want a leader at the same moment; so many take
+the event loop about 20 ms to elect, to replay and to describe to brokers.
+"""
 
 
 class Recoveries:
@@ -58,16 +63,16 @@ class Recoveries:
             )
 
     async def sweep(self) -> None:
-        if next(recoveries(self._state, self.ends), None) is None:
-            return
-        try:
-            elected = await self._submit(partial(decide_recoveries, self._state, self.ends))
-        except ThrottlingQuotaExceeded:
-            return  # it is so still at the next look
-        for change in elected:
-            self._log.warning(
-                "nobody in sync was left; the longest log leads",
-                topic_id=change.topic_id.hex(),
-                partition=change.partition,
-                leader=change.leader,
-            )
+        decide = partial(decide_recoveries, self._state, self.ends, limit=PARTITIONS_PER_BATCH)
+        while next(recoveries(self._state, self.ends), None) is not None:
+            try:
+                elected = await self._submit(decide)
+            except ThrottlingQuotaExceeded:
+                return  # it is so still at the next look
+            for change in elected:
+                self._log.warning(
+                    "nobody in sync was left; the longest log leads",
+                    topic_id=change.topic_id.hex(),
+                    partition=change.partition,
+                    leader=change.leader,
+                )
