@@ -39,6 +39,21 @@ def test_a_sound_seed_ends_with_what_was_acknowledged(
     assert not (tmp_path / "failures").exists()
 
 
+def test_the_timeline_of_a_sound_seed_is_shown_to_who_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(seed: int, *, commit: str = "") -> Plan:
+        return Plan(seed, Topology(partitions=1), (), chaos_s=0.5, commit=commit)
+
+    monkeypatch.setattr("strandline_chaos.sim.plan.draw_plan", short)
+    for arguments in (["--timeline"], ["--no-timeline"]):
+        assert run(["chaos", "sim", "--seed", "1", "--save", str(tmp_path), *arguments]) == 0
+        lines, _ = said(capsys)
+        assert lines[-1].startswith("sound: ")
+        shown = any("controller   info    serving" in line for line in lines)
+        assert shown == (arguments == ["--timeline"])
+
+
 def test_a_sweep_counts_what_has_struck(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["chaos", "sim", "--seeds", "2", "--first", "7"]) == 0
     lines, _ = said(capsys)

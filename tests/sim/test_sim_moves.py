@@ -102,6 +102,31 @@ def test_a_removed_broker_that_missed_it_and_is_a_replica_again_starts_in_the_ne
     assert outcome.sometimes["replica removed"] >= 1
 
 
+def test_a_broker_whose_log_was_set_aside_becomes_a_replica_again() -> None:
+    """I-87, P-26: it begins anew beside what it had, which stays for the operator."""
+    away = kill(1.9, "broker-1", 1.0)
+    run, outcome = ran(away, move(2.0, 4, 2, 3), move(4.0, 1, 2, 3), move(6.0, 4, 2, 3))
+    assert replicas_of(run) == (4, 2, 3)
+    assert logs_of(run) == {2, 3, 4}
+    assert outcome.sometimes["reassignment completed"] == 3
+    names = SimFs(run.world.nodes["broker-1"].disk).listdir(DATA)
+    (stray,) = [name for name in names if name.endswith("-stray")]
+    assert stray.startswith(f"{TOPIC}-0.")
+
+
+def test_what_a_disk_did_not_delete_is_no_replica_again() -> None:
+    """The log of a removed replica stays under its own name as its disk refuses, until the broker
+    is to be one again.
+    """
+    refuses = Fault(1.98, "write-error", {"node": "broker-1", "for_s": 1.0, "rate": 1.0})
+    run, outcome = ran(refuses, move(2.0, 4, 2, 3), move(4.0, 1, 2, 3))
+    assert replicas_of(run) == (1, 2, 3)
+    assert logs_of(run) == {1, 2, 3}
+    said = outcome.timeline.text()
+    assert "a replica could not be removed" in said
+    assert "stray replica set aside" in said, "before the new one is made"
+
+
 def test_the_controller_may_die_in_between() -> None:
     run, _ = ran(move(2.0, 4, 2, 3), kill(2.02, "controller", 0.5), kill(3.0, "controller", 0.1))
     assert replicas_of(run) == (4, 2, 3)

@@ -268,9 +268,9 @@ class Leader:
         if isinstance(error, IneligibleReplica):
             proposal.refused = True
             self._join_not_before_ms = now_ms + RETRY_MS_MIN
-            # A refusal settles this attempt. An earlier one without an answer may still arrive and
-            # be applied, for as long as the member to add may be eligible: then it goes on
-            # counting.
+            # A refusal settles this attempt. An earlier one without an answer may still be applied
+            # while the member to add may be eligible: then it goes on counting. It cannot once the
+            # member was fenced, as that raises the partition epoch (I-15, I-27).
             if not proposal.unsure or not self._any_eligible(proposal.joins):
                 self._proposal = None
                 return self._advance()
