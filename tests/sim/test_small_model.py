@@ -240,7 +240,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Bounds, str]] = [
     (apply_answers_to_older_questions, Bounds(kills=1), "I-2|I-15"),
     (alter_without_comparing, Bounds(appends=1, kills=1, lags=1), "I-27"),
     (let_the_fenced_join, Bounds(appends=1, kills=1, lags=1), "I-23"),
-    (elect_anybody, Bounds(appends=1, kills=2), "core's own assertion"),
+    (elect_anybody, Bounds(appends=1, kills=2), "I-15"),
     (keep_a_restarted_broker_in_the_isr, Bounds(appends=1, losses=1), "I-15|I-23"),
     (keep_the_eligible_when_the_isr_is_whole, Bounds(appends=1, lags=1), "core's own assertion"),
 ]
