@@ -88,8 +88,13 @@ class LocalCluster:
                 broker_config={**kept.broker_config, **(broker_config or {})},
             )
         check_overrides(cluster)
+        made = cls(path, cluster)
+        if kept is None:
+            # Before anything is written: the directory must not name another cluster's addresses.
+            for process_id in made.process_ids:
+                made._check_port(process_id)
         write_cluster_files(path, cluster)
-        return cls(path, cluster)
+        return made
 
     @classmethod
     def open(cls, directory: Path | str) -> "LocalCluster":
