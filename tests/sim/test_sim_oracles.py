@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.leader import Leader
 from strandline_broker.core.remote_replica import RemoteReplica
+from strandline_broker.hosts import log_retention
 from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.leader_epochs import LeaderEpochs
+from strandline_broker.storage.log import Log
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.topology import Topology
@@ -121,3 +123,36 @@ def test_epochs_that_go_with_deleted_records(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(LeaderEpochs, "truncate_from_start", forget)
     assert broken(DELETE) in ("I-76", "I-5")
+
+
+RETAIN = Fault(2.0, "retention", {"bytes": 4000, "for_s": 2.0})
+
+
+def all_sealed(segments: list[Any], limits: Any, **named: Any) -> int:
+    return len([s for s in segments[:-1] if s.end_offset <= named["high_watermark"]])
+
+
+def test_retention_that_takes_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    def when_limited(segments: list[Any], limits: Any, **named: Any) -> int:
+        return all_sealed(segments, limits, **named) if limits.retention_bytes > 0 else 0
+
+    monkeypatch.setattr(log_retention, "expired", when_limited)
+    assert broken(RETAIN, segment_bytes=400, retention_check_ms=300) == "I-74"
+
+
+def test_retention_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_retention, "expired", all_sealed)
+    assert broken(segment_bytes=400, retention_check_ms=300) == "I-75"
+
+
+def test_a_log_start_that_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Log.raise_log_start
+
+    def fall(self: Log, offset: int) -> bool:
+        if self.log_start_offset > 0:
+            self.log_start_offset -= 1
+        return real(self, offset)
+
+    monkeypatch.setattr(Log, "raise_log_start", fall)
+    again = replace(DELETE, at_s=3.0, arguments={"partition": 0, "back": 40})
+    assert broken(DELETE, again) == "I-74"

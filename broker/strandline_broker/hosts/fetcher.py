@@ -160,9 +160,15 @@ class Fetcher:
             target = self._targets.get(key)
             if target is None:
                 continue
+            log = target.partition.log
+            if self._context.flush_always and log.durable_offset < log.log_end_offset:
+                # What a fetch names it calls durable (P-75). Somebody else than the one who waits
+                # for that flush may have asked for this request; it is named in a later one.
+                self._context.flusher.request(log)
+                self._changed[key] = None
+                continue
             if key[0] not in wanted:
                 wanted[key[0]] = request.topics.add(topic_id=key[0])
-            log = target.partition.log
             if not target.follower.may_fetch:
                 continue
             target.sent_in = number

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+from strandline_chaos.sim.plan import Fault
 
 _FOLLOWER: Final = "strandline_broker/core/follower.py"
 _TRUNCATION: Final = "strandline_broker/core/truncation.py"
@@ -15,6 +16,12 @@ _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 
 _FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
+
+_UNFLUSHED_NAMED: Final = Edit(
+    _FETCHER,
+    "            if self._context.flush_always and log.durable_offset < log.log_end_offset:\n",
+    "            if False:\n",
+)
 
 FOLLOWING: Final = (
     Mutant(
@@ -139,8 +146,24 @@ FOLLOWING: Final = (
                 "                await self._context.flusher.flushed(partition.log)\n",
                 "",
             ),
+            _UNFLUSHED_NAMED,
         ),
         Needs(topology={"flush_policy": "always"}, kinds=("power", "slow-disk", "crash-point")),
+    ),
+    Mutant(
+        "log-start-asks-before-the-flush",
+        "P-75, I-9",
+        "under flush.policy=always a follower that has heard a log start, or begins another stream,"
+        " names a log end that it is still flushing",
+        (_UNFLUSHED_NAMED,),
+        Needs(
+            topology={"flush_policy": "always"},
+            kinds=("slow-disk",),
+            aimed=tuple(
+                Fault(1.0 + 0.3 * n, "delete-records", {"partition": 0, "back": n % 4})
+                for n in range(24)
+            ),
+        ),
     ),
     Mutant(
         "old-leaders-log-not-flushed",
@@ -154,6 +177,7 @@ FOLLOWING: Final = (
                 "        if context.flush_always and False:\n"
                 "            # It fetches from its log end",
             ),
+            _UNFLUSHED_NAMED,
         ),
         Needs(
             topology={"flush_policy": "always"},

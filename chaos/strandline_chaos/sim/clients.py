@@ -111,7 +111,11 @@ async def _until_created(world: World, runtime: Runtime, stop: asyncio.Event) ->
         TOPIC,
         num_partitions=topology.partitions,
         replication_factor=topology.replication_factor,
-        config={"min.insync.replicas": str(topology.min_insync_replicas)},
+        config={
+            "min.insync.replicas": str(topology.min_insync_replicas),
+            "retention.ms": "-1",  # clocks jump
+            "file.delete.delay.ms": "500",
+        },
     )
     while not stop.is_set():
         admin: Any = Admin(

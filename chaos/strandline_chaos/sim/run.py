@@ -243,7 +243,7 @@ class Run:
         begins = 0
         for name in names:
             log = self.world.nodes[name].process.replicas.partitions[key].log
-            self.oracles.replicas.ghost(key).check_deleted(log.log_start_offset, f"{name}'s log")
+            self.oracles.replicas.ghost(key).check_deleted(log.log_start_offset, name)
             begins = max(begins, log.log_start_offset)
         return begins
 

@@ -52,6 +52,7 @@ EXPECTED: Final = (
     "configuration altered",
     "resent batch known",
     "records deleted by command",
+    "records deleted by retention",
     "log begun anew at its leader's start",
     "controller took a snapshot",
     "controller began from a snapshot",

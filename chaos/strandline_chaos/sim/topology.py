@@ -29,6 +29,7 @@ BOUNDS: Final = {
     "segment_bytes": (200, 1 << 30),
     "balance_s": (1, 1_000_000),
     "scrub_ms": (0, 1_000_000_000),
+    "retention_check_ms": (0, 1_000_000_000),
     "fetch_bytes": (1, 1 << 30),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
@@ -50,6 +51,8 @@ class Topology:
     """How often the controller looks whether preferred leaders lead."""
     scrub_ms: int = 0
     """0: the logs are not read for damage within a run."""
+    retention_check_ms: int = 0
+    """0: nobody looks within a run for segments that retention lets go."""
     fetch_bytes: int = 1 << 20
     """Most of one partition in one fetch of a follower or a reader; one batch at least."""
 
@@ -131,4 +134,6 @@ def broker_config(topology: Topology, name: str) -> object:
         settings["replica.fetch.max.bytes"] = str(topology.fetch_bytes)
     if topology.scrub_ms > 0:
         settings["log.scrub.interval"] = str(topology.scrub_ms)
+    if topology.retention_check_ms > 0:
+        settings["log.retention.check.interval.ms"] = str(topology.retention_check_ms)
     return load_broker_config(None, settings, {})

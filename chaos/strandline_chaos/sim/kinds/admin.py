@@ -52,6 +52,10 @@ def _delete(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
+def _retain(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"bytes": rng.choice((200, 1000, 4000)), "for_s": seconds(rng, 0.5, 4.0)}
+
+
 KINDS: Final[dict[str, Draw]] = {
     "topic-recreate": _recreate,
     "min-insync": _min_insync,
@@ -59,8 +63,11 @@ KINDS: Final[dict[str, Draw]] = {
     "move-leader": _move,
     "add-partitions": _add,
     "delete-records": _delete,
+    "retention": _retain,
 }
 COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
 """Kinds that move leaders that live."""
+RETENTION: Final = frozenset({"retention"})
+"""Kinds that need brokers that look for segments which retention lets go."""
 CHURN: Final = frozenset({"topic-recreate"})
 """Kinds that need the other topic."""

@@ -41,9 +41,13 @@ class Committed:
         self.asked = 0
         """Up to where an administrator has asked to delete records."""
         self.begins = 0
-        """The greatest log start that any leader has had."""
+        """The greatest log start that any replica has had."""
         self.deleted = 0
-        """Below this nobody reads again: an administrator was told so (I-75)."""
+        """Below this the witnesses hold nothing: an administrator was told so (I-75)."""
+        self.witnesses: frozenset[str] = frozenset()
+        """Who was in the ISR when that was asked and when it was answered. One that had left it,
+        and may lead again as it is eligible, need not have heard of it.
+        """
         self.given_up = False
         """Nothing promises that this partition is ever whole again."""
 
@@ -80,28 +84,51 @@ class Committed:
                 f" led by {known[0]} (life {known[1]})",
             )
 
-    def on_log_start(self, start: int, where: str, *, leads: bool) -> bool:
+    def on_log_start(
+        self, start: int, view: LogView, where: str, *, leads: bool, retention_bytes: int | None
+    ) -> str:
         """I-75: a leader deletes what it was asked to delete, and a follower what a leader has
-        deleted; true if nobody had deleted as much before.
+        deleted. I-74: retention deletes whole segments, and nothing of what is within its size.
+
+        How records went that nobody had deleted before, in words. `retention_bytes` is the lowest
+        that it has ever been; None: without a limit.
         """
         if start <= self.begins:
-            return False
+            return ""
+        how = "records deleted by command"
         if not leads or start > self.asked:
+            how = "records deleted by retention"
+            self._check_retained(start, view, where, retention_bytes)
+        self.begins = start
+        return how
+
+    def _check_retained(self, start: int, view: LogView, where: str, least: int | None) -> None:
+        if least is None:
             raise Violation(
                 "I-75",
                 f"{where}: its log begins at {start}; records below {self.asked} were to be"
-                f" deleted, and no leader's log has begun behind {self.begins}",
+                f" deleted, and nobody's log has begun behind {self.begins}",
             )
-        self.begins = start
-        return True
+        kept = view.kept_from(start)
+        if kept is None or kept < least:
+            raise Violation(
+                "I-74",
+                f"{where}: its log begins at {start}, with {kept} bytes in segments from there on;"
+                f" retention.bytes was never below {least}",
+            )
 
-    def check_deleted(self, start: int, who: str) -> None:
+    def on_deleted(self, low_watermark: int, witnesses: frozenset[str]) -> None:
+        """An administrator was told so."""
+        if low_watermark > self.deleted:
+            self.deleted, self.witnesses = low_watermark, witnesses
+
+    def check_deleted(self, start: int, node: str) -> None:
         """I-75: what was said to be deleted does not come back."""
-        if start < self.deleted and self.excused is None:
+        if start < self.deleted and node in self.witnesses and self.excused is None:
             raise Violation(
                 "I-75",
-                f"{self.name}: {who} begins at {start}, and all below {self.deleted} was said to"
-                " be deleted",
+                f"{self.name}: the log of {node} begins at {start}, and all below {self.deleted}"
+                " was said to be deleted while it was in the ISR",
             )
 
     def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
@@ -184,6 +211,7 @@ class Committed:
         """
         if wiped:
             self.damaged.pop(node, None)
+            self.witnesses -= {node}
         last = self.last
         if after.end < before.end:
             self._cut_short[node] = after.end
@@ -204,6 +232,7 @@ class Committed:
 
     def on_removed(self, node: str) -> None:
         """The node holds the partition no more, and what it lost is held by others."""
+        self.witnesses -= {node}
         self.lost_on.pop(node, None)
         self._cut_short.pop(node, None)
         self.damaged.pop(node, None)

@@ -1,4 +1,4 @@
-"""Where logs begin, after each step of a broker that has moved that: I-75, and I-45 where a
+"""Where logs begin, after each step of a broker that has moved that: I-74, I-75, and I-45 where a
 follower has to begin anew.
 """
 
@@ -23,16 +23,29 @@ class LogStartOracle:
         self._sometimes = sometimes
         self.on_removed: Callable[[Key, int], object] = lambda key, offset: None
         """Told how far the records of a partition are deleted now."""
+        self._retention_bytes: int | None = None
         self._told: dict[tuple[str, Key], int] = {}
         """The log start that each follower has told a leader."""
+
+    def on_retention(self, retention_bytes: int) -> None:
+        """It is about to be altered to so much."""
+        least = self._retention_bytes
+        self._retention_bytes = retention_bytes if least is None else min(least, retention_bytes)
 
     def on_change(
         self, key: Key, partition: Partition, ghost: Committed, view: LogView, *, opened: bool
     ) -> bool:
         """True if the log has begun anew; `opened`: it was just opened and not read yet."""
         start = partition.log.log_start_offset
-        if ghost.on_log_start(start, partition.name, leads=partition.leader is not None):
-            self._sometimes["records deleted by command"] += 1
+        how = ghost.on_log_start(
+            start,
+            view,
+            partition.name,
+            leads=partition.leader is not None,
+            retention_bytes=self._retention_bytes,
+        )
+        if how:
+            self._sometimes[how] += 1
             self.on_removed(key, start)
         if opened or start <= view.end:
             return False
@@ -42,9 +55,12 @@ class LogStartOracle:
         return True
 
     def on_opened(self, name: str, key: Key, partition: Partition, ghost: Committed) -> None:
-        """By another process than the one before, on the same disk."""
+        """By another process than the one before, on the same disk. A log that ended while it was
+        begun anew is empty, and begins anywhere.
+        """
         start, told = partition.log.log_start_offset, self._told.get((name, key), 0)
-        if start < told and ghost.excused is None:
+        empty = partition.log.log_end_offset == start
+        if start < told and not empty and ghost.excused is None:
             raise Violation(
                 "I-75",
                 f"{name} {partition.name}: its log begins at {start}, and its leader was told"

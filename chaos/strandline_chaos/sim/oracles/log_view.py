@@ -43,7 +43,8 @@ class Entry(NamedTuple):
 class LogView:
     """The entries from the first segment, as it was, up to where the log was read.
 
-    What lies before `start` was removed, which only a log start that was raised may do (I-74).
+    What lies before `start` was removed, which only a log start that was raised may do (I-74). The
+    first batch of a log that was begun anew may reach back over it.
     """
 
     def __init__(self, disk: SimDisk, path: str) -> None:
@@ -100,7 +101,8 @@ class LogView:
             self._segment, self._position = expected, 0
             return self._read_one(check=check)
         base, length, epoch, magic, crc, _, delta = _HEADER.unpack_from(data, at)
-        if base != expected or magic != 2:
+        reaches_back = not self.entries and base < expected <= base + delta
+        if (base != expected and not reaches_back) or magic != 2:
             return False
         stop = at + _OVERHEAD + length
         if check and (
@@ -142,6 +144,13 @@ class LogView:
         del self.entries[:keep]
         del self._places[:keep]
         self.start = max(self.start, first)
+
+    def kept_from(self, offset: int) -> int | None:
+        """Bytes of the segments from the one that begins at `offset`; None if none does."""
+        segments = self._segments()
+        if offset not in segments:
+            return None
+        return sum(len(self._bytes(base) or b"") for base in segments if base >= offset)
 
     def holds(self, entry: Entry) -> bool:
         """Whether this very entry is here, and by induction all before it, or was removed."""

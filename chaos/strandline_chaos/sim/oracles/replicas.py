@@ -212,9 +212,7 @@ class ReplicaOracle:
                 "I-14",
                 f"{node.name}, elected in epoch {leader.leader_epoch},",
             )
-            self.ghost(key).check_deleted(
-                known.start, f"{node.name}, elected in epoch {leader.leader_epoch},"
-            )
+            self.ghost(key).check_deleted(known.start, node.name)
 
     def _check_watermark(self, node: Node, key: Key, partition: Partition, known: Replica) -> None:
         leader, mark = partition.leader, partition.high_watermark

@@ -25,6 +25,9 @@ DELETER: Final = "deleter"
 DELETE_MS: Final = 3000
 TO_HIGH_WATERMARK: Final = -1
 NO_LIMIT: Final = (1 << 63) - 1
+RETAINER: Final = "retainer"
+RETENTION_BYTES: Final = "retention.bytes"
+UNLIMITED: Final = -1
 MIN_INSYNC: Final = "min.insync.replicas"
 
 
@@ -35,6 +38,7 @@ class AdminStrikes:
             "topic-recreate": self._recreate,
             "min-insync": self._min_insync,
             "delete-records": self._delete_records,
+            "retention": self._retain,
         }
 
     def _recreate(self, pause_s: float, partitions: int) -> None:
@@ -56,9 +60,9 @@ class AdminStrikes:
         usual = scene.world.topology.min_insync_replicas
 
         async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
-            await self._alter(runtime, value)
+            await self._alter(runtime, MIN_INSYNC, value)
             await asyncio.sleep(0 if scene.over else for_s)
-            await self._alter(runtime, usual)
+            await self._alter(runtime, MIN_INSYNC, usual)
 
         scene.run_client(ADMIN, main)
         return True
@@ -72,6 +76,8 @@ class AdminStrikes:
         before = TO_HIGH_WATERMARK if back == 0 else ghost.end - back
         ghost.asked = NO_LIMIT if back == 0 else max(ghost.asked, before)
 
+        members = self._isr_of(partition)
+
         async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
             try:
                 async with Admin(
@@ -84,12 +90,32 @@ class AdminStrikes:
             except StrandlineError:
                 scene.oracles.sometimes["records not known to be deleted"] += 1
                 return
-            ghost.deleted = max(ghost.deleted, *found.values())
+            ghost.on_deleted(min(found.values()), members & self._isr_of(partition))
 
         scene.run_client(DELETER, main)
         return True
 
-    async def _alter(self, runtime: Runtime, value: int) -> None:
+    def _isr_of(self, index: int) -> frozenset[str]:
+        control = self._scene.oracles.control
+        found = (control.partitions[key] for key in control.main_keys() if key[1] == index)
+        return frozenset(f"broker-{member}" for decided in found for member in decided.isr)
+
+    def _retain(self, bytes: int, for_s: float) -> bool:
+        """Only so much of each partition is kept, for a while."""
+        scene = self._scene
+        if scene.is_busy(RETAINER):
+            return False
+        scene.oracles.replicas.log_starts.on_retention(bytes)
+
+        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            await self._alter(runtime, RETENTION_BYTES, bytes)
+            await asyncio.sleep(0 if scene.over else for_s)
+            await self._alter(runtime, RETENTION_BYTES, UNLIMITED)
+
+        scene.run_client(RETAINER, main)
+        return True
+
+    async def _alter(self, runtime: Runtime, name: str, value: int) -> None:
         """However long it takes: what is altered for a while is put back."""
         while True:
             try:
@@ -99,7 +125,7 @@ class AdminStrikes:
                     connect_timeout_ms=REQUEST_MS,
                     runtime=runtime,
                 ) as admin:
-                    change = ConfigChange(MIN_INSYNC, str(value))
+                    change = ConfigChange(name, str(value))
                     await admin.incremental_alter_configs({("topic", TOPIC): [change]})
             except UnknownTopicOrPartition:
                 return
