@@ -242,7 +242,7 @@ class LocalCluster:
         if self._name(process_id) == CONTROLLER:
             self._ask(process_id, deadline, watched=[process_id])
             return
-        broker_id = int(process_id)
+        broker_id = int(self._name(process_id).removeprefix("broker-"))
         self._await_unfenced(broker_id, deadline, watched=[process_id])
         self._await_metadata(broker_id, {broker_id}, deadline, watched=[process_id])
 
