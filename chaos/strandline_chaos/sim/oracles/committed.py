@@ -65,7 +65,10 @@ class Committed:
             raise Violation(
                 "I-3", f"{where}: offset {entry.base} epoch {entry.epoch} names two batches"
             )
-        if None not in (known.previous, entry.previous) and known.previous != entry.previous:
+        # Before a log start may stand what its leader could not be asked about any more.
+        deleted = entry.base <= self.begins
+        both = None not in (known.previous, entry.previous) and not deleted
+        if both and known.previous != entry.previous:
             raise Violation(
                 "I-4",
                 f"{where}: {entry.identity} (offset, epoch) follows {entry.previous} here and"

@@ -92,8 +92,8 @@ class LeaderOracle:
         proposed, counted_anew = leader.proposed, leader.isr is not seen.isr
         if proposed is not seen.proposed:
             where = f"{node.name} {partition.name}"
-            self._check_proposal(key, leader, seen, where)
             check_asked(partition, leader, where)
+            self._check_proposal(key, leader, seen, where)
             self._tell_joins(key, leader)
             counted_anew = True
         if counted_anew:
@@ -205,8 +205,8 @@ class LeaderOracle:
             return  # it has moved on since, or been cut
         ours = self._replicas.known(node, key)
         entry = None if ours is None else _last_below(ours, end)
-        if entry is None or entry.base < theirs.start:
-            return
+        if entry is None or entry.base < theirs.start or entry.end <= leader.log_start_offset:
+            return  # what the leader has deleted nobody is held to
         if not theirs.holds(entry):
             raise Violation(
                 "I-39",

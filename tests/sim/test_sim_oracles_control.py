@@ -1,0 +1,128 @@
+"""The oracles of the controller and of brokers' metadata: each objects without its rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from strandline_broker.core import metadata_cache
+from strandline_broker.core.controller import applied, heartbeat
+from strandline_broker.core.isr_proposal import Proposal
+from strandline_broker.core.leader import Leader
+from strandline_broker.core.partition_state import PartitionState
+from strandline_broker.hosts.controller import controller
+from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.storage.flush_ticket import FlushTicket
+from strandline_chaos.sim.oracles.control import ControlOracle
+from strandline_chaos.sim.oracles.decisions import DecisionOracle
+from strandline_chaos.sim.oracles.log_view import Entry
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.run import run_plan
+from strandline_chaos.sim.topology import Topology
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.log import Log
+
+STOP = Fault(1.5, "stop", {"node": "leader-0", "restart_s": 0.5})
+SLOW = Fault(1.0, "slow-link", {"a": "controller", "b": "heir-0", "for_s": 2.5, "ms": 500})
+ANEW = Fault(1.0, "topic-recreate", {"pause_s": 0.0, "partitions": 1})
+
+
+def broken(*faults: Fault, **topology: Any) -> str:
+    """The invariant that a run contradicts."""
+    settings = {"partitions": 1, **topology}
+    return run_plan(Plan(1, Topology(**settings), faults, chaos_s=4.0)).invariant
+
+
+def test_a_leader_that_leaves_its_own_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_me(self: Leader) -> list[Any]:
+        request = self._request(tuple(m for m in self.isr if m != self._me))
+        self._proposal = Proposal(request, joins=frozenset())
+        return [request]
+
+    monkeypatch.setattr(Leader, "_propose_shrink", without_me)
+    assert broken() == "I-26"
+
+
+def test_a_decision_that_is_told_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FlushTicket, "run", lambda self: None)
+    assert broken() == "I-31"
+
+
+def test_a_log_of_another_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ReplicaManager._adopt
+
+    def confuse(self: ReplicaManager, log: Log, high_watermark: int) -> Any:
+        partition = real(self, log, high_watermark)
+        log.topic_id = bytes(16)
+        return partition
+
+    monkeypatch.setattr(ReplicaManager, "_adopt", confuse)
+    assert broken() == "I-36"
+
+
+def test_a_broker_that_leaves_out_some_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata_cache._topics_after
+
+    def forget(view: Any, envelope: Any) -> Any:
+        if not envelope.full and view.topics_by_id and envelope.broker_epoch % 2:
+            return dict(view.topics_by_id)
+        return real(view, envelope)
+
+    monkeypatch.setattr(metadata_cache, "_topics_after", forget)
+    assert broken(STOP) == "I-81"
+
+
+def test_a_broker_that_is_let_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "may_shut_down", lambda *_: True)
+    monkeypatch.setattr(heartbeat, "may_shut_down", lambda *_: True)
+    assert broken(SLOW, STOP) == "I-84"
+
+
+def test_a_replica_that_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ignore(self: ReplicaManager, stop: Any) -> None:
+        return
+
+    monkeypatch.setattr(ReplicaManager, "_stop", ignore)
+    assert broken(ANEW) == "I-87"
+
+
+def test_a_minimum_of_the_brokers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "strandline_broker.rpc.push.PartitionState",
+        lambda *a, **named: PartitionState(*a, **{**named, "eff_min_insync": 1}),
+    )
+    assert broken() == "I-91"
+
+
+def test_a_leader_that_never_applies_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def accept_none(self: ReplicaManager, partition: Any, state: Any) -> None:
+        return
+
+    monkeypatch.setattr(ReplicaManager, "_take_role", accept_none)
+    monkeypatch.setattr(applied.Applied, "overdue", lambda self, now_ms, limit_ms: None)
+    assert broken() == "I-94"
+
+
+def test_a_second_epoch_for_the_same_life() -> None:
+    oracle = ControlOracle(Counter())
+    life: dict[str, Any] = {"incarnation_id": "a", "eligible": True, "fenced": False}
+    first: Any = SimpleNamespace(epoch=3, **life)
+    second: Any = SimpleNamespace(epoch=4, **life)
+    oracle._on_broker(1, first)
+    with pytest.raises(Violation, match="I-32"):
+        oracle._on_broker(1, second)
+
+
+def test_an_offset_that_names_two_decisions() -> None:
+    oracle: Any = object.__new__(DecisionOracle)
+    oracle._names = {}
+    view: Any = SimpleNamespace(is_durable=lambda entry: True)
+    state: Any = SimpleNamespace(controller_epoch=1)
+    oracle._check_kept(view, [Entry(0, 1, 1, 7, None)], state)
+    with pytest.raises(Violation, match="I-92"):
+        oracle._check_kept(view, [Entry(0, 1, 1, 8, None)], state)
