@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from strandline_broker.hosts.fetcher import Fetcher
+from strandline_broker.storage.log import Log
 from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
     CorruptMessage,
@@ -283,6 +285,40 @@ async def test_a_follower_whose_history_parts_cuts_back_to_where_it_agrees(tmp_p
         await decide(state(2, epoch=1, isr=(2, 3), partition_epoch=2), a)
         await eventually(lambda: a.partition.log.log_end_offset == 3, "A follows")
         assert log_of(a) == log_of(b) == log_of(c)
+
+
+async def test_a_cut_that_fails_is_tried_again_and_holds_up_no_other_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream that its answer came by goes on."""
+    cut, failures, sessions = Log.truncate_to, 2, 0
+    session = Fetcher._session
+
+    def truncate_to(log: Log, offset: int) -> None:
+        nonlocal failures
+        if failures > 0:
+            failures -= 1
+            raise KafkaStorageError("what should stay does not read")
+        cut(log, offset)
+
+    async def counted(fetcher: Fetcher) -> None:
+        nonlocal sessions
+        sessions += fetcher._context.me == 1
+        await session(fetcher)
+
+    monkeypatch.setattr(Log, "truncate_to", truncate_to)
+    monkeypatch.setattr(Fetcher, "_session", counted)
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        async with Client(a) as client:
+            await decide(state(2, epoch=1, isr=(2, 3)), b, c)
+            await client.send(batch(b"lost"), acks=1)
+            assert (await client.answer()).appended
+        async with Client(b) as client:
+            await client.produce(batch(b"kept"))
+        await decide(state(2, epoch=1, isr=(2, 3), partition_epoch=2), a)
+        await eventually(lambda: log_of(a) == log_of(b), "A follows")
+        assert (failures, sessions) == (0, 1)
 
 
 async def test_a_follower_reconciles_over_several_epochs(tmp_path: Path) -> None:
