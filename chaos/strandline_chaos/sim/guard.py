@@ -42,8 +42,13 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         raise Leak(f"simulated code did {event} {arguments!r}")
 
 
-def _forbid(what: str) -> Callable[..., Any]:
+def _forbid(real: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Refuse it to the thread that simulates; one that a library left behind may go on."""
+    simulating = threading.get_ident()
+
     def refuse(*arguments: Any, **options: Any) -> Any:
+        if threading.get_ident() != simulating:
+            return real(*arguments, **options)
         raise Leak(f"simulated code called {what}")
 
     return refuse
@@ -73,9 +78,9 @@ def guarded() -> Iterator[None]:
             stack.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
 
-        patch(time, "sleep", _forbid("time.sleep"))
-        patch(threading.Thread, "start", _forbid("Thread.start"))
-        patch(os, "urandom", _forbid("os.urandom"))
+        patch(time, "sleep", _forbid(time.sleep, "time.sleep"))
+        patch(threading.Thread, "start", _forbid(threading.Thread.start, "Thread.start"))
+        patch(os, "urandom", _forbid(os.urandom, "os.urandom"))
         for name in CLOCKS:
             patch(time, name, _for_others(getattr(time, name), f"time.{name}"))
         _state["active"] = True
