@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline import Admin, Consumer, NewTopic, Producer
+from strandline.errors import UnknownTopicOrPartition
 from support.command import strandline
 
 if TYPE_CHECKING:
@@ -18,7 +19,12 @@ PATIENCE_S = 30.0
 
 
 async def leaders(admin: Admin, topic: str) -> list[int]:
-    return [p.leader for p in (await admin.describe_topics([topic]))[topic].partitions]
+    """Of each partition; of none where the broker that is asked has not heard of the topic yet."""
+    try:
+        described = await admin.describe_topics([topic])
+    except UnknownTopicOrPartition:
+        return []
+    return [p.leader for p in described[topic].partitions]
 
 
 async def until(admin: Admin, topic: str, wanted: Callable[[list[int]], bool]) -> None:
@@ -50,7 +56,7 @@ async def test_leaders_move_and_come_back_and_partitions_are_added_without_losin
         Producer(cluster.bootstrap, metadata_max_age_ms=100) as producer,
     ):
         await admin.create_topics([NewTopic("orders", 3, 3)])
-        assert await leaders(admin, "orders") == [1, 2, 3]
+        await until(admin, "orders", lambda found: found == [1, 2, 3])
         reading: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 100}
         async with (
             Consumer("orders", bootstrap_servers=cluster.bootstrap, **reading) as consumer,
