@@ -152,7 +152,7 @@ CONTROLLING: Final = (
                 "    if epoch != broker.epoch and epoch < NO_BROKER_EPOCH:\n",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, moments=("joiner-dies",)),
+        Needs(topology={"flush_policy": "replicated"}, moments=("joiner-is-replaced",)),
     ),
     Mutant(
         "fenced-member-accepted",

@@ -104,6 +104,26 @@ def _joiner_dies(rng: random.Random, p: int) -> list[Step]:
     ]
 
 
+def _joiner_is_replaced(rng: random.Random, p: int) -> list[Step]:
+    """The question to add a member is still under way when its machine goes dark and comes back,
+    before anybody has missed it: nobody fences it, and the next incarnation has registered, without
+    what the one that was asked for had not flushed (P-7).
+    """
+    return [
+        _kill(0.0, f"other-{p}", 0.1),
+        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=1.5, ms=500),
+        _at(
+            0.1,
+            "power",
+            "join",
+            rng.choice((0.002, 0.005, 0.02)),
+            nodes=[f"joiner-{p}"],
+            restart_s=rng.choice((0.01, 0.05)),
+            survival=0.0,
+        ),
+    ]
+
+
 def _asked_too_late(rng: random.Random, p: int) -> list[Step]:
     """While the question to add a member is under way, another member leaves the ISR (P-78)."""
     return [
@@ -166,6 +186,7 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "behind-the-leaders-back": _behind_the_leaders_back,
     "demoted-with-a-slow-disk": _demoted_with_a_slow_disk,
     "joiner-dies": _joiner_dies,
+    "joiner-is-replaced": _joiner_is_replaced,
     "asked-too-late": _asked_too_late,
     "gone-for-good": _gone_for_good,
     "registered-unheard": _registered_unheard,
