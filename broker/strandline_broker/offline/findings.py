@@ -49,6 +49,8 @@ class Expected:
     """The cleaner's checkpoint: below it a cleaning may have left gaps."""
     always: bool = False
     """flush.policy=always: what the high watermark covers was durable too."""
+    clean: bool = False
+    """The last shutdown was clean: nothing was written after the checkpoints."""
 
     @property
     def durable_to(self) -> int | None:

@@ -44,6 +44,7 @@ class Root:
     report: RootReport
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     always: bool = False
+    clean: bool = False
 
     def expected(self, disk: Disk, topic: str, partition: int, files: PartitionFiles) -> Expected:
         """Of one partition. Without an entry nothing is durable and nothing below is guarded."""
@@ -54,6 +55,7 @@ class Root:
             log_start=self.offsets[LOG_STARTS].get(key),
             cleaned_to=self.offsets[CLEANER_OFFSETS].get(key),
             always=self.always,
+            clean=self.clean,
         )
         limits = [limit_of(disk, path) for path in files.limits]
         if limits:
@@ -103,7 +105,7 @@ def _check_others(disk: Disk, root: Root) -> None:
         what = f"it does not read ({error}); the last shutdown counts as unclean"
         root.report.add(Severity.REPAIR, "I-8", state, what)
     try:
-        was_clean(disk, marker)
+        root.clean = was_clean(disk, marker)
     except ValueError as error:
         what = f"it does not read ({error}); the last shutdown counts as unclean"
         root.report.add(Severity.REPAIR, "I-52", marker, what)

@@ -315,7 +315,11 @@ class _Verification:
             report.add(Severity.SUSPECT, "I-7", self._files.path, what, offset=end)
         if expected.log_start is not None and expected.log_start > end:
             what = f"the log starts at offset {expected.log_start} and ends at {end}"
-            report.add(Severity.DAMAGE, "I-6", self._files.path, what, offset=end)
+            if not expected.clean:
+                what += ": what was behind the start is not here (lawful after a loss of power); "
+                what += "the log begins anew at its start"
+            severity = Severity.DAMAGE if expected.clean else Severity.SUSPECT
+            report.add(severity, "I-6", self._files.path, what, offset=end)
         self._end_of_epochs(end)
 
     def _report_cut(self, invariant: str, position: int, offset: int, path: str, why: str) -> None:

@@ -19,6 +19,7 @@ from strandline_chaos.sim.guard import guarded
 from strandline_chaos.sim.kinds.admin import COMMANDS
 from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
+from strandline_chaos.sim.operator import Operator, waits_for_a_lost_disk
 from strandline_chaos.sim.oracles.audit import audit
 from strandline_chaos.sim.oracles.losses import check_reported
 from strandline_chaos.sim.oracles.violation import Violation
@@ -81,6 +82,7 @@ class Run:
         self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
+        self.operator = Operator(self.nemesis.scene)
         self.verdict: Verdict | None = None
 
     def execute(self) -> Outcome:
@@ -183,6 +185,8 @@ class Run:
             if partition.original:
                 return f"partition {index} is on the way to {partition.target}: {partition.isr}"
             if partition.leader < 0:
+                if waits_for_a_lost_disk(self.oracles.control, partition):
+                    self.operator.elect(partition)
                 return f"partition {index} has no leader"
             if len(partition.isr) < len(partition.replicas):
                 return f"partition {index} has ISR {partition.isr} of {partition.replicas}"

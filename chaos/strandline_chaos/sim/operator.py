@@ -1,0 +1,65 @@
+"""The operator's word, where a partition waits for a disk that is gone (I-53).
+
+Balanced recovery waits for every member of the last known ELR on the disk that it was in sync with.
+A disk that was wiped does not come back, and who knows that is a person: once everything else is
+well, one tells the controller to elect whoever is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline import Admin, ElectionType
+from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from strandline_broker.core.controller.state import Partition
+    from strandline_chaos.sim.node import Node
+    from strandline_chaos.sim.oracles.control import ControlOracle
+    from strandline_chaos.sim.strikes.scene import Scene
+    from strandline_runtime.runtime import Runtime
+
+OPERATOR: Final = "operator"
+RETRY_S: Final = 0.5
+
+
+def waits_for_a_lost_disk(control: ControlOracle, partition: Partition) -> bool:
+    """Whether somebody who was in sync last is here, and on another disk than it was then."""
+    if partition.leader >= 0 or partition.isr or partition.elr:
+        return False
+    return any(
+        control.brokers[b].directory_id != partition.directory_of(b)
+        for b in partition.last_known_elr
+        if b in control.brokers
+    )
+
+
+class Operator:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def elect(self, partition: Partition) -> None:
+        """Have a leader elected uncleanly, by a client of its own; once while that is under way."""
+        scene = self._scene
+        if scene.is_busy(OPERATOR):
+            return
+
+        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            state = scene.oracles.control.state
+            assert state is not None
+            of = state.topics[partition.topic_id].name, partition.index
+            async with Admin(
+                scene.world.topology.bootstrap, connect_timeout_ms=60_000, runtime=runtime
+            ) as admin:
+                while not stop.is_set():
+                    try:
+                        (result,) = await admin.elect_leaders(ElectionType.UNCLEAN, [of])
+                    except StrandlineError:
+                        await asyncio.sleep(RETRY_S)
+                        continue
+                    if result.error is None:
+                        scene.oracles.sometimes["elected by the operator's word"] += 1
+                    return
+
+        scene.run_client(OPERATOR, main)
