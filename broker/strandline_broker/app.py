@@ -186,9 +186,7 @@ class Broker:
                 group.create_task(self._replicate(), name="replicas"),
                 group.create_task(self.isr_changes.run(), name="isr-changes"),
                 group.create_task(self._announce(), name="announce"),
-                group.create_task(
-                    watch_event_loop(self._runtime.clock, self.metrics), name="event-loop"
-                ),
+                group.create_task(self._watch_event_loop(), name="event-loop"),
             ]
             if self._config.metrics_listeners:
                 serving = serve_metrics(
@@ -204,6 +202,10 @@ class Broker:
             # need not wait for a session to end (P-81).
             await self._stop_servers()
             heartbeats.cancel()
+
+    async def _watch_event_loop(self) -> None:
+        interval_s = self._config.metrics_event_loop_interval_ms / 1000
+        await watch_event_loop(self._runtime.clock, self.metrics, interval_s)
 
     async def _stop_servers(self) -> None:
         async with asyncio.TaskGroup() as group:

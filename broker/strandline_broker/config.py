@@ -87,6 +87,9 @@ class ServerConfig:
     metrics_listeners: tuple[HostPort, ...] = _key(
         host_ports, "", "HOST:PORT where Prometheus may scrape metrics over HTTP; empty: nowhere."
     )
+    metrics_event_loop_interval_ms: int = _key(
+        ms(), "100", "Time between two looks at how late the event loop is."
+    )
     explicit: frozenset[str] = frozenset()
     """The keys that were set, as opposed to defaulted."""
 

@@ -135,7 +135,7 @@ class ControllerProcess:
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(self.controller.run()),
-                tasks.create_task(watch_event_loop(self._runtime.clock, self.metrics)),
+                tasks.create_task(self._watch_event_loop()),
             ]
             await self.server.start()
             self._runtime.log.info(
@@ -151,6 +151,10 @@ class ControllerProcess:
             for task in work:
                 task.cancel()
             await self.server.stop(STOP_GRACE_S)
+
+    async def _watch_event_loop(self) -> None:
+        interval_s = self._config.metrics_event_loop_interval_ms / 1000
+        await watch_event_loop(self._runtime.clock, self.metrics, interval_s)
 
 
 async def run_controller(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from strandline_broker.listeners import HostPort
     from strandline_runtime.runtime import Clock
 
-LOOP_CHECK_S: Final = 0.1
 LOOP_WINDOW_S: Final = 60.0
 SCRAPE_TIMEOUT_S: Final = 5.0
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -109,14 +108,14 @@ class ServerMetrics:
         )
 
 
-async def watch_event_loop(clock: Clock, metrics: ServerMetrics) -> None:
+async def watch_event_loop(clock: Clock, metrics: ServerMetrics, interval_s: float) -> None:
     """Measures how late a timer fires, until cancelled: nothing may block the loop long (P-62)."""
     recent: list[tuple[float, float]] = []
     while True:
         before = clock.monotonic()
-        await asyncio.sleep(LOOP_CHECK_S)
+        await asyncio.sleep(interval_s)
         now = clock.monotonic()
-        lag = max(0.0, now - before - LOOP_CHECK_S)
+        lag = max(0.0, now - before - interval_s)
         metrics.loop_lag.set(lag)
         # A later, longer block makes every earlier one irrelevant: the list stays short.
         while recent and recent[-1][1] <= lag:

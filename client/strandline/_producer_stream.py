@@ -10,6 +10,7 @@ exceeded the stream is dropped and what was under way is lost.
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc.aio
@@ -201,13 +202,15 @@ class ProducerStream:
 
     # Silence.
 
-    def check_silence(self, now_ms: float) -> None:
-        """Called now and then: drop the stream if its oldest request waits beyond its time."""
+    def check_silence(self, now_ms: float) -> float:
+        """Drop the stream if its oldest request waits beyond its time; when that will be, in ms."""
         oldest = next(iter(self._unanswered.values()), None)
         if oldest is None or self._silent is None or self._silent.done():
-            return
-        if now_ms - oldest.sent_ms > oldest.message.timeout_ms + SILENCE_SLACK_MS:
+            return inf
+        due_ms = oldest.sent_ms + oldest.message.timeout_ms + SILENCE_SLACK_MS
+        if now_ms > due_ms:
             self._silent.set_result(None)
+        return due_ms
 
     async def _watch(self, address: str) -> None:
         assert self._silent is not None

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from strandline._core.producer_batch import ProducerBatch
     from strandline._session import Session
 
-TICK_S: Final = 0.05
+TICK_MS: Final = 50.0
+"""Between two looks while something is overdue."""
 STALL_MS: Final = 500.0
 """No answer for so long: ask whether the leader has moved. A paused broker says nothing."""
 
@@ -244,20 +245,23 @@ class Sender:
             await self._busy.wait()
             now_ms = self.now_ms()
             pending = False
+            # What is handed over after this look is not due before its own time is up.
+            due_ms = now_ms + min(STALL_MS, self.options.delivery_timeout_ms)
             for queue in list(self.queues.values()):
                 if queue.idle:
                     continue
                 pending = True
                 if queue.next_deadline_ms <= now_ms:
                     self._after(queue, queue.on_expiry(now_ms))
-                if now_ms - queue.waiting_since_ms > STALL_MS:
+                if now_ms - queue.waiting_since_ms >= STALL_MS:
                     self.cluster.request_refresh()
+                due_ms = min(due_ms, queue.next_deadline_ms, queue.waiting_since_ms + STALL_MS)
             for stream in self._streams.values():
-                stream.check_silence(now_ms)
+                due_ms = min(due_ms, stream.check_silence(now_ms))
             if not pending:
                 self._busy.clear()
                 continue
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(max(TICK_MS, due_ms - now_ms) / 1000)
 
     def _want_identity(self, queue: PartitionQueue) -> None:
         """Give the queue a producer identity that it has not used up, or have one fetched."""

@@ -63,7 +63,7 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
     def longest() -> float:
         return registry.get_sample_value("strandline_event_loop_block_seconds_max") or 0.0
 
-    async with running(watch_event_loop(RealClock(), metrics)):
+    async with running(watch_event_loop(RealClock(), metrics, interval_s=0.1)):
         await asyncio.sleep(0)
         started = RealClock.monotonic()
         while RealClock.monotonic() < started + 0.4:

@@ -61,11 +61,13 @@ class ClientCall:
         self._end: End | None = None
         self._pipe: Pipe | None = None
         self._far: ServerCall | None = None
+        self._request: bytes | None = None
+        """The whole of what this side says, which goes with the opening."""
         self._early: list[Callable[[], None]] = []
         """Frames that wait for the connection."""
         self._attached: asyncio.Future[bool] = self._loop.create_future()
         self._headers: asyncio.Future[Metadata | None] = self._loop.create_future()
-        self._inbox = Inbox(self._tell_if_over)
+        self._inbox = Inbox(self._network, self._tell_if_over)
         self._is_single = False
         """One operation takes the answer and the status together."""
         self._final: Any = None
@@ -126,9 +128,8 @@ class ClientCall:
         return self._initial_metadata
 
     async def unary_unary(self, request: bytes, metadata: Metadata, context: object) -> Any:
+        self._request = request
         self._start(metadata)
-        self._send_message(request)
-        self._half_close()
         return await self._single_answer()
 
     async def stream_unary(
@@ -145,9 +146,8 @@ class ClientCall:
     async def initiate_unary_stream(
         self, request: bytes, metadata: Metadata, context: object
     ) -> None:
+        self._request = request
         self._start(metadata)
-        self._send_message(request)
-        self._half_close()
         await self._until_headers(lambda: None)
 
     async def initiate_stream_stream(
@@ -160,13 +160,15 @@ class ClientCall:
         if self._final is not None:
             raise batch_failed()
         self._send_message(message)
-        await asyncio.sleep(0)
+        if self._network.others_are_due():
+            await asyncio.sleep(0)
 
     async def send_receive_close(self) -> None:
         if self._final is not None:
             raise batch_failed()
         self._half_close()
-        await asyncio.sleep(0)
+        if self._network.others_are_due():
+            await asyncio.sleep(0)
 
     async def receive_serialized_message(self) -> Any:
         message = await self._inbox.take()
@@ -237,6 +239,9 @@ class ClientCall:
         """At the server."""
         assert far_end.accept_call is not None
         self._far = far_end.accept_call(self, self._metadata, timeout_s)
+        if self._request is not None:
+            self._far.on_message(self._request)
+            self._far.on_half_close()
 
     def _send_message(self, message: bytes) -> None:
         self._send(lambda call: call.on_message(message))
@@ -275,6 +280,19 @@ class ClientCall:
     def on_message(self, message: bytes) -> None:
         if self._final is None:
             self._inbox.put(message)
+
+    def on_end(
+        self,
+        headers: Metadata | None,
+        message: bytes | None,
+        status: tuple[int, str, Metadata],
+    ) -> None:
+        """The rest of what the server says, in one frame as gRPC sends it."""
+        if headers is not None:
+            self.on_headers(headers)
+        if message is not None:
+            self.on_message(message)
+        self.on_trailers(*status, drop=False)
 
     def on_trailers(self, code: int, details: str, metadata: Metadata, *, drop: bool) -> None:
         self._finish(cygrpc.AioRpcStatus(code, details, metadata, "simulated"), drop=drop)

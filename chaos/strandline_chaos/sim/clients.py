@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 DELIVERY_MS: Final = 4000
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
-METADATA_MAX_AGE_MS: Final = 700
-"""So that partitions that are added are found within a run."""
 SENDS_PER_S: Final = 12
 
 
@@ -50,7 +48,7 @@ def workload(
             delivery_timeout_ms=DELIVERY_MS,
             request_timeout_ms=REQUEST_MS,
             connect_timeout_ms=REQUEST_MS,
-            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            metadata_max_age_ms=world.metadata_max_age_ms,
             runtime=runtime,
         ) as producer:
             yield producer
@@ -63,8 +61,7 @@ def workload(
             auto_offset_reset="earliest",
             request_timeout_ms=REQUEST_MS,
             connect_timeout_ms=REQUEST_MS,
-            metadata_max_age_ms=METADATA_MAX_AGE_MS,
-            fetch_max_wait_ms=200,
+            metadata_max_age_ms=world.metadata_max_age_ms,
             max_partition_fetch_bytes=world.topology.fetch_bytes,
             runtime=runtime,
         ) as consumer:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_chaos.sim.network import SimNetwork
+
 
 class Inbox:
     """One read at a time, as in gRPC's core.
@@ -17,7 +19,8 @@ class Inbox:
     until then further reads find nothing.
     """
 
-    def __init__(self, on_empty: Callable[[], None] | None = None) -> None:
+    def __init__(self, network: SimNetwork, on_empty: Callable[[], None] | None = None) -> None:
+        self._network = network
         self._messages: deque[bytes] = deque()
         self._reader: asyncio.Future[bytes | None] | None = None
         self._is_closed = False
@@ -58,5 +61,6 @@ class Inbox:
         message = self.pop()
         if message is not None and self._on_empty is not None and not self._messages:
             self._on_empty()
-        await asyncio.sleep(0)
+        if self._network.others_are_due():
+            await asyncio.sleep(0)
         return message

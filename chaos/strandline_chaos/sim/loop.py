@@ -35,6 +35,7 @@ DIGEST_EVERY: Final = 8192
 ON_THREAD: Final = "on_thread"
 """Name of the functions that a thread runs, in executor.py."""
 WAITING_SHOWN: Final = 12
+GIVES_WAY_EVERY: Final = 64
 
 T = TypeVar("T")
 
@@ -99,6 +100,7 @@ class SimLoop:
         self._running = False
         self._closed = False
         self._failure: BaseException | None = None
+        self._asked = 0
         self._hash = hashlib.blake2b(digest_size=16)
         self._trace = array("d")
         """(time, owner) of each step since the last update of the hash."""
@@ -268,6 +270,17 @@ class SimLoop:
 
     async def shutdown_default_executor(self) -> None:
         """There is none."""
+
+    def others_are_due(self) -> bool:
+        """Whether anything else of this life would run if its task gave way now. If nothing would,
+        giving way is a step that changes nothing. It is said now and then all the same, so that
+        a task that never waits for anything uses up its steps.
+        """
+        self._asked += 1
+        if self._asked % GIVES_WAY_EVERY == 0:
+            return True
+        owner = OWNER.get()
+        return any(handle.owner is owner and not handle.cancelled_ for handle in self._ready)
 
     def fail(self, error: BaseException) -> None:
         """End the run with this error after the current step."""

@@ -59,12 +59,15 @@ class SimNetwork:
         now: Callable[[], float],
         post: Post,
         deliver: Post | None = None,
+        others_are_due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._rng = rng
         self._now = now
         self._post = post
         self._deliver = deliver or post
         """For frames of calls, which tasks read when they get to it."""
+        self.others_are_due = others_are_due
+        """Whether a write lets anything else of its process go first: it always gives way."""
         self._links: dict[tuple[str, str], Link] = {}
         self._nodes: dict[str, NodeNetwork] = {}
         self._dark: set[str] = set()

@@ -16,14 +16,14 @@ from strandline_chaos.sim.churn import CHURN
 from strandline_chaos.sim.clients import workload
 from strandline_chaos.sim.faults import Nemesis
 from strandline_chaos.sim.guard import guarded
-from strandline_chaos.sim.kinds.admin import COMMANDS
+from strandline_chaos.sim.kinds.admin import ADDING, COMMANDS
 from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
 from strandline_chaos.sim.operator import Operator, waits_for_a_lost_disk
 from strandline_chaos.sim.oracles.audit import audit
 from strandline_chaos.sim.oracles.losses import check_reported
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.topology import READER, WRITER
+from strandline_chaos.sim.topology import METADATA_MAX_AGE_MS_ADDED, READER, WRITER
 from strandline_chaos.sim.watch import Oracles
 from strandline_chaos.sim.world import World
 from strandline_chaos.workload import FinalReadIncomplete
@@ -77,6 +77,8 @@ class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.world = World(plan.seed, plan.topology)
+        if any(f.kind in ADDING for f in plan.faults):
+            self.world.metadata_max_age_ms = METADATA_MAX_AGE_MS_ADDED
         self.oracles = Oracles(self.world)
         self.oracles.disks_may_fail = any(f.kind in MAY_END_A_PROCESS for f in plan.faults)
         self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)

@@ -43,7 +43,7 @@ class ServerCall:
         self.server = server
         self.method = client.method
         self.metadata = metadata
-        self.inbox = Inbox()
+        self.inbox = Inbox(end.node.network)
         self.code = 0
         self.py_code: Any = None
         self.details = ""
@@ -54,9 +54,12 @@ class ServerCall:
         self.is_over = False
         """For the transport: the status is sent, or the peer is gone."""
         self.callbacks: list[Callable[[], None]] = []
+        self._answer: bytes | None = None
+        """What goes with the status: an answer that is no stream."""
         self._client = client
         self._end = end
-        self._pipe = Pipe(end.node.network, end)
+        self._network = end.node.network
+        self._pipe = Pipe(self._network, end)
         self._loop = asyncio.get_running_loop()
         self._deadline_s = None if timeout_s is None else self._loop.time() + timeout_s
         self._timer = (
@@ -69,7 +72,12 @@ class ServerCall:
 
     def start(self, handler: Any) -> None:
         self._task = self._loop.create_task(self._run(handler), name=f"rpc {self.method}")
-        self._task.add_done_callback(self._call_back)
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        if not self.callbacks:
+            assert self._task is not None
+            self._task.add_done_callback(self._call_back)
+        self.callbacks.append(callback)
 
     def _call_back(self, task: asyncio.Task[None]) -> None:
         for callback in self.callbacks:
@@ -124,7 +132,7 @@ class ServerCall:
 
     async def send_headers(self, metadata: Metadata) -> None:
         self._send_headers(metadata)
-        await asyncio.sleep(0)
+        await self._give_way()
 
     def _send_headers(self, metadata: Metadata) -> None:
         if self.is_over:
@@ -134,28 +142,30 @@ class ServerCall:
         self._pipe.send(self._client.on_headers, as_told)
 
     async def send_message(self, message: bytes) -> None:
-        self._send_message(message)
-        await asyncio.sleep(0)
-
-    def _send_message(self, message: bytes) -> None:
         if self.is_over:
             raise batch_failed()
         if not self.metadata_sent:
             self._send_headers(())
         self._pipe.send(self._client.on_message, message)
+        await self._give_way()
 
     async def send_status(self, code: int, details: str) -> None:
         self._send_status(code, details)
-        await asyncio.sleep(0)
+        await self._give_way()
+
+    async def _give_way(self) -> None:
+        if self._network.others_are_due():
+            await asyncio.sleep(0)
 
     def _send_status(self, code: int, details: str) -> None:
         self.status_sent = True
         if self.is_over:
             raise batch_failed()
-        if not self.metadata_sent:
-            self._send_headers(())
+        headers = None if self.metadata_sent else ()
+        self.metadata_sent = True
         trailing = tuple(cygrpc._Metadatum(k, v) for k, v in self.trailing)
-        self._pipe.send(partial(self._client.on_trailers, code, details, trailing, drop=False))
+        status = (code, details, trailing)
+        self._pipe.send(self._client.on_end, headers, self._answer, status)
         self._end_transport()
 
     # The handler
@@ -207,16 +217,16 @@ class ServerCall:
             await self._stream(handler.unary_stream or handler.stream_stream, request, context)
             self.check_running()
         else:
-            await self._answer(handler.unary_unary or handler.stream_unary, request, context)
+            await self._call(handler.unary_unary or handler.stream_unary, request, context)
         await self.send_status(self.code, self.details)
 
-    async def _answer(self, method: Any, request: Any, context: ServicerContext) -> None:
+    async def _call(self, method: Any, request: Any, context: ServicerContext) -> None:
         response = method(request, context)
         if inspect.isawaitable(response):
             response = await response
         self.check_running()
         if self.code == 0:
-            self._send_message(context.serialize(response))
+            self._answer = context.serialize(response)
 
     async def _stream(self, method: Any, request: Any, context: ServicerContext) -> None:
         responses = method(request, context)
@@ -311,7 +321,7 @@ class ServicerContext:
         return self._call.time_remaining()
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        self._call.callbacks.append(partial(callback, self))
+        self._call.call_when_done(partial(callback, self))
 
     def done(self) -> bool:
         return self._call.status_sent

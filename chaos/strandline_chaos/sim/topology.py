@@ -17,6 +17,11 @@ CONTROLLER_PORT: Final = 9090
 BROKER_PORT: Final = 9092
 DATA: Final = "/data"
 TOPIC: Final = "t"
+METADATA_MAX_AGE_MS: Final = 4000
+METADATA_MAX_AGE_MS_ADDED: Final = 700
+"""Where partitions are added: nothing but the age of what they know tells clients of them."""
+LOOP_CHECK_MS: Final = 3000
+"""A metric only: in virtual time no step is late by itself."""
 ADDED_MAX: Final = 2
 """Partitions that the topic may get within a run."""
 
@@ -105,6 +110,7 @@ def controller_config(topology: Topology) -> object:
         "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
         "log.dirs": DATA,
         "broker.session.timeout.ms": "1000",
+        "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),
         "metadata.log.max.record.bytes.between.snapshots": "1000",
         "leader.imbalance.check.interval.seconds": str(topology.balance_s),
     }
@@ -129,6 +135,7 @@ def broker_config(topology: Topology, name: str) -> object:
         "log.flush.offset.checkpoint.interval.ms": "1100",
         "replica.high.watermark.checkpoint.interval.ms": "900",
         "flush.policy": topology.flush_policy,
+        "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),
     }
     if topology.fetch_bytes < 1 << 20:
         settings["replica.fetch.max.bytes"] = str(topology.fetch_bytes)

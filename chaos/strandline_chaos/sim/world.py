@@ -21,6 +21,7 @@ from strandline_chaos.sim.timeline import Timeline
 from strandline_chaos.sim.topology import (
     ADDED_MAX,
     CONTROLLER,
+    METADATA_MAX_AGE_MS,
     READER,
     WRITER,
     Topology,
@@ -51,10 +52,13 @@ class World:
             now=lambda: self.loop.now,
             post=self.loop.post,
             deliver=self.loop.deliver,
+            others_are_due=self.loop.others_are_due,
         )
         self.history = History(None, lambda: int(self.loop.now * 1e9))
         self.partitions = topology.partitions
         """How many the topic has: more, once more are committed."""
+        self.metadata_max_age_ms = METADATA_MAX_AGE_MS
+        """Of the clients."""
         self.values = [itertools.count() for _ in range(topology.partitions + ADDED_MAX)]
         """The next value of each key, over all lives of the writer."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None

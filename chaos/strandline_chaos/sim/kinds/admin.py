@@ -67,6 +67,8 @@ KINDS: Final[dict[str, Draw]] = {
 }
 COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
 """Kinds that move leaders that live."""
+ADDING: Final = frozenset({"add-partitions"})
+"""Kinds that clients only learn of from metadata that they ask for anew."""
 RETENTION: Final = frozenset({"retention"})
 """Kinds that need brokers that look for segments which retention lets go."""
 CHURN: Final = frozenset({"topic-recreate"})
