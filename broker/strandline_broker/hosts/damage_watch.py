@@ -1,7 +1,7 @@
 """Notices damaged ranges in the logs of this broker, and heals what another replica holds.
 
 A range may be found by a reader, by the scrub or at the start; the log keeps it, and a look at all
-logs a few times a second finds what is new. The controller hears of it with the next heartbeat,
+logs twice a second finds what is new. The controller hears of it with the next heartbeat,
 takes the replica out of the ISR if another sound member is there, and moves its leadership. Then,
 and not before, the replica may lose what it acknowledged: it cuts its log before the damage and
 copies the rest from the leader (I-15, I-41). What it needs to know for that is of one moment: the
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Key = tuple[bytes, int]
 
-LOOK_MS: Final = 250
+LOOK_MS: Final = 500
 
 
 def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, bool]:

@@ -108,13 +108,14 @@ class FetchSession(Listener):
             await self._collect(collected)
             if collected.urgent or collected.size >= max(request.min_bytes, 1) or interrupted():
                 break
+            if loop.time() >= deadline:
+                break
             until = min(deadline, self._held_until_s) if self._held else deadline
+            alarm = loop.call_at(until, self._wake.set)
             try:
-                async with asyncio.timeout_at(until):
-                    await self._wake.wait()
-            except TimeoutError:
-                if loop.time() >= deadline:
-                    break
+                await self._wake.wait()
+            finally:
+                alarm.cancel()
         self._tell_watermarks(collected)
         return response
 

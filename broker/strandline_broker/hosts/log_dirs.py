@@ -166,9 +166,19 @@ class LogDirs:
 
 async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
     """Run blocking work on a thread to its end, even if the caller is cancelled."""
-    job = asyncio.get_running_loop().run_in_executor(executor, work)
+    loop = asyncio.get_running_loop()
+    job, done = loop.run_in_executor(executor, work), loop.create_future()
+
+    def tell(job: asyncio.Future[T]) -> None:
+        if not job.cancelled():
+            job.exception()  # whoever was cancelled is told no more
+        if not done.done():
+            done.set_result(None)
+
+    job.add_done_callback(tell)
     try:
-        return await asyncio.shield(job)
+        await done
     except asyncio.CancelledError:
         await asyncio.wait([job])
         raise
+    return job.result()

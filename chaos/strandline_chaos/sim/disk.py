@@ -58,9 +58,10 @@ class SimDisk:
             if part:
                 if not isinstance(found, Directory):
                     raise _error(errno.ENOTDIR, path)
-                if part not in found.entries:
+                below = found.entries.get(part)
+                if below is None:
                     raise _error(errno.ENOENT, path)
-                found = found.entries[part]
+                found = below
         return found
 
     def parent(self, path: str) -> tuple[Directory, str]:

@@ -24,6 +24,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from strandline_chaos.sim.executor import SimExecutor
+from strandline_chaos.sim.handle import SimHandle
 from strandline_chaos.sim.owner import OWNER, Owner, Stopped
 from strandline_chaos.sim.task import SimTask
 
@@ -46,40 +47,6 @@ class Deadlock(AssertionError):
 
 class Livelock(AssertionError):
     """The run made more steps than it may."""
-
-
-class SimHandle:
-    """A callback that is due, or a timer."""
-
-    __slots__ = ("args", "callback", "cancelled_", "context", "owner", "quiet", "when_")
-
-    def __init__(
-        self,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
-        context: Context,
-        owner: Owner | None,
-        when: float = 0.0,
-        quiet: bool = False,
-    ) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.owner = owner
-        self.when_ = when
-        self.quiet = quiet
-        """It only wakes tasks: nothing of its node can have changed before their own steps."""
-        self.cancelled_ = False
-
-    def cancel(self) -> None:
-        self.cancelled_ = True
-
-    def cancelled(self) -> bool:
-        return self.cancelled_
-
-    def when(self) -> float:
-        """In the clock of the node that set it."""
-        return self.when_
 
 
 class SimLoop:
@@ -316,8 +283,10 @@ class SimLoop:
     def _keep(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[id(generator)] = generator
 
-    def _run_until(self, main: SimTask) -> None:
+    def _run_until(self, main: SimTask) -> None:  # noqa: C901 - a call is what it must not cost
+        """The hot loop of every run: one callback after the other, each a step."""
         ready, timers, trace = self._ready, self._timers, self._trace
+        take, note = ready.popleft, trace.append
         while not main.done():
             if not ready:
                 if not timers:
@@ -329,44 +298,52 @@ class SimLoop:
                 handle = heappop(timers)[2]
                 if not handle.cancelled_:
                     ready.append(handle)
-            self._run_ready(len(ready))
+            for _ in range(len(ready)):
+                handle = take()
+                if handle.cancelled_:
+                    continue
+                owner = handle.owner
+                if (
+                    owner is not None
+                    and (owner.frozen or owner.blocked or not owner.alive)
+                    and self._waits(owner, handle)
+                ):
+                    continue
+                now = self.now = self.now + STEP_S
+                self.steps += 1
+                note(now)
+                note(0.0 if owner is None else owner.number)
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except Stopped:
+                    pass
+                except Exception as error:  # noqa: BLE001
+                    self.call_exception_handler(
+                        {"message": "a callback failed", "exception": error}
+                    )
+                if owner is not None:
+                    if owner.on_step is not None and not handle.quiet and owner.alive:
+                        owner.on_step()
+                    if owner.busy_s > 0:
+                        self._block(owner)
+                if self._failure is not None:
+                    raise self._failure
             if len(trace) >= DIGEST_EVERY:
                 self._flush_trace()
             if self.steps > self._steps_max:
                 raise Livelock(f"{self.steps} steps at {self.now:.6f} s: {self.waiting()}")
 
-    def _run_ready(self, count: int) -> None:  # noqa: C901 - a call is what it must not cost
-        """The hot loop of every run: one callback after the other, each a step."""
-        take, trace = self._ready.popleft, self._trace.append
-        for _ in range(count):
-            handle = take()
-            if handle.cancelled_:
-                continue
-            owner = handle.owner
-            if owner is not None and (owner.frozen or owner.blocked or not owner.alive):
-                if not owner.alive:
-                    continue
-                on_thread = getattr(handle.callback, "__name__", "") == ON_THREAD
-                if owner.frozen or not (owner.stalled and on_thread):
-                    owner.backlog.append(handle)
-                    continue
-            now = self.now = self.now + STEP_S
-            self.steps += 1
-            trace(now)
-            trace(0.0 if owner is None else owner.number)
-            try:
-                handle.context.run(handle.callback, *handle.args)
-            except Stopped:
-                pass
-            except Exception as error:  # noqa: BLE001
-                self.call_exception_handler({"message": "a callback failed", "exception": error})
-            if owner is not None:
-                if owner.on_step is not None and not handle.quiet and owner.alive:
-                    owner.on_step()
-                if owner.busy_s > 0:
-                    self._block(owner)
-            if self._failure is not None:
-                raise self._failure
+    def _waits(self, owner: Owner, handle: SimHandle) -> bool:
+        """Whether it may not run now, as its life is over or stands still; it is kept if that goes
+        on later.
+        """
+        if not owner.alive:
+            return True
+        on_thread = getattr(handle.callback, "__name__", "") == ON_THREAD
+        if owner.frozen or not (owner.stalled and on_thread):
+            owner.backlog.append(handle)
+            return True
+        return False
 
     def _block(self, owner: Owner) -> None:
         """The step took time on its own thread: the node does nothing else meanwhile."""

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
             ...
 
 
-LATENCY_S: Final = (0.0001, 0.001)
+LATENCY_S: Final = 0.0001
+SPREAD_S: Final = 0.0009
 TAIL: Final = 0.01
 TAIL_S: Final = 0.02
 """One message in a hundred takes up to so long."""
@@ -301,7 +302,7 @@ class SimNetwork:
 
     def _latency_s(self, link: Link) -> float:
         rng = self._rng
-        latency_s = rng.uniform(*LATENCY_S) + link.slow_s
+        latency_s = LATENCY_S + SPREAD_S * rng.random() + link.slow_s
         if rng.random() < TAIL:
             latency_s += rng.uniform(0, TAIL_S)
         if link.loss > 0:

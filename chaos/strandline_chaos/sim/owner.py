@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_chaos.sim.loop import SimHandle
+    from strandline_chaos.sim.handle import SimHandle
 
 EPOCH_S = 1_700_000_000.0
 """The wall clock at the start of every run."""

@@ -125,6 +125,9 @@ def run_here(plan: Plan) -> Result:
         return crashed(plan, error)
     finally:
         gc.collect()
+        # What a run has left, such as modules and caches, is there to stay, and the next
+        # collections need not look at it.
+        gc.freeze()
 
 
 @contextlib.contextmanager

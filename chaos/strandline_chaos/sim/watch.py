@@ -70,8 +70,9 @@ class Oracles:
         process = node.process
         if process is None or not hasattr(process, "replicas"):
             return
+        looks = self.replicas.looks
         for key, partition in process.replicas.partitions.items():
-            look = self.replicas.looks.get(partition)
+            look = looks.get(partition)
             if look is None or not look.is_true_of(partition):
                 self._look(node, key, partition)
         self.metadata.on_step(node)

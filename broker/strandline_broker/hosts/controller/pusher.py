@@ -177,10 +177,12 @@ class PushStream:
     async def _watch(self) -> None:
         limit_s = self._plan.answer_timeout_s
         while True:
-            await asyncio.sleep(limit_s / 4)
             now_s = self._plan.runtime.clock.monotonic()
-            if self._unanswered and now_s - self._unanswered[0].at_s > limit_s:
+            # What is sent later is due later, so nothing is missed by sleeping so long.
+            due_s = (self._unanswered[0].at_s if self._unanswered else now_s) + limit_s
+            if due_s <= now_s:
                 raise _Over(f"no answer for {limit_s} s")
+            await asyncio.sleep(due_s - now_s)
 
 
 class Pusher:

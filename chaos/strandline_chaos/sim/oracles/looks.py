@@ -6,71 +6,48 @@ a replica must be compared here, or it is looked at too late.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from strandline_broker.core.leader import Leader
     from strandline_broker.hosts.partition import Partition
+
+_OF_REPLICA: Final = attrgetter(
+    "log",
+    "log.log_end_offset",
+    "log.log_start_offset",
+    "high_watermark",
+    "state",
+    "follower",
+    "leader",
+)
+_OF_LEADER: Final = attrgetter("partition_epoch", "high_watermark", "proposed", "isr", "followers")
 
 
 class Look:
-    """A replica as it was after the last step that changed it."""
+    """A replica as it was after the last step that changed it. This is asked after every step, so
+    it compares tuples.
+    """
 
-    __slots__ = (
-        "end",
-        "follower",
-        "followers",
-        "high_watermark",
-        "isr",
-        "leader",
-        "leader_high_watermark",
-        "log",
-        "may_fetch",
-        "partition_epoch",
-        "proposed",
-        "start",
-        "state",
-    )
+    __slots__ = ("leader", "may_fetch", "replica")
 
     def __init__(self, partition: Partition) -> None:
-        log, leader, follower = partition.log, partition.leader, partition.follower
-        self.log = log
-        self.end = log.log_end_offset
-        self.start = log.log_start_offset
-        self.high_watermark = partition.high_watermark
-        self.state = partition.state
-        self.follower = follower
+        follower, leader = partition.follower, partition.leader
+        self.replica = _OF_REPLICA(partition)
         self.may_fetch = follower is None or follower.may_fetch
-        self.leader = leader
-        self.partition_epoch: Any = None
-        self.proposed: Any = None
-        self.isr: Any = None
-        self.followers: dict[Any, Any] = {}
-        self.leader_high_watermark: Any = None
-        if leader is not None:
-            self.partition_epoch = leader.partition_epoch
-            self.proposed = leader.proposed
-            self.isr = leader.isr
-            self.followers = dict(leader.followers)
-            self.leader_high_watermark = leader.high_watermark
+        self.leader = None if leader is None else _kept(leader)
 
     def is_true_of(self, partition: Partition) -> bool:
         """Whether nothing that an oracle reads has changed."""
-        log, leader, follower = partition.log, partition.leader, partition.follower
-        if (
-            self.log is not log
-            or self.leader is not leader
-            or self.follower is not follower
-            or self.state is not partition.state
-            or self.end != log.log_end_offset
-            or self.high_watermark != partition.high_watermark
-            or self.start != log.log_start_offset
-            or (follower is not None and self.may_fetch != follower.may_fetch)
-        ):
+        if _OF_REPLICA(partition) != self.replica:
             return False
-        return leader is None or (
-            self.isr is leader.isr
-            and self.proposed is leader.proposed
-            and self.partition_epoch == leader.partition_epoch
-            and self.leader_high_watermark == leader.high_watermark
-            and self.followers == leader.followers
-        )
+        follower, leader = partition.follower, partition.leader
+        if follower is not None and follower.may_fetch != self.may_fetch:
+            return False
+        return leader is None or _OF_LEADER(leader) == self.leader
+
+
+def _kept(leader: Leader) -> tuple[Any, ...]:
+    *others, followers = _OF_LEADER(leader)
+    return (*others, dict(followers))
