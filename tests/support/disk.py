@@ -15,6 +15,9 @@ from pathlib import Path
 from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import Buffer, FileStat
 
+CHANGES = {"pwritev", "fdatasync", "fsync", "fsync_dir", "replace", "unlink", "ftruncate"}
+"""Functions that change what is on the disk."""
+
 
 class Hurried(RealFileSystem):
     """The real disk without waiting for it: for tests that restart processes, not machines."""
@@ -256,3 +259,22 @@ class HalfFailing(RealFileSystem):
     def replace(self, src: str, dst: str) -> None:  # type: ignore[override]
         self._check("replace", dst)
         os.replace(src, dst)
+
+
+class Ended(BaseException):
+    """The process is no more: nothing after this happens, not even what would clean up."""
+
+
+class EndingDisk(FaultyDisk):
+    """Ends the process before the n-th operation that changes something."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.left: int | None = None
+
+    def _fail(self, call: str) -> None:
+        if self.left is not None and call in CHANGES:
+            if self.left == 0:
+                raise Ended
+            self.left -= 1
+        super()._fail(call)

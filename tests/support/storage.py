@@ -24,6 +24,12 @@ SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100, segment_index_by
 LARGE = LogConfig(segment_bytes=1 << 30, index_interval_bytes=4096, segment_index_bytes=10 << 20)
 
 
+def written_by_another(path: Path, content: str) -> None:
+    """A checkpoint as Kafka or an earlier version leaves it: without a seal."""
+    path.with_name(f"{path.name}.seal").unlink(missing_ok=True)
+    path.write_text(content, "utf-8")
+
+
 def batch_of(
     *values: bytes, timestamp_ms: int = 1000, compression: Compression = Compression.NONE
 ) -> bytes:

@@ -9,7 +9,7 @@ from strandline_broker.offline.diff import DiffReport, Outcome, diff
 from strandline_proto.batch import build_batch, prefix, read_header
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
-from support.storage import LARGE, Store
+from support.storage import LARGE, Store, written_by_another
 
 FS = RealFileSystem()
 
@@ -69,7 +69,7 @@ def test_the_same_record_of_another_epoch_is_a_difference(tmp_path: Path) -> Non
 def test_offsets_below_the_other_logs_start_are_not_compared(tmp_path: Path) -> None:
     a = replica(tmp_path / "a", ONE, TWO, THREE)
     b = replica(tmp_path / "b", (b"eno", 1), TWO, THREE)
-    (b.path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+    written_by_another(b.path / "log-start-offset-checkpoint", "0\n1\nt 0 1\n")
     found = compared(a, b)
     assert found.outcome is Outcome.IDENTICAL
     assert found.compared_from == 1

@@ -16,7 +16,7 @@ from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
-from support.storage import Store
+from support.storage import Store, written_by_another
 
 FS = RealFileSystem()
 CONFIG = LogConfig(segment_bytes=350, index_interval_bytes=60)
@@ -148,10 +148,10 @@ def test_gaps_are_lawful_as_far_as_the_cleaner_has_come(store: Store) -> None:
     gone, after = segments(store)[1], segments(store)[2]
     for path in store.log_dir.glob(f"{gone.stem}.*"):
         path.unlink()
-    checkpoint.write_text(f"0\n1\nt 0 {int(after.stem)}\n")
+    written_by_another(checkpoint, f"0\n1\nt 0 {int(after.stem)}\n")
     assert wrong(store) == []
     assert report(store).compacted == f"the cleaner has come to offset {int(after.stem)}"
-    checkpoint.write_text(f"0\n1\nt 0 {int(after.stem) - 1}\n")
+    written_by_another(checkpoint, f"0\n1\nt 0 {int(after.stem) - 1}\n")
     assert [f.severity for f in wrong(store)] == [Severity.DAMAGE]
     (store.log_dir / "compacted").touch()
     assert wrong(store) == []
@@ -220,10 +220,11 @@ def test_without_the_epoch_checkpoint_an_epoch_that_falls_is_found(store: Store)
 
 
 def test_an_epoch_that_begins_elsewhere_than_its_checkpoint_says_is_told_once(store: Store) -> None:
-    (store.log_dir / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n4 16\n")
+    checkpoint = store.log_dir / "leader-epoch-checkpoint"
+    written_by_another(checkpoint, "0\n2\n1 0\n4 16\n")
     (finding,) = wrong(store)
     assert (finding.invariant, finding.offset) == ("I-5", 10)
-    (store.log_dir / "leader-epoch-checkpoint").write_text("0\n3\n1 0\n4 10\n5 25\n")
+    written_by_another(checkpoint, "0\n3\n1 0\n4 10\n5 25\n")
     (finding,) = wrong(store)
     assert finding.severity is Severity.REPAIR
     assert "epoch 5 begins at offset 25, the log ends at 24" in finding.what
@@ -257,7 +258,7 @@ def test_below_the_log_start_an_epoch_above_the_first_or_one_that_falls_is_found
 
 def test_an_epoch_checkpoint_that_begins_behind_the_log_start_is_found(store: Store) -> None:
     checkpoint = store.log_dir / "leader-epoch-checkpoint"
-    checkpoint.write_text("0\n2\n1 2\n4 10\n")
+    written_by_another(checkpoint, "0\n2\n1 2\n4 10\n")
     (found,) = wrong(store)
     assert "the epoch checkpoint says -1" in found.what
 

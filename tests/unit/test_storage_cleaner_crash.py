@@ -12,29 +12,8 @@ from strandline_broker.storage.cleaner.cleaner import Cleaner, Replace
 from strandline_broker.storage.cleaner.swap import Swap
 from strandline_proto.batch import Record
 from support.compaction import COMPACTED, clean, put, records_of, state_of, task_of
-from support.disk import FaultyDisk
+from support.disk import CHANGES, Ended, EndingDisk, FaultyDisk
 from support.storage import Store
-
-CHANGES = {"pwritev", "fdatasync", "fsync", "fsync_dir", "replace", "unlink", "ftruncate"}
-
-
-class Ended(BaseException):
-    """The process is no more: nothing after this happens, not even what would clean up."""
-
-
-class EndingDisk(FaultyDisk):
-    """Ends the process before the n-th operation that changes something."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.left: int | None = None
-
-    def _fail(self, call: str) -> None:
-        if self.left is not None and call in CHANGES:
-            if self.left == 0:
-                raise Ended
-            self.left -= 1
-        super()._fail(call)
 
 
 def killed(disk: FaultyDisk) -> None:
@@ -147,7 +126,7 @@ def test_a_crash_at_any_operation_leaves_old_or_new(
     assert seen == stages, "each was met"
 
 
-KNOWN_ENDINGS = {".log", ".index", ".timeindex", ".snapshot", ".metadata", ""}
+KNOWN_ENDINGS = {".log", ".index", ".timeindex", ".snapshot", ".metadata", ".seal", ""}
 
 
 def test_old_names_are_gone_for_good_before_the_new_one_is_given(tmp_path: Path) -> None:

@@ -15,7 +15,14 @@ from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 from support.disk import FaultyDisk, Hurried
-from support.storage import Store, batch_of, damaged, values_around_damage, values_of
+from support.storage import (
+    Store,
+    batch_of,
+    damaged,
+    values_around_damage,
+    values_of,
+    written_by_another,
+)
 
 
 def many_segments(path: Path) -> tuple[Store, list[int]]:
@@ -75,11 +82,11 @@ def test_a_gap_is_lawful_where_compaction_may_have_left_it(tmp_path: Path) -> No
     values = values_of(store.log)
     store.kill()
     log_file(store, bases[2]).unlink()
-    (store.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[3]}\n")
+    written_by_another(store.path / "cleaner-offset-checkpoint", f"0\n1\nt 0 {bases[3]}\n")
     assert damaged(store.start()) == []
     assert values_of(store.log) == values[: bases[2]] + values[bases[3] :]
     store.kill()
-    (store.path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[3] - 1}\n")
+    written_by_another(store.path / "cleaner-offset-checkpoint", f"0\n1\nt 0 {bases[3] - 1}\n")
     assert damaged(store.start()) == [(bases[2], bases[3])]
     store.kill()
     (store.path / "cleaner-offset-checkpoint").unlink()

@@ -300,9 +300,14 @@ def test_a_checkpoint_that_does_not_read_is_absent(path: Path, content: bytes) -
     store.append(b"a")
     store.stop()
     (path / "recovery-point-offset-checkpoint").write_bytes(content)
+    (path / "recovery-point-offset-checkpoint.seal").unlink()
     store.start()
     assert store.values() == [b"a"]
-    assert ["recovery-point-offset-checkpoint" in f for f in store.directory.findings] == [True]
+    assert not store.directory.clean
+    assert store.directory.previous_broker_epoch == -1
+    wrong, unclean = store.directory.findings
+    assert "recovery-point-offset-checkpoint does not read" in wrong
+    assert "the last shutdown counts as unclean" in unclean
 
 
 def test_foreign_files_are_named_once(path: Path) -> None:

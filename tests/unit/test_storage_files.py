@@ -10,6 +10,7 @@ from strandline_broker.storage.checkpoints import read_checkpoint, read_offsets,
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.offset_index import OffsetIndex
 from strandline_broker.storage.recent_batches import KEPT, RecentBatches
+from strandline_broker.storage.sealed_file import SealedFile
 from strandline_broker.storage.time_index import TimeIndex
 from strandline_runtime.real import RealFileSystem
 
@@ -163,9 +164,9 @@ def test_epochs_are_cut_at_either_end_and_kept(tmp_path: Path) -> None:
 
 def test_offsets_are_kept_in_kafkas_words(tmp_path: Path) -> None:
     path = str(tmp_path / "checkpoint")
-    write_offsets(FS, path, {("a-b", 0): 5, ("c", 12): 2**62})
+    write_offsets(SealedFile(FS, path), {("a-b", 0): 5, ("c", 12): 2**62})
     assert (tmp_path / "checkpoint").read_bytes() == b"0\n2\na-b 0 5\nc 12 4611686018427387904\n"
-    assert read_offsets(FS, path, pytest.fail) == {("a-b", 0): 5, ("c", 12): 2**62}
+    assert read_offsets(SealedFile(FS, path), pytest.fail) == {("a-b", 0): 5, ("c", 12): 2**62}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_a_checkpoint_that_does_not_read_is_reported_and_absent(
 def test_an_offset_that_does_not_read_makes_the_file_absent(tmp_path: Path, entry: str) -> None:
     (tmp_path / "checkpoint").write_text(f"0\n1\n{entry}\n")
     reports: list[str] = []
-    assert read_offsets(FS, str(tmp_path / "checkpoint"), reports.append) is None
+    assert read_offsets(SealedFile(FS, str(tmp_path / "checkpoint")), reports.append) is None
     assert len(reports) == 1
 
 

@@ -26,6 +26,7 @@ from strandline_broker.storage.partition_metadata import (
     write_partition_metadata,
 )
 from strandline_broker.storage.producer_snapshot import ProducerEntry, parse, serialize
+from strandline_broker.storage.sealed_file import SealedFile
 from strandline_broker.storage.time_index import TimeIndex
 from strandline_broker.storage.txn_index import ENTRY as TXN_ENTRY
 from strandline_proto.batch import (
@@ -197,9 +198,9 @@ def test_an_offset_checkpoint_is_read_and_written(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(VECTORS[name])
-    assert read_offsets(FS, str(path), pytest.fail) == offsets
+    assert read_offsets(SealedFile(FS, str(path)), pytest.fail) == offsets
     path.unlink()
-    write_offsets(FS, str(path), offsets)
+    write_offsets(SealedFile(FS, str(path)), offsets)
     assert path.read_bytes() == VECTORS[name]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from strandline_proto.batch import read_header
 from support.disk import Hurried
-from support.storage import LARGE, Store, damaged, values_around_damage
+from support.storage import LARGE, Store, damaged, values_around_damage, written_by_another
 
 LAST = b"last"
 
@@ -243,7 +243,7 @@ def test_stale_bytes_of_the_right_form_are_not_taken_for_the_next_batch(tmp_path
         store.start()
         assert store.values() == written(count)
         store.kill()
-        (store.log_dir / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n4 6\n")
+        written_by_another(store.log_dir / "leader-epoch-checkpoint", "0\n2\n1 0\n4 6\n")
 
 
 def test_an_epoch_the_checkpoint_does_not_know_ends_the_log(tmp_path: Path) -> None:
@@ -282,6 +282,7 @@ def test_a_checkpoint_of_epochs_that_durable_batches_contradict_is_not_believed(
     content = log_file(store).read_bytes()
     epochs = store.log_dir / "leader-epoch-checkpoint"
     rewound._files[epochs] = f"0\n{said}\n".encode()
+    del rewound._files[store.log_dir / "leader-epoch-checkpoint.seal"]
     rewound.start_with(content)
     assert store.log.leader_epochs.entries == ((1, 0), (4, 6))
     assert store.values() == written(6)
@@ -409,7 +410,7 @@ def test_values_computed_before_a_truncation_are_clamped_when_written_after_it(
 def test_a_log_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) -> None:
     store = small_log(tmp_path / "data")
     store.kill()
-    (tmp_path / "data/log-start-offset-checkpoint").write_text("0\n1\nt 0 70\n")
+    written_by_another(tmp_path / "data/log-start-offset-checkpoint", "0\n1\nt 0 70\n")
     log = store.start()
     assert (log.log_start_offset, log.log_end_offset) == (70, 70)
     assert "begins anew" in store.reports[0]
@@ -418,7 +419,7 @@ def test_a_log_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) ->
 def test_records_below_the_log_start_are_not_served(tmp_path: Path) -> None:
     store = small_log(tmp_path / "data")
     store.kill()
-    (tmp_path / "data/log-start-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    written_by_another(tmp_path / "data/log-start-offset-checkpoint", "0\n1\nt 0 5\n")
     log = store.start()
     assert log.log_start_offset == 5
     assert store.values() == written(6)[5:]

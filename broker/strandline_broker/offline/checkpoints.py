@@ -29,6 +29,9 @@ META: Final = "meta.properties"
 STATE: Final = "strandline-state"
 PARTITION_METADATA: Final = "partition.metadata"
 
+SEAL: Final = ".seal"
+"""Behind the name of a file in Kafka's form: which contents of it are ours."""
+
 INT64_MAX: Final = 2**63 - 1
 
 
@@ -49,8 +52,48 @@ def number(text: str) -> int:
 
 
 def lines_of(disk: Disk, path: str) -> list[list[str]]:
-    """The entries, each split into words. ValueError if the file does not read as a checkpoint."""
-    lines = read_small(disk, path).decode("utf-8").splitlines()
+    """The entries of a file of ours, each split into words. ValueError if it does not read."""
+    data = read_small(disk, path)
+    head, _, rest = data.partition(b"\n")
+    if head == b"1 %08x" % crc32c(rest):
+        data = b"0\n" + rest  # earlier versions wrote Kafka's form
+    return _split(data)
+
+
+def _sealed_lines(disk: Disk, path: str) -> list[list[str]]:
+    """The entries of a file in Kafka's form. ValueError if it does not read, or not match its
+    seal.
+    """
+    data = read_small(disk, path)
+    try:
+        named = seal_of(disk, path + SEAL) if disk.exists(path + SEAL) else None
+    except ValueError:
+        named = None  # `damage_of_seal` says so
+    if named is not None and crc32c(data) not in named:
+        raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
+    return _split(data)
+
+
+def seal_of(disk: Disk, path: str) -> list[int]:
+    """The CRC-32C of each content that a seal names. ValueError if it does not read."""
+    head, _, body = read_small(disk, path).partition(b"\n")
+    if head != b"seal 1 %08x" % crc32c(body):
+        raise ValueError("its first line does not match the rest")
+    return [int(word, 16) for word in body.split()]
+
+
+def damage_of_seal(disk: Disk, path: str) -> str | None:
+    """What is wrong with the seal of the file at `path`, if there is one."""
+    try:
+        if disk.exists(path + SEAL):
+            seal_of(disk, path + SEAL)
+    except ValueError as error:
+        return f"it does not read ({error}); the file is believed without it"
+    return None
+
+
+def _split(data: bytes) -> list[list[str]]:
+    lines = data.decode("utf-8").splitlines()
     if len(lines) < 2:
         raise ValueError(f"{len(lines)} lines are too few")
     if number(lines[0]) != 0:
@@ -63,7 +106,7 @@ def lines_of(disk: Disk, path: str) -> list[list[str]]:
 def offsets_of(disk: Disk, path: str) -> dict[tuple[str, int], int]:
     """(topic, partition) -> offset, of one of the four offset checkpoints."""
     offsets: dict[tuple[str, int], int] = {}
-    for words in lines_of(disk, path):
+    for words in _sealed_lines(disk, path):
         if len(words) != 3:
             raise ValueError(f"{' '.join(words)!r} is not `topic partition offset`")
         offsets[words[0], number(words[1])] = number(words[2])
@@ -73,7 +116,7 @@ def offsets_of(disk: Disk, path: str) -> dict[tuple[str, int], int]:
 def epochs_of(disk: Disk, path: str) -> list[EpochStart]:
     """The entries of a leader-epoch-checkpoint; ValueError if they do not rise."""
     entries = []
-    for words in lines_of(disk, path):
+    for words in _sealed_lines(disk, path):
         if len(words) != 2:
             raise ValueError(f"{' '.join(words)!r} is not `epoch start-offset`")
         entries.append(EpochStart(number(words[0]), number(words[1])))

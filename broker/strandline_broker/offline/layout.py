@@ -12,6 +12,7 @@ from strandline_broker.offline.checkpoints import (
     META,
     OFFSET_CHECKPOINTS,
     PARTITION_METADATA,
+    SEAL,
     STATE,
 )
 from strandline_broker.offline.state_snapshots import STATE_SNAPSHOT
@@ -30,7 +31,16 @@ TEMPORARY: Final = ".tmp"
 GAPS_MARKER: Final = "compacted"
 """Its presence says that offsets may be missing in this log."""
 DAMAGED_RANGES: Final = "damaged-ranges"
-ROOT_FILES: Final = frozenset({*OFFSET_CHECKPOINTS, MARKER, META, STATE, ".lock"})
+ROOT_FILES: Final = frozenset(
+    {
+        *OFFSET_CHECKPOINTS,
+        *(name + SEAL for name in OFFSET_CHECKPOINTS),
+        MARKER,
+        META,
+        STATE,
+        ".lock",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,8 @@ def partition_files(disk: Disk, path: str) -> PartitionFiles:
 
 def _belongs(name: str) -> bool:
     return (
-        name in (LEADER_EPOCHS, PARTITION_METADATA, GAPS_MARKER, DAMAGED_RANGES)
+        name
+        in (LEADER_EPOCHS, LEADER_EPOCHS + SEAL, PARTITION_METADATA, GAPS_MARKER, DAMAGED_RANGES)
         or name.endswith(TEMPORARY)
         or LIMIT.fullmatch(name) is not None
         or CHANGING.fullmatch(name) is not None

@@ -15,8 +15,10 @@ from strandline_broker.offline.checkpoints import (
     META,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
+    SEAL,
     STATE,
     check_meta,
+    damage_of_seal,
     flushed_always,
     limit_of,
     offsets_of,
@@ -88,6 +90,9 @@ def read_root(disk: Disk, path: str) -> Root | None:
         except ValueError as error:
             what = f"it does not read ({error}) and is treated as absent"
             root.report.add(Severity.REPAIR, "I-8", file, what)
+        damaged = damage_of_seal(disk, file)
+        if damaged is not None:
+            root.report.add(Severity.REPAIR, "I-8", file + SEAL, damaged)
     _check_others(disk, root)
     return root
 

@@ -11,7 +11,13 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.offline.batches import Batch, Stretch, scan
-from strandline_broker.offline.checkpoints import INT64_MAX, epochs_of, topic_id_of
+from strandline_broker.offline.checkpoints import (
+    INT64_MAX,
+    SEAL,
+    damage_of_seal,
+    epochs_of,
+    topic_id_of,
+)
 from strandline_broker.offline.compacted import after_swaps, cleaned_batch, lawful_gaps
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.findings import Expected, PartitionReport, Severity
@@ -128,6 +134,9 @@ class _Verification:
         except ValueError as error:
             what = f"it does not read ({error}); the epochs are read from the batches then"
             report.add(Severity.REPAIR, "I-8", path, what)
+        damaged = damage_of_seal(self._disk, path)
+        if damaged is not None:
+            report.add(Severity.REPAIR, "I-8", path + SEAL, damaged)
         self._starts = [entry.start_offset for entry in self._epochs or ()]
 
     def _segment(self, segment: SegmentFiles, *, sealed: bool, first: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.file import CREATE_EMPTY, File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strandline_runtime.runtime import FileSystem
 
@@ -29,21 +29,52 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
     """As `replace_file`, written part by part; the size of the whole."""
-    temporary = f"{path}.{next(_numbers)}{TEMPORARY}"
-    size = 0
+    temporary = _temporary(path)
     try:
-        file = File(fs, temporary, CREATE_EMPTY)
-        for part in parts:
-            file.write((part,), len(part), size)
-            size += len(part)
-        file.sync()
+        size = _write(fs, temporary, parts)
         fs.replace(temporary, path)
     except OSError:
-        with contextlib.suppress(OSError):
-            fs.unlink(temporary)
+        _give_up(fs, temporary)
         raise
     fs.fsync_dir(os.path.dirname(path))
     return size
+
+
+def replace_files(fs: FileSystem, contents: Sequence[tuple[str, bytes]]) -> None:
+    """Replace files of one directory, one after the other: after a crash the first ones are new,
+    the others old.
+    """
+    waiting = [(_temporary(path), path) for path, _ in contents]
+    try:
+        for (temporary, _), (_, data) in zip(waiting, contents, strict=True):
+            _write(fs, temporary, (data,))
+        for temporary, path in waiting:
+            fs.replace(temporary, path)
+    except OSError:
+        for temporary, _ in waiting:
+            _give_up(fs, temporary)
+        raise
+    fs.fsync_dir(os.path.dirname(contents[0][0]))
+
+
+def _temporary(path: str) -> str:
+    return f"{path}.{next(_numbers)}{TEMPORARY}"
+
+
+def _write(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
+    """A new file, durable; its size."""
+    file = File(fs, path, CREATE_EMPTY)
+    size = 0
+    for part in parts:
+        file.write((part,), len(part), size)
+        size += len(part)
+    file.sync()
+    return size
+
+
+def _give_up(fs: FileSystem, temporary: str) -> None:
+    with contextlib.suppress(OSError):
+        fs.unlink(temporary)
 
 
 def remove_file(fs: FileSystem, path: str) -> None:

@@ -2,14 +2,16 @@
 each entry.
 
 The offset checkpoints at the root of a data directory have entries `topic partition offset`. The
-format has no checksum of its own; the number of entries and the shape of each line are what tells a
-damaged file. A file that does not read is treated as absent, with a report, and never as empty and
-valid (I-8).
+format has no checksum of its own, so a seal stands beside each file (`sealed_file`). Files that are
+ours alone have the same lines with version 1, and the CRC-32C of all that follows behind it. A file
+that does not read is treated as absent, with a report, and never as empty and valid (I-8).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
 
 from strandline_broker.storage.atomic_file import replace_file
 from strandline_broker.storage.file import read_whole
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.sealed_file import SealedFile
     from strandline_runtime.runtime import FileSystem
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -25,6 +28,7 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
 VERSION: Final = 0
+OWN_VERSION: Final = 1
 OFFSET_MAX: Final = 2**63 - 1
 
 Offsets = dict[tuple[str, int], int]
@@ -32,20 +36,29 @@ Offsets = dict[tuple[str, int], int]
 
 
 def read_checkpoint(fs: FileSystem, path: str, report: Report) -> list[tuple[str, ...]] | None:
-    """The entries, each split into words; None if the file is absent or does not read."""
+    """The entries of a file of ours, each split into words; None if it is absent or does not read.
+
+    Earlier versions wrote Kafka's form.
+    """
     try:
         data = read_whole(fs, path)
     except FileNotFoundError:
         return None
     try:
-        return _parse(data.decode("utf-8"))
+        head, _, rest = data.partition(b"\n")
+        if head == _own_head(rest):
+            data = b"%d\n%b" % (VERSION, rest)
+        return parse(data)
     except ValueError as error:
         report(f"{path} does not read as a checkpoint ({error}) and is treated as absent.")
         return None
 
 
-def _parse(text: str) -> list[tuple[str, ...]]:
-    lines = text.splitlines()
+def parse(data: bytes) -> list[tuple[str, ...]]:
+    """The entries of a file in Kafka's form, each split into words. ValueError if it does not
+    read.
+    """
+    lines = data.decode("utf-8").splitlines()
     if len(lines) < 2:
         raise ValueError(f"{len(lines)} lines are too few")
     if natural(lines[0]) != VERSION:
@@ -63,30 +76,45 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def in_kafkas_form(entries: Iterable[str]) -> bytes:
+    return b"%d\n%b" % (VERSION, _counted(entries))
+
+
 def write_checkpoint(fs: FileSystem, path: str, entries: Iterable[str]) -> None:
+    """A file of ours."""
+    rest = _counted(entries)
+    replace_file(fs, path, _own_head(rest) + b"\n" + rest)
+
+
+def _counted(entries: Iterable[str]) -> bytes:
     lines = list(entries)
-    replace_file(fs, path, "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode("utf-8"))
+    return "\n".join([str(len(lines)), *lines, ""]).encode("utf-8")
 
 
-def read_offsets(fs: FileSystem, path: str, report: Report) -> Offsets | None:
-    entries = read_checkpoint(fs, path, report)
-    if entries is None:
+def _own_head(rest: bytes) -> bytes:
+    return b"%d %08x" % (OWN_VERSION, crc32c(rest))
+
+
+def read_offsets(file: SealedFile, report: Report) -> Offsets | None:
+    """None if the file is absent, or is not to be believed."""
+    data = file.read(report)
+    if data is None:
         return None
     offsets: Offsets = {}
     try:
-        for topic, partition, offset in entries:
+        for topic, partition, offset in parse(data):
             offsets[topic, natural(partition)] = natural(offset)
             if natural(offset) > OFFSET_MAX:
                 raise ValueError(f"offset {offset} is too large")
     except ValueError as error:
-        report(f"{path} does not read as a checkpoint ({error}) and is treated as absent.")
+        report(f"{file.path} does not read as a checkpoint ({error}) and is treated as absent.")
         return None
     return offsets
 
 
-def write_offsets(fs: FileSystem, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    write_checkpoint(
-        fs,
-        path,
-        (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()),
+def write_offsets(file: SealedFile, offsets: Mapping[tuple[str, int], int]) -> None:
+    file.replace(
+        in_kafkas_form(
+            f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
+        )
     )

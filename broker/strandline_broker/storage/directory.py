@@ -172,12 +172,12 @@ class DataDirectory:
                 f"last shutdown counts as unclean."
             )
         self._were_always = self.state.flush_policy == ALWAYS
+        vouched_for = self._checkpoints.read(self.findings.append)
         # Without the old identity or state nothing proves that this is the directory that was
         # closed (P-21).
-        if known and epoch is not None:
+        if known and epoch is not None and vouched_for:
             self.clean = True
             self.previous_broker_epoch = epoch
-        self._checkpoints.read(self.findings.append)
         here = {(p.topic_id, p.partition) for p in self.partitions()}
         if not here <= self.state.hosted:
             self.update_state(hosted=self.state.hosted | here)

@@ -13,10 +13,11 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.checkpoints import natural, read_checkpoint, write_checkpoint
+from strandline_broker.storage.checkpoints import in_kafkas_form, natural, parse
+from strandline_broker.storage.sealed_file import SealedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strandline_broker.storage.damage import Report
     from strandline_runtime.runtime import FileSystem
@@ -26,12 +27,12 @@ UNDEFINED: Final = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "_fs", "directory", "unsettled")
+    __slots__ = ("_entries", "_file", "directory", "unsettled")
 
     def __init__(
         self, fs: FileSystem, directory: str, entries: Iterable[tuple[int, int]] = ()
     ) -> None:
-        self._fs = fs
+        self._file = SealedFile(fs, f"{directory}/{FILE_NAME}")
         self.directory = directory
         pairs = list(entries)
         self.unsettled = False
@@ -42,18 +43,20 @@ class LeaderEpochs:
     @classmethod
     def load(cls, fs: FileSystem, directory: str, report: Report) -> LeaderEpochs | None:
         """None if the checkpoint is absent or does not read: then the log itself must tell."""
-        path = f"{directory}/{FILE_NAME}"
-        lines = read_checkpoint(fs, path, report)
-        if lines is None:
+        epochs = cls(fs, directory)
+        data = epochs._file.read(report)
+        if data is None:
             return None
         try:
-            entries = [(natural(epoch), natural(start)) for epoch, start in lines]
+            entries = [(natural(epoch), natural(start)) for epoch, start in parse(data)]
             if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
                 raise ValueError("its entries do not rise")
         except ValueError as error:
+            path = epochs._file.path
             report(f"{path} does not read as a checkpoint ({error}) and is treated as absent.")
             return None
-        return cls(fs, directory, entries)
+        epochs._entries = ([epoch for epoch, _ in entries], [start for _, start in entries])
+        return epochs
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
@@ -141,17 +144,17 @@ class LeaderEpochs:
 
     def write(self) -> None:
         """Make the checkpoint say what memory says."""
-        write_checkpoint(
-            self._fs,
-            f"{self.directory}/{FILE_NAME}",
-            (f"{epoch} {start}" for epoch, start in self.entries),
-        )
+        self._write(*self._entries)
         self.unsettled = False
+
+    def _write(self, epochs: Sequence[int], starts: Sequence[int]) -> None:
+        pairs = zip(epochs, starts, strict=True)
+        self._file.replace(in_kafkas_form(f"{epoch} {start}" for epoch, start in pairs))
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
         """Durable first: memory follows only if the file was replaced (P-36)."""
         if (epochs, starts) == self._entries:
             return
-        LeaderEpochs(self._fs, self.directory, zip(epochs, starts, strict=True)).write()
+        self._write(epochs, starts)
         self._entries = epochs, starts
         self.unsettled = False

@@ -40,6 +40,7 @@ from strandline_broker.storage.partition_metadata import FILE_NAME as METADATA_N
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery_scan import OFFSET_MAX, Expectations, Scan
 from strandline_broker.storage.sealed_end import end_by_index
+from strandline_broker.storage.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.segment import SEGMENT_NAME, Segment
 from strandline_broker.storage.written_again import write_again
 
@@ -55,7 +56,7 @@ __all__ = ["Expectations", "Recovered", "Recovery"]
 
 KNOWN_NAMES: Final = re.compile(
     rf"\d{{20}}\.(log|index|timeindex|snapshot|txnindex)|{re.escape(METADATA_NAME)}|{EPOCHS_NAME}"
-    rf"|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{SNAPSHOT_NAME.pattern}"
+    rf"|{EPOCHS_NAME}{re.escape(SEAL)}|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{SNAPSHOT_NAME.pattern}"
 )
 TEMPORARY_NAMES: Final = re.compile(r".*\.tmp")
 

@@ -8,7 +8,7 @@ the files said before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import (
     CLEANED,
@@ -19,6 +19,7 @@ from strandline_broker.storage.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from strandline_broker.storage.sealed_file import SealedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,20 +39,31 @@ _MOST: dict[str, Callable[[Log], int]] = {
 }
 """What a log can answer for at the moment, whatever was computed for it before."""
 
+_CLOSED_WITH: Final = frozenset({RECOVERY_POINTS, LOG_STARTS})
+
 
 class SharedCheckpoints:
-    __slots__ = ("_fs", "_named", "_offsets", "_path")
+    __slots__ = ("_files", "_fs", "_named", "_offsets")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
-        self._path = path
+        self._files = {name: SealedFile(fs, f"{path}/{name}") for name in _MOST}
         self._offsets: dict[str, Offsets] = {name: {} for name in _MOST}
         self._named: set[Key] = set()
 
-    def read(self, report: Report) -> None:
-        for name in _MOST:
-            self._offsets[name] = read_offsets(self._fs, f"{self._path}/{name}", report) or {}
+    def read(self, report: Report) -> bool:
+        """False if a file is there and not to be believed without which nobody knows where the logs
+        begin and end: then what is left of them must not count as what a clean stop had left.
+        """
+        vouched_for = True
+        for name, file in self._files.items():
+            offsets = read_offsets(file, report)
+            if offsets is None and name in _CLOSED_WITH and self._fs.exists(file.path):
+                report(f"Without {file.path} the last shutdown counts as unclean.")
+                vouched_for = False
+            self._offsets[name] = offsets or {}
             self._named.update(self._offsets[name])
+        return vouched_for
 
     def names(self, name: str, key: Key) -> bool:
         """Whether the file has an entry for a partition."""
@@ -91,7 +103,7 @@ class SharedCheckpoints:
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
             merged = {key: offset for key, offset in merged.items() if offset > 0}
         self._named.update(merged)
-        write_offsets(self._fs, f"{self._path}/{name}", merged)
+        write_offsets(self._files[name], merged)
         self._offsets[name] = merged
         for of_log, current in limits:
             of_log.written(current, name)

@@ -109,12 +109,10 @@ STORING: Final = (
         (
             Edit(
                 _EPOCHS,
-                "        LeaderEpochs(self._fs, self.directory, zip(epochs, starts, strict=True))"
-                ".write()\n",
+                "        self._write(epochs, starts)\n        self._entries = epochs, starts\n",
                 "        if len(epochs) <= len(self._entries[0]):\n"
-                "            LeaderEpochs(\n"
-                "                self._fs, self.directory, zip(epochs, starts, strict=True)\n"
-                "            ).write()\n",
+                "            self._write(epochs, starts)\n"
+                "        self._entries = epochs, starts\n",
             ),
         ),
         Needs(kinds=_POWER),

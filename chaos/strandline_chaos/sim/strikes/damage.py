@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import RECOVERY_POINTS, read_offsets
+from strandline_broker.storage.sealed_file import SealedFile
 from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.kinds.disks import FILES
@@ -118,7 +119,7 @@ class DamageStrikes:
     def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:
         """Numbers of the entries below the recovery point that the disk names."""
         fs = Reader(struck.disk)
-        offsets = read_offsets(fs, f"{DATA}/{RECOVERY_POINTS}", lambda why: None) or {}
+        offsets = read_offsets(SealedFile(fs, f"{DATA}/{RECOVERY_POINTS}"), lambda why: None) or {}
         name = view.path.rpartition("/")[2]
         topic, _, index = name.rpartition("-")
         below = offsets.get((topic, int(index)), 0)

@@ -1,0 +1,91 @@
+"""Checkpoints in Kafka's format, which has no checksum, each with a `<name>.seal` of ours (I-8).
+
+A digit that a disk has changed reads as another offset: a high watermark that is too high has
+records served that may yet be cut, and nothing else on the disk contradicts it. So the seal says
+which contents of the file are ours, by their CRC-32C. Content that it does not name is treated as
+absent, which is always safe. A file without a seal is believed: Kafka, or an earlier version, wrote
+it.
+
+The seal is replaced before the file, and names the content that stands there too: wherever a crash
+interrupts the two, what is found is named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from strandline_broker.storage.atomic_file import replace_files
+from strandline_broker.storage.file import read_whole
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+SUFFIX: Final = ".seal"
+VERSION: Final = 1
+NAMED_MAX: Final = 8
+"""Contents of one seal. More than two come of writes that failed half-way, again and again."""
+
+
+class SealedFile:
+    """One file, written by one caller at a time."""
+
+    __slots__ = ("_fs", "_there", "path")
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self.path = path
+        self._there: tuple[int, ...] = ()
+        """CRC-32C of each content that may be on the disk, as far as it is known."""
+
+    def read(self, report: Report) -> bytes | None:
+        """The content; None if there is none, or none that may be believed."""
+        try:
+            data = read_whole(self._fs, self.path)
+        except FileNotFoundError:
+            return None
+        crc = crc32c(data)
+        try:
+            named = self._named()
+        except ValueError as error:
+            # Another file than the one it guards: that one was not changed by the same fault.
+            report(f"{self.path}{SUFFIX} does not read ({error}); the file is believed without it.")
+            named = None
+        if named is not None and crc not in named:
+            report(
+                f"{self.path} is not what was written: its checksum {crc:08x} is none of those in "
+                f"{self.path}{SUFFIX}. It is treated as absent; if somebody else wrote it on "
+                f"purpose, remove the seal before the start."
+            )
+            return None
+        self._there = (crc,)
+        return data
+
+    def _named(self) -> tuple[int, ...] | None:
+        """None without a seal; ValueError if it does not read."""
+        try:
+            data = read_whole(self._fs, self.path + SUFFIX)
+        except FileNotFoundError:
+            return None
+        head, _, body = data.partition(b"\n")
+        if head != _head(body):
+            raise ValueError("its first line does not match the rest")
+        return tuple(int(word, 16) for word in body.split())
+
+    def replace(self, data: bytes) -> None:
+        """Durable on return. After an OSError the old content is there, or the new."""
+        crc = crc32c(data)
+        named = tuple(dict.fromkeys((*self._there, crc)))
+        # The first is what is there if none of the writes that failed since has come so far.
+        named = named[:1] + named[1:][1 - NAMED_MAX :]
+        body = b"".join(b"%08x\n" % each for each in named)
+        seal = _head(body) + b"\n" + body
+        self._there = named
+        replace_files(self._fs, ((self.path + SUFFIX, seal), (self.path, data)))
+        self._there = (crc,)
+
+
+def _head(body: bytes) -> bytes:
+    return b"seal %d %08x" % (VERSION, crc32c(body))
