@@ -14,6 +14,7 @@ _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _FILE: Final = "strandline_broker/storage/file.py"
+_SEALED: Final = "strandline_broker/storage/sealed_file.py"
 _AGAIN: Final = "strandline_broker/storage/written_again.py"
 _PRODUCE: Final = "strandline_broker/rpc/produce.py"
 
@@ -34,6 +35,19 @@ _LEVEL_AND_UNHEARD: Final = tuple(
 """Nothing is written, and a member that holds everything is not heard."""
 
 BELIEVING: Final = (
+    Mutant(
+        "seal-not-looked-at",
+        "I-8, I-10",
+        "a checkpoint is believed whatever its seal says, so a changed digit is another offset",
+        (
+            Edit(
+                _SEALED,
+                "if named is not None and crc not in named:",
+                "if named is not None and not named:",
+            ),
+        ),
+        Needs(kinds=("bit-flip",)),
+    ),
     Mutant(
         "fetch-epoch-not-compared",
         "P-3, I-33",

@@ -18,6 +18,9 @@ FILES: Final = {
     "timeindex": ".timeindex",
     "epochs": "leader-epoch-checkpoint",
     "high-watermark": "replication-offset-checkpoint",
+    "recovery-point": "recovery-point-offset-checkpoint",
+    "log-start": "log-start-offset-checkpoint",
+    "seal": ".seal",
     "snapshot": ".snapshot",
 }
 """What a bit may flip in: how the name of such a file ends."""
