@@ -355,7 +355,7 @@ def test_damage_that_the_broker_knows_of_is_noted(store: Store) -> None:
 
 def test_a_log_start_beyond_the_end_is_what_a_loss_of_power_may_leave(store: Store) -> None:
     """Retention let go of records behind which everything was lost: the log begins anew there."""
-    (store.path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 30\n")
+    written_by_another(store.path / "log-start-offset-checkpoint", "0\n1\nt 0 30\n")
     (finding,) = [f for f in wrong(store) if f.invariant == "I-6"]
     assert finding.severity is Severity.DAMAGE
     (store.path / ".kafka_cleanshutdown").unlink()

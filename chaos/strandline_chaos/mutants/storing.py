@@ -47,7 +47,7 @@ STORING: Final = (
         "files-replaced-without-fsync",
         "P-23, I-8",
         "a small file is renamed into place before its bytes are durable",
-        (Edit(_ATOMIC, "        file.sync()\n        fs.replace", "        fs.replace"),),
+        (Edit(_ATOMIC, "    file.sync()\n    return size\n", "    return size\n"),),
         Needs(kinds=_POWER),
     ),
     Mutant(
@@ -60,6 +60,7 @@ STORING: Final = (
                 "        raise\n    fs.fsync_dir(os.path.dirname(path))\n",
                 "        raise\n",
             ),
+            Edit(_ATOMIC, "    fs.fsync_dir(os.path.dirname(contents[0][0]))\n", ""),
         ),
         Needs(topology=_ALWAYS, kinds=_POWER),
     ),
