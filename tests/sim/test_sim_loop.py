@@ -260,6 +260,32 @@ def test_a_seed_repeats_itself_and_differs_from_others() -> None:
     assert digest_of(1) == digest_of(1) != digest_of(2)
 
 
+def test_a_task_gives_way_only_to_what_would_run_in_its_own_life() -> None:
+    loop, seen = SimLoop(), []
+
+    async def main() -> None:
+        a, b = loop.new_owner("a"), loop.new_owner("b")
+
+        async def ask() -> None:
+            seen.append(loop.others_are_due())
+            timer = loop.call_soon(print)
+            seen.append(loop.others_are_due())
+            timer.cancel()
+            seen.append(loop.others_are_due())
+            b.run(loop.call_soon, int)
+            seen.append(loop.others_are_due())
+
+        await a.run(loop.create_task, ask())
+
+    run(main(), loop)
+    assert seen == [False, True, False, False]
+
+
+def test_a_task_that_waits_for_nothing_is_made_to_give_way_now_and_then() -> None:
+    loop = SimLoop()
+    assert any(loop.others_are_due() for _ in range(100))
+
+
 def test_a_set_of_tasks_is_in_the_order_of_their_numbers() -> None:
     async def main() -> list[str]:
         tasks = {asyncio.get_running_loop().create_task(wait(0.1)) for _ in range(50)}
