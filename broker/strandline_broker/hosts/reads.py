@@ -8,7 +8,7 @@ P-13, P-33).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_proto.errors import OffsetOutOfRange
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
@@ -26,8 +26,7 @@ class Divergence:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where a reader stands, and which leader epoch it believes in (-1 skips that check)."""
 
     current_leader_epoch: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.disk_parts import Change, Directory, DiskFaults
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 CAPACITY: Final = 1 << 30
 MISREAD: Final = (".log", ".index", ".timeindex")
 REFUSALS: Final = ("read error", "write error", "fsync error")
+
+
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 class SimDisk:
@@ -54,14 +60,13 @@ class SimDisk:
 
     def find(self, path: str) -> Inode | Directory:
         found: Inode | Directory = self.root
-        for part in path.split("/"):
-            if part:
-                if not isinstance(found, Directory):
-                    raise _error(errno.ENOTDIR, path)
-                below = found.entries.get(part)
-                if below is None:
-                    raise _error(errno.ENOENT, path)
-                found = below
+        for part in _parts(path):
+            if not isinstance(found, Directory):
+                raise _error(errno.ENOTDIR, path)
+            below = found.entries.get(part)
+            if below is None:
+                raise _error(errno.ENOENT, path)
+            found = below
         return found
 
     def parent(self, path: str) -> tuple[Directory, str]:

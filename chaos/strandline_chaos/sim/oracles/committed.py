@@ -8,9 +8,10 @@ With `flush.policy=always` never.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from strandline_chaos.sim.oracles.log_view import BASE, END
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
@@ -145,8 +146,8 @@ class Committed:
                 f"{where}: its leader commits up to {to} and does not hold committed offset"
                 f" {last.base} of epoch {last.epoch}",
             )
-        for entry in view.entries:
-            if entry.base >= self.end and entry.end <= to:
+        for entry in view.entries[bisect_left(view.entries, self.end, key=BASE) :]:
+            if entry.end <= to:
                 self.entries.append(entry)
                 self._committed[entry.identity] = entry
         self.end = to
@@ -161,7 +162,7 @@ class Committed:
             return
         if mark > self.end:
             raise Violation("I-13", f"{where}: it believes {mark}, committed is {self.end}")
-        at = bisect_right(self.entries, mark, key=lambda entry: entry.end)
+        at = bisect_right(self.entries, mark, key=END)
         if at > 0 and (last := self.entries[at - 1]).base >= start and not view.holds(last):
             raise Violation(
                 "I-13",

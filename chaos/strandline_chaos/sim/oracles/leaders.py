@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from strandline_chaos.sim.oracles.log_view import BASE
 from strandline_chaos.sim.oracles.rules import check_advanced, check_asked
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import broker_id
@@ -269,5 +270,5 @@ def _check_released(partition: Partition, where: str) -> None:
 
 def _last_below(view: LogView, end: int) -> Entry | None:
     """The last entry that ends at or before `end`."""
-    at = bisect_left(view.entries, end, key=lambda entry: entry.base)
+    at = bisect_left(view.entries, end, key=BASE)
     return view.entries[at - 1] if at > 0 else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
@@ -38,6 +39,11 @@ class Entry(NamedTuple):
     @property
     def identity(self) -> Identity:
         return self.base, self.epoch
+
+
+BASE: Final = itemgetter(0)
+END: Final = itemgetter(1)
+"""Of an entry; for searches, which ask often."""
 
 
 class LogView:
@@ -117,7 +123,7 @@ class LogView:
 
     def cut(self, end: int) -> list[Entry]:
         """The log now ends at `end`; returns what went."""
-        keep = bisect_left(self.entries, end, key=lambda entry: entry.base)
+        keep = bisect_left(self.entries, end, key=BASE)
         gone = self.entries[keep:]
         del self.entries[keep:]
         del self._places[keep:]
@@ -140,7 +146,7 @@ class LogView:
         if first >= self.end:
             self.begin_at(max(first, self.start))
             return
-        keep = bisect_left(self._places, first, key=lambda place: place[0])
+        keep = bisect_left(self._places, first, key=itemgetter(0))
         del self.entries[:keep]
         del self._places[:keep]
         self.start = max(self.start, first)
@@ -156,7 +162,7 @@ class LogView:
         """Whether this very entry is here, and by induction all before it, or was removed."""
         if entry.base < self.start:
             return True
-        at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
+        at = bisect_left(self.entries, entry.base, key=BASE)
         return at < len(self.entries) and self.entries[at].identity == entry.identity
 
     def place(self, number: int) -> tuple[int, int, int]:
@@ -177,11 +183,11 @@ class LogView:
         """
         if entry.base < self.start:
             return True
-        at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
+        at = bisect_left(self.entries, entry.base, key=BASE)
         segment, stop = self._places[at]
         if self._bytes(segment) is None:
             return True  # it was removed since, with all before it
-        before = bisect_left(self._places, segment, key=lambda place: place[0]) - 1
+        before = bisect_left(self._places, segment, key=itemgetter(0)) - 1
         if before < 0 or self._bytes(self._places[before][0]) is None:
             return self._reaches(segment, stop)
         return self._reaches(segment, stop) and self._reaches(*self._places[before])
