@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_chaos.mutants.announcing import ANNOUNCING
 from strandline_chaos.mutants.asking import ASKING
 from strandline_chaos.mutants.believing import BELIEVING
+from strandline_chaos.mutants.compacting import COMPACTING
 from strandline_chaos.mutants.controlling import CONTROLLING
 from strandline_chaos.mutants.following import FOLLOWING
 from strandline_chaos.mutants.leading import LEADING
@@ -31,6 +32,7 @@ MUTANTS: Final = (
     *ANNOUNCING,
     *BELIEVING,
     *ASKING,
+    *COMPACTING,
 )
 
 

@@ -179,6 +179,23 @@ def _deposed_unheard(rng: random.Random, p: int) -> list[Step]:
     return [*cuts, third, _kill(rng.uniform(1.5, 2.2), f"leader-{p}", 0.3)]
 
 
+def _cleaning_cut_off(rng: random.Random, p: int) -> list[Step]:
+    """A replica ends while a cleaned segment takes the place of others, and another (I-73)."""
+    steps = [
+        _at(0.0, "compaction", keys=rng.choice((3, 60)), delete_retention_ms=0, lag_ms=0, off_s=0.0)
+    ]
+    for at_s, role in ((0.9, "leader"), (1.9, "heir")):
+        where: dict[str, Any] = {
+            "node": f"{role}-{p}",
+            "point": rng.choice(("cleaned", "swap", "swap")),
+            "count": rng.randint(1, 6),
+            "power": rng.random() < 0.5,
+            "restart_s": 0.3,
+        }
+        steps.append(_at(at_s, "crash-at", **where))
+    return steps
+
+
 MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "leader-dies-at-a-shrink": _leader_dies_at_a_shrink,
     "three-leaders": _three_leaders,
@@ -193,6 +210,7 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "wiped-member": _wiped_member,
     "late-answers": _late_answers,
     "deposed-unheard": _deposed_unheard,
+    "cleaning-cut-off": _cleaning_cut_off,
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.sim.kinds import KINDS
-from strandline_chaos.sim.kinds.admin import RETENTION
+from strandline_chaos.sim.kinds.admin import COMPACTION, RETENTION
 from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
 from strandline_chaos.sim.kinds.draw import seconds
 from strandline_chaos.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
@@ -34,6 +34,7 @@ KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
 """How many kinds of faults the seeds draw from: few find what depth finds, many what breadth does.
 """
 RETENTION_CHECK_MS: Final = 600
+CLEANER_MS: Final = 500
 SCRUB_MS: Final = 1500
 """How often logs are read for what a disk has changed, where one may."""
 TOGETHER: Final = 0.4
@@ -179,4 +180,6 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         topology = dataclasses.replace(topology, scrub_ms=SCRUB_MS)
     if any(fault.kind in RETENTION for fault in faults):
         topology = dataclasses.replace(topology, retention_check_ms=RETENTION_CHECK_MS)
+    if any(fault.kind in COMPACTION for fault in faults):
+        topology = dataclasses.replace(topology, cleaner_ms=CLEANER_MS)
     return Plan(seed, topology, tuple(faults), commit=commit)

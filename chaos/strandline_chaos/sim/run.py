@@ -9,6 +9,7 @@ import asyncio
 import gc
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.checkers import Verdict, check
@@ -23,7 +24,7 @@ from strandline_chaos.sim.operator import Operator, waits_for_a_lost_disk
 from strandline_chaos.sim.oracles.audit import audit
 from strandline_chaos.sim.oracles.losses import check_reported
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.topology import METADATA_MAX_AGE_MS_ADDED, READER, WRITER
+from strandline_chaos.sim.topology import COMPACTED, METADATA_MAX_AGE_MS_ADDED, READER, WRITER
 from strandline_chaos.sim.watch import Oracles
 from strandline_chaos.sim.world import World
 from strandline_chaos.workload import FinalReadIncomplete
@@ -142,13 +143,16 @@ class Run:
         self._check_history()
 
     async def _end_churn(self) -> None:
-        churn = self.nemesis.scene.churn
-        if churn is not None:
-            churn.finish()
-            node = self.world.nodes[CHURN]
-            await self._until(lambda: CHURN if node.running else "", "a client does not stop")
-            if node.exits:
-                raise Violation("I-88", "; ".join(node.exits))
+        scene = self.nemesis.scene
+        for name, clients in ((CHURN, scene.churn), (COMPACTED, scene.compaction)):
+            if clients is not None:
+                clients.finish()
+                await self._until(partial(self._running, name), "a client does not stop")
+                if self.world.nodes[name].exits:
+                    raise Violation("I-88", "; ".join(self.world.nodes[name].exits))
+
+    def _running(self, name: str) -> str:
+        return name if self.world.nodes[name].running else ""
 
     async def _until(self, problem: Callable[[], str], what: str) -> None:
         """Wait until there is no problem any more. I-88 if there is one for too long."""
@@ -232,6 +236,9 @@ class Run:
                 for name, view in views.items()
             }
             first, *others = logs
+            if key == self.oracles.compaction.key:
+                self.oracles.compaction.check_end(list(ends))
+                others = []
             for other in others:
                 if logs[other] != logs[first]:
                     raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
@@ -264,11 +271,14 @@ class Run:
                 self.world.nodes[name].process.replicas.partitions[key],
                 f"{name} partition {key[1]}",
                 begins,
+                compacted=key == self.oracles.compaction.key,
             )
             for name in names
         }
         for other in names[1:]:
             first = names[0]
+            if key == self.oracles.compaction.key:
+                continue  # each at its own time; what is there was compared already (I-77)
             if found[other] != found[first]:
                 raise Violation("I-4", f"partition {key[1]}: {first} and {other} serve other data")
 
@@ -279,7 +289,7 @@ class Run:
         """
         known = {
             name: [
-                producer
+                producer[: LAST_OFFSET + 1] if key == self.oracles.compaction.key else producer
                 for producer in replicas.partitions[key].producers.entries()
                 if begins == 0 or producer[LAST_OFFSET] >= begins
             ]

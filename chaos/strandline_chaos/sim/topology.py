@@ -22,6 +22,10 @@ METADATA_MAX_AGE_MS_ADDED: Final = 700
 """Where partitions are added: nothing but the age of what they know tells clients of them."""
 LOOP_CHECK_MS: Final = 3000
 """A metric only: in virtual time no step is late by itself."""
+COMPACTED: Final = "compacted"
+"""The topic that compaction is let loose on, and the node of its clients."""
+KEYS_BYTES: Final = "1024"
+"""Of the map of keys of a cleaning: 37 keys, after which it goes on in another pass."""
 ADDED_MAX: Final = 2
 """Partitions that the topic may get within a run."""
 
@@ -35,6 +39,7 @@ BOUNDS: Final = {
     "balance_s": (1, 1_000_000),
     "scrub_ms": (0, 1_000_000_000),
     "retention_check_ms": (0, 1_000_000_000),
+    "cleaner_ms": (0, 1_000_000_000),
     "fetch_bytes": (1, 1 << 30),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
@@ -58,6 +63,8 @@ class Topology:
     """0: the logs are not read for damage within a run."""
     retention_check_ms: int = 0
     """0: nobody looks within a run for segments that retention lets go."""
+    cleaner_ms: int = 0
+    """How long the log cleaner sleeps when it has nothing to do. 0: longer than any run."""
     fetch_bytes: int = 1 << 20
     """Most of one partition in one fetch of a follower or a reader; one batch at least."""
 
@@ -143,4 +150,7 @@ def broker_config(topology: Topology, name: str) -> object:
         settings["log.scrub.interval"] = str(topology.scrub_ms)
     if topology.retention_check_ms > 0:
         settings["log.retention.check.interval.ms"] = str(topology.retention_check_ms)
+    if topology.cleaner_ms > 0:
+        settings["log.cleaner.backoff.ms"] = str(topology.cleaner_ms)
+        settings["log.cleaner.dedupe.buffer.size"] = KEYS_BYTES
     return load_broker_config(None, settings, {})

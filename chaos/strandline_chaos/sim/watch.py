@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
+from strandline_chaos.sim.oracles.compaction import CompactionOracle
 from strandline_chaos.sim.oracles.control import ControlOracle
 from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
@@ -53,6 +54,7 @@ class Oracles:
         self.leaves = LeaveOracle(world.nodes, self.control)
         self.metadata = MetadataOracle(self.sometimes)
         self.store = StoreOracle(self.sometimes)
+        self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.disks_may_fail = False
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
@@ -75,6 +77,9 @@ class Oracles:
             look = looks.get(partition)
             if look is None or not look.is_true_of(partition):
                 self._look(node, key, partition)
+        compacted = self.compaction.key
+        if compacted is not None and compacted in process.replicas.partitions:
+            self.compaction.on_step(node, process.replicas.partitions[compacted])
         self.metadata.on_step(node)
         if node.stopping:
             self.markers.on_step(node)
@@ -97,6 +102,7 @@ class Oracles:
         self.store.on_step(process.log, process.state)
         self.decisions.on_step(process.state)
         if self.control.on_step(process.state):
+            self.compaction.on_decided(process.state)
             self.replicas.on_decided()
             self._world.partitions = max(self._world.partitions, len(self.control.main_keys()))
 
@@ -118,6 +124,7 @@ class Oracles:
             self._world.loop.fail(violation)
 
     def _on_crash(self, node: Node) -> None:
+        self.compaction.on_crash(node)
         self._check_disk(node)
         try:
             self.markers.on_crash(node)

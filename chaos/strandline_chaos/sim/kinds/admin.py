@@ -56,6 +56,15 @@ def _retain(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"bytes": rng.choice((200, 1000, 4000)), "for_s": seconds(rng, 0.5, 4.0)}
 
 
+def _compact(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "keys": rng.choice((1, 3, 6, 60)),
+        "delete_retention_ms": rng.choice((0, 0, 400, 60_000)),
+        "lag_ms": rng.choice((0, 0, 0, 700)),
+        "off_s": rng.choice((0.0, 0.0, 0.0, 1.0)),
+    }
+
+
 KINDS: Final[dict[str, Draw]] = {
     "topic-recreate": _recreate,
     "min-insync": _min_insync,
@@ -64,6 +73,7 @@ KINDS: Final[dict[str, Draw]] = {
     "add-partitions": _add,
     "delete-records": _delete,
     "retention": _retain,
+    "compaction": _compact,
 }
 COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
 """Kinds that move leaders that live."""
@@ -71,5 +81,7 @@ ADDING: Final = frozenset({"add-partitions"})
 """Kinds that clients only learn of from metadata that they ask for anew."""
 RETENTION: Final = frozenset({"retention"})
 """Kinds that need brokers that look for segments which retention lets go."""
+COMPACTION: Final = frozenset({"compaction"})
+"""Kinds that need brokers whose cleaner is never idle for long."""
 CHURN: Final = frozenset({"topic-recreate"})
 """Kinds that need the other topic."""

@@ -74,6 +74,8 @@ POINTS: Final[dict[str, tuple[str, str]]] = {
     "recovery-point": ("replace", "recovery-point-offset-checkpoint"),
     "state": ("replace", "strandline-state"),
     "new-directory": ("makedirs", "/data/"),
+    "cleaned": ("fsync", ".cleaned"),
+    "swap": ("replace", ".log"),
 }
 """Name of a place in the code: (operation, what its path contains)."""
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from strandline_chaos.sim.oracles.log_view import BASE, END
+from strandline_chaos.sim.oracles.log_view import BASE, END, LogView
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from strandline_chaos.sim.oracles.log_view import Entry, Identity, LogView
+    from strandline_chaos.sim.disk import SimDisk
+    from strandline_chaos.sim.oracles.log_view import Entry, Identity
 
 
 class Committed:
@@ -51,6 +52,10 @@ class Committed:
         """
         self.given_up = False
         """Nothing promises that this partition is ever whole again."""
+
+    def view(self, disk: SimDisk, path: str) -> LogView:
+        """The log of a replica of it."""
+        return LogView(disk, path)
 
     @property
     def last(self) -> Entry | None:

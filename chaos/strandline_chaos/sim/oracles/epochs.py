@@ -75,7 +75,7 @@ class EpochOracle:
         if view is not None and partition.log.damaged is None:
             _check_entries(entries, view, start, partition.log.log_end_offset, where)
             if shortened and start > 0:
-                _check_answers(entries, view, start, where)
+                check_answers(entries, view, start, where)
 
     def _check_over(self, key: Key, partition: Partition, where: str) -> None:
         """I-42: a leader says that an epoch is over only when a newer one has begun, so nobody can
@@ -96,7 +96,7 @@ class EpochOracle:
             )
 
 
-def _check_answers(entries: Epochs, view: LogView, start: int, where: str) -> None:
+def check_answers(entries: Epochs, view: LogView, start: int, where: str) -> None:
     """I-76: a log that has lost its beginning says of all the rest what it said before."""
     for entry in view.entries:
         offset = max(entry.base, start)

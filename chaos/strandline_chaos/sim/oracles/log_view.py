@@ -20,9 +20,9 @@ from strandline_chaos.sim.oracles.violation import Violation
 if TYPE_CHECKING:
     from strandline_chaos.sim.disk import SimDisk
 
-_HEADER: Final = struct.Struct(">qiibIhi")
-_OVERHEAD: Final = 12
-_CRC_FROM: Final = 21
+HEADER: Final = struct.Struct(">qiibIhi")
+OVERHEAD: Final = 12
+CRC_FROM: Final = 21
 
 Identity = tuple[int, int]
 """(base offset, leader epoch)."""
@@ -101,18 +101,18 @@ class LogView:
     def _read_one(self, *, check: bool = False) -> bool:
         data = self._bytes(self._segment)
         at, expected = self._position, self.end
-        if data is None or at + _HEADER.size > len(data):
+        if data is None or at + HEADER.size > len(data):
             if expected == self._segment or self._bytes(expected) is None:
                 return False
             self._segment, self._position = expected, 0
             return self._read_one(check=check)
-        base, length, epoch, magic, crc, _, delta = _HEADER.unpack_from(data, at)
+        base, length, epoch, magic, crc, _, delta = HEADER.unpack_from(data, at)
         reaches_back = not self.entries and base < expected <= base + delta
         if (base != expected and not reaches_back) or magic != 2:
             return False
-        stop = at + _OVERHEAD + length
+        stop = at + OVERHEAD + length
         if check and (
-            stop > len(data) or crc32c(bytes(data[at + _CRC_FROM : stop])) != crc or length < 49
+            stop > len(data) or crc32c(bytes(data[at + CRC_FROM : stop])) != crc or length < 49
         ):
             return False
         previous = self.entries[-1].identity if self.entries else None

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.committed import Committed
+from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.log_starts import LogStartOracle
-from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.rules import RuleOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import broker_id
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
+    from strandline_chaos.sim.oracles.log_view import LogView
     from strandline_chaos.sim.oracles.looks import Look
     from strandline_chaos.sim.topology import Topology
 
@@ -91,6 +92,8 @@ class ReplicaOracle:
         self.looks: dict[Partition, Look] = {}
         """What every replica was like when it was last looked at; without one it will be."""
         self.log_starts = LogStartOracle(sometimes)
+        self.compacted: Key | None = None
+        """The partition in whose logs offsets may be missing."""
         self._removed: set[tuple[str, Key]] = set()
         """Replicas that a reassignment has removed, until they are looked at again."""
 
@@ -98,7 +101,8 @@ class ReplicaOracle:
         found = self.committed.get(key)
         if found is None:
             topology = self._topology
-            found = self.committed[key] = Committed(
+            kind = CompactedCommitted if key == self.compacted else Committed
+            found = self.committed[key] = kind(
                 key[1],
                 min_insync=min(topology.min_insync_replicas, topology.replication_factor),
                 always=topology.flush_policy == "always",
@@ -151,7 +155,8 @@ class ReplicaOracle:
 
     def _open(self, node: Node, key: Key, partition: Partition, before: Replica | None) -> Replica:
         log, where = partition.log, f"{node.name} {partition.name}"
-        known = Replica(node.incarnation, log, LogView(node.disk, log.path))
+        view = self.ghost(key).view(node.disk, log.path)
+        known = Replica(node.incarnation, log, view)
         self._replicas[node.name, key] = known
         if (node.name, key) in self._removed:
             # It has not heard of that yet: what it holds is from many leaders.
@@ -332,7 +337,7 @@ class ReplicaOracle:
         for (name, key), known in list(self._replicas.items()):
             if name != node.name:
                 continue
-            after = LogView(node.disk, known.view.path)
+            after = self.ghost(key).view(node.disk, known.view.path)
             after.read_valid()
             decided = self._control.partitions.get(key)
             counted = decided is not None and broker_id(name) in (*decided.isr, *decided.elr)

@@ -9,7 +9,8 @@ from strandline import Admin
 from strandline.errors import StrandlineError, UnknownTopicOrPartition
 from strandline.types import ConfigChange
 from strandline_chaos.sim.churn import CHURN, Churn
-from strandline_chaos.sim.topology import TOPIC
+from strandline_chaos.sim.compaction import Compaction, Order
+from strandline_chaos.sim.topology import COMPACTED, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class AdminStrikes:
             "min-insync": self._min_insync,
             "delete-records": self._delete_records,
             "retention": self._retain,
+            "compaction": self._compact,
         }
 
     def _recreate(self, pause_s: float, partitions: int) -> None:
@@ -51,6 +53,14 @@ class AdminStrikes:
             scene.churn = Churn(scene.world, scene.oracles)
             scene.world.add_node(CHURN, scene.churn.main).start()
         return scene.churn
+
+    def _compact(self, keys: int, delete_retention_ms: int, lag_ms: int, off_s: float) -> None:
+        """The compacted topic and its clients, from the first order on; later ones alter it."""
+        scene = self._scene
+        if scene.compaction is None:
+            scene.compaction = Compaction(scene.world, scene.oracles)
+            scene.world.add_node(COMPACTED, scene.compaction.main).start()
+        scene.compaction.orders.append(Order(keys, delete_retention_ms, lag_ms, off_s))
 
     def _min_insync(self, value: int, for_s: float) -> bool:
         """Another min.insync.replicas for a while."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_chaos.sim.churn import Churn
+    from strandline_chaos.sim.compaction import Compaction
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.watch import Oracles
     from strandline_chaos.sim.world import World
@@ -26,6 +27,7 @@ class Scene:
         self.rng = random.Random(f"strikes {world.seed}")
         """Of what a fault leaves to chance; drawing from it changes nobody else's."""
         self.churn: Churn | None = None
+        self.compaction: Compaction | None = None
         self._clients: dict[str, Node] = {}
         self._mains: dict[str, Any] = {}
 
