@@ -20,7 +20,7 @@ def _needs(keys: int, delete_retention_ms: int, *more: Fault) -> Needs:
         "off_s": 0.0,
     }
     return Needs(
-        topology={"cleaner_ms": CLEANER_MS},
+        topology={"cleaner_ms": CLEANER_MS, "flush_policy": "always"},
         kinds=("kill", "pause", "move-leader"),
         aimed=(Fault(0.3, "compaction", arguments), *more),
     )
@@ -42,8 +42,9 @@ COMPACTING: Final = (
             3,
             60_000,
             *(
-                Fault(at_s, "isolate", {"node": "leader-0", "for_s": 1.2, "hold": False})
-                for at_s in (2.0, 4.0, 6.0)
+                Fault(at_s, "pause", {"node": node, "for_s": 1.3})
+                for at_s, pair in ((2.0, (1, 2)), (4.0, (1, 3)), (6.0, (2, 3)))
+                for node in (f"broker-{n}" for n in pair)
             ),
         ),
     ),
@@ -94,8 +95,8 @@ COMPACTING: Final = (
         (
             Edit(
                 _FILTER,
-                "was_covered = header.has_delete_horizon and header.next_offset <= self._first_dirty",
-                "was_covered = header.has_delete_horizon",
+                "was_covered = header.has_delete_horizon and header.next_offset <=",
+                "was_covered = header.has_delete_horizon or header.next_offset <=",
             ),
         ),
         _needs(60, 400, Fault(3.0, "isolate", {"node": "heir-0", "for_s": 2.5, "hold": False})),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strandline import Admin, Consumer, NewTopic, Producer
@@ -33,6 +34,8 @@ SEND_S: Final = 0.4
 AT_ONCE: Final = (1, 2, 4, 6)
 """Records that are sent together, and mostly are one batch."""
 LINGER_MS: Final = 2
+BURSTS: Final = (2, 10)
+"""After so many of them another producer goes on; what is known of the one before stays."""
 TOMBSTONES: Final = 0.3
 SEGMENT_BYTES: Final = 300
 POLL_MS: Final = 200
@@ -151,24 +154,30 @@ class Compaction:
                     connect_timeout_ms=REQUEST_MS,
                     runtime=runtime,
                 ) as producer:
-                    while not self._finish:
-                        await self._send(producer)
-                        await asyncio.sleep(SEND_S)
+                    for _ in range(self._rng.randint(*BURSTS)):
+                        if not self._finish:
+                            await self._send(producer)
+                            await asyncio.sleep(SEND_S)
             except StrandlineError:
                 await asyncio.sleep(RETRY_S)
 
     async def _send(self, producer: Producer) -> None:
-        """Some records; waits for all of them, and raises what the first that failed has met."""
-        rng, sent = self._rng, []
+        """Some records, which need not be acknowledged before the next are sent."""
+        rng = self._rng
         for _ in range(rng.choice(AT_ONCE)):
             key = f"k{rng.randrange(self._keys)}".encode()
             number = next(self._values)
             value = None if rng.random() < TOMBSTONES else f"v{number:06d}".encode()
-            sent.append((key, value, await producer.send(COMPACTED, value, key, partition=0)))
-        await asyncio.wait([future for *_, future in sent])
-        for key, value, future in sent:
-            done = future.result()
-            self._oracles.compaction.check_acknowledged(done.offset, key, value)
+            sent = await producer.send(COMPACTED, value, key, partition=0)
+            sent.add_done_callback(partial(self._on_sent, key, value))
+
+    def _on_sent(self, key: bytes, value: bytes | None, sent: asyncio.Future[Any]) -> None:
+        if sent.cancelled() or sent.exception() is not None:
+            return
+        try:
+            self._oracles.compaction.check_acknowledged(sent.result().offset, key, value)
+        except Violation as violation:
+            self._world.loop.fail(violation)
 
     async def _read(self, runtime: Runtime) -> None:
         while not self._finish:
