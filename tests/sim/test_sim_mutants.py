@@ -29,7 +29,11 @@ def test_a_cheap_mutant_is_found_by_the_oracle_of_its_rule() -> None:
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("decision-in-several-batches", "I-82"), ("any-incarnation-counts", "I-90")],
+    [
+        ("decision-in-several-batches", "I-82"),
+        ("any-incarnation-counts", "I-90"),
+        ("tombstones-go-at-once", "I-70"),
+    ],
 )
 def test_a_rule_is_seen_broken_where_it_is_broken(name: str, rule: str) -> None:
     """Before anything is lost because of it; the second in a moment that was made for it."""

@@ -54,6 +54,10 @@ EXPECTED: Final = (
     "records deleted by command",
     "records deleted by retention",
     "log begun anew at its leader's start",
+    "log compacted",
+    "tombstone removed",
+    "cleaning cut off by a crash",
+    "leader changed over logs compacted differently",
     "controller took a snapshot",
     "controller began from a snapshot",
 )

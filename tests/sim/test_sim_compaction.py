@@ -1,0 +1,171 @@
+"""A topic that is compacted all the time (I-68 to I-71, I-77), and what its oracles object to."""
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.oracles.compacted import CompactedCommitted
+from strandline_chaos.sim.oracles.compacted_view import CompactedView, Record
+from strandline_chaos.sim.oracles.log_view import LogView
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.plan import CLEANER_MS, Fault, Plan
+from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.topology import Topology
+from strandline_proto.batch import build_batch
+
+
+def compaction(at_s: float, **other: Any) -> Fault:
+    drawn = {"keys": 6, "delete_retention_ms": 0, "lag_ms": 0, "off_s": 0.0, **other}
+    return Fault(at_s, "compaction", drawn)
+
+
+def run(*faults: Fault, chaos_s: float = 6.0, **topology: Any) -> Outcome:
+    topology = {"partitions": 1, "cleaner_ms": CLEANER_MS, **topology}
+    outcome = run_plan(Plan(3, Topology(**topology), faults, chaos_s=chaos_s))
+    assert outcome.failure is None, f"{outcome.failure}\n{outcome.timeline.text()}"
+    return outcome
+
+
+def test_logs_are_compacted_and_read_meanwhile() -> None:
+    altered = compaction(2.5, keys=60, lag_ms=700, off_s=0.5, delete_retention_ms=400)
+    found = run(compaction(0.3), altered).sometimes
+    for event in ("log compacted", "tombstone removed", "compacted log read to its head"):
+        assert found[event] > 5, (event, found)
+    assert found["compaction altered"] == 2
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("point", ["cleaned", "swap"])
+def test_a_cleaning_may_end_with_its_broker_anywhere(point: str, power: bool) -> None:
+    """Right before each of several operations of it, at two brokers in turn (I-73)."""
+    faults = [compaction(0.3, keys=3)]
+    for n, at_s in enumerate((1.2, 2.4, 3.6, 4.8)):
+        where = {"node": f"broker-{1 + n % 3}", "point": point, "count": 1 + n}
+        faults.append(Fault(at_s, "crash-at", {**where, "power": power, "restart_s": 0.3}))
+    found = run(*faults).sometimes
+    assert found[f"ended before: {point}"] >= 3
+    assert found["cleaning cut off by a crash"] >= 3
+
+
+def test_replicas_that_were_compacted_at_different_times_are_one_log() -> None:
+    away = [
+        Fault(at_s, "isolate", {"node": node, "for_s": 1.2, "hold": False})
+        for at_s, node in ((1.5, "broker-2"), (3.0, "broker-3"), (4.5, "broker-1"))
+    ]
+    found = run(compaction(0.3, keys=60), *away, chaos_s=8.0).sometimes
+    assert found["leader changed over logs compacted differently"] > 0
+
+
+# The oracles by themselves
+
+ONE, TWO, GONE = (
+    Record(0, 5, b"a", b"1"),
+    Record(1, 6, b"b", b"2"),
+    Record(2, 7, b"a", None),
+)
+
+
+def ghost() -> CompactedCommitted:
+    found = CompactedCommitted(0, min_insync=2, always=False)
+    for record in (ONE, TWO, GONE):
+        found.truth[record.offset] = record
+        found._by_key.setdefault(record.key, []).append(record.offset)
+    found.end = 3
+    return found
+
+
+def test_a_reader_that_misses_the_last_value_of_a_key_is_noticed() -> None:
+    found = ghost()
+    found.check_state({b"a": 2, b"b": 1}, "a reader")
+    with pytest.raises(Violation, match="I-71"):
+        found.check_state({b"a": 2}, "a reader")
+    with pytest.raises(Violation, match="I-71"):
+        found.check_state({b"a": 0, b"b": 1}, "a reader")
+    found.removed.add(2)
+    found.check_state({b"a": 0, b"b": 1}, "a reader that missed a tombstone whose time was over")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ONE._replace(value=b"2"),
+        ONE._replace(key=b"b"),
+        ONE._replace(timestamp=6),
+        Record(3, 8, b"a", b"1"),
+    ],
+)
+def test_what_a_client_is_told_is_what_is_committed(told: Record) -> None:
+    ghost().check_told("I-12", ONE)
+    with pytest.raises(Violation, match="I-12"):
+        ghost().check_told("I-12", told)
+
+
+PATH = "/data/t-0"
+
+
+def batch(offset: int, *keys: str) -> bytes:
+    """One record for each key, in leader epoch 0."""
+    built = build_batch(((k.encode(), b"v") for k in keys), timestamp_ms=5)
+    return offset.to_bytes(8, "big") + built[8:12] + bytes(4) + built[16:]
+
+
+def disk(**files: bytes) -> SimDisk:
+    """`log_7=...` is the segment from offset 7 on, `swap_7` a cleaned one."""
+    found = SimDisk(random.Random(0), lambda: 1000.0)
+    fs = SimFs(found)
+    fs.makedirs(PATH)
+    for name, data in files.items():
+        kind, _, base = name.partition("_")
+        ending = ".log" if kind == "log" else ".log.swap"
+        fd = fs.open(f"{PATH}/{int(base):020d}{ending}", os.O_RDWR | os.O_CREAT)
+        fs.pwritev(fd, (data,), 0)
+        fs.close(fd)
+    return found
+
+
+def test_only_a_compacted_log_may_lack_offsets() -> None:
+    there = disk(log_0=batch(0, "a") + batch(4, "b", "c"))
+    with pytest.raises(Violation, match="I-1"):
+        LogView(there, PATH).read_to(6, "a log")
+    view = CompactedView(there, PATH, {})
+    assert [entry.base for entry in view.read_to(6, "a compacted log")] == [0, 4]
+    assert [[r.key for r in b.records] for b in view.batches] == [[b"a"], [b"b", b"c"]]
+
+
+def test_offsets_that_nobody_has_committed_may_not_be_missing() -> None:
+    found, there = ghost(), disk(log_0=batch(0, "a"), log_7=batch(7, "c"))
+    view = found.view(there, PATH)
+    for entry in view.read_to(8, "a log"):
+        found.on_appended(entry, "its leader")
+    lacking = found.view(disk(log_0=batch(7, "c")), PATH)
+    (entry,) = lacking.read_to(8, "a log")
+    with pytest.raises(Violation, match="I-1"):
+        found.on_appended(entry, "a follower")
+
+
+def test_a_cleaned_segment_stands_for_those_that_it_covers() -> None:
+    there = disk(
+        log_0=batch(0, "a"), log_1=batch(1, "a"), log_2=batch(2, "b"), swap_0=batch(1, "a")
+    )
+    view = CompactedView(there, PATH, {})
+    view.read_valid()
+    assert [entry.base for entry in view.entries] == [1, 2]
+    assert view.has_swap()
+
+
+def test_what_was_replaced_is_read_again() -> None:
+    there = disk(log_0=batch(0, "a"), log_1=batch(1, "a"), log_2=batch(2, "b"))
+    view = CompactedView(there, PATH, {})
+    view.read_to(3, "a log")
+    assert view.refresh() == ([], [])
+    cleaned = disk(swap_0=batch(1, "a")).find(f"{PATH}/{0:020d}.log.swap")
+    directory, _ = there.parent(f"{PATH}/x")
+    directory.entries[f"{0:020d}.log.swap"] = cleaned
+    old, new = view.refresh()
+    assert ([b.end for b in old], [b.end for b in new]) == ([1, 2], [2])
+    assert [entry.base for entry in view.entries] == [1, 2]
+    assert view.holds(view.entries[0])
+    assert not view.read_to(3, "a log")
