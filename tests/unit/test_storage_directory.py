@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import topic_id_text
 from strandline_runtime.real import RealFileSystem
 from support.disk import FaultyDisk
-from support.storage import SMALL, TOPIC_ID, Store
+from support.storage import SMALL, TOPIC_ID, Store, damaged
 
 OTHER_ID = bytes(range(16, 32))
 
@@ -195,6 +196,35 @@ def test_a_creation_that_a_full_disk_broke_off_is_done_again(tmp_path: Path) -> 
         store.directory.delete_log(log)
         calls += 1
     assert calls > 1
+
+
+def test_a_creation_that_broke_off_where_another_log_was_leaves_no_damage(tmp_path: Path) -> None:
+    """The shared checkpoints still promise the records of the log before it (I-7)."""
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    calls, begun = 0, 0
+    while True:
+        store = Store(disk.root, fs=disk)
+        store.append(b"old")
+        store.flush()
+        store.checkpoint()
+        store.directory.delete_log(store.log)
+        disk.failing["replace"], disk.spared["replace"] = errno.EIO, calls
+        try:
+            store.directory.create_log("t", TOPIC_ID, 0, SMALL)
+            break
+        except OSError:
+            del disk.failing["replace"]
+        store.kill()
+        if (store.log_dir / "partition.metadata").exists():
+            begun += 1
+            assert store.start().log_end_offset == 0
+            assert (damaged(store.log), store.reports) == ([], [])
+            store.kill()
+        shutil.rmtree(disk.root)
+        disk.root.mkdir()
+        calls += 1
+    assert (calls, begun) == (3, 1)
 
 
 def test_segments_without_a_topic_are_set_aside(path: Path) -> None:

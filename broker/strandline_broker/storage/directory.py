@@ -253,10 +253,10 @@ class DataDirectory:
                 f"or move the whole data directory away to rejoin as an empty broker"
             )
         self._fs.makedirs(path)
-        write_partition_metadata(self._fs, path, topic_id)
         limits = CheckpointLimits(self._fs, path)
         if self._checkpoints.may_name((topic, partition)):
-            limits.add(0)
+            limits.add(0)  # before the directory counts as a partition's, with a log that is lost
+        write_partition_metadata(self._fs, path, topic_id)
         log = Log(
             self._fs,
             path,
