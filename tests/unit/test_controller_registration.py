@@ -123,6 +123,22 @@ def test_an_always_flushed_disk_proves_that_nothing_is_lost() -> None:
         assert cluster.partition(topic).leader_epoch == bumped, (old, new, same_disk)
 
 
+def test_an_always_flushed_disk_at_another_address_may_be_a_copy() -> None:
+    """P-71: what the machine that it was copied from has written since is not in it."""
+    elsewhere = (Endpoint("INTERNAL", "10.0.0.9", 9002),)
+    for moved, clean, bumped in [(False, False, 0), (True, False, 1), (True, True, 0)]:
+        cluster = Cluster([B1])
+        cluster.up(B2, flush_policy="always")
+        topic = cluster.topic("t", (B1, B2))
+        fields: dict[str, object] = {"flush_policy": "always"}
+        if clean:
+            fields["previous_broker_epoch"] = cluster.state.brokers[B2].epoch
+        if moved:
+            fields["listeners"] = elsewhere
+        cluster.register(B2, **fields)
+        assert cluster.partition(topic).leader_epoch == bumped, (moved, clean)
+
+
 def test_a_marker_of_the_right_epoch_on_another_disk_proves_nothing() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2))

@@ -205,8 +205,7 @@ class Fetcher:
 
     def _check(self, response: fetch_pb2.FetchResponse) -> None:
         if response.error_code == StaleBrokerEpoch.code:
-            # A newer process runs under our id: this one must end, and never register again (P-73).
-            self._context.runtime.exit(response.error_message)
+            self._context.end_replaced(response.error_message)
         if response.error_code != 0:
             raise from_code(response.error_code, response.error_message)
 
@@ -266,7 +265,7 @@ class Fetcher:
                     self.remove(target.partition.key)
                     return False
                 case IncarnationEnded(reason):
-                    self._context.runtime.exit(reason)
+                    self._context.end_replaced(reason)
                 case Discard():
                     return True
         target.backoff_ms = FIRST_BACKOFF_MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrottle
 from strandline_broker.hosts.losses import Losses
@@ -95,6 +95,13 @@ class ReplicaContext:
     def leader_endpoint(self, leader: BrokerId) -> Endpoint | None:
         """Where other brokers reach `leader`."""
         return self.metadata.view.endpoint(leader, self.config.inter_broker_listener_name)
+
+    def end_replaced(self, why: str) -> NoReturn:
+        """A newer process runs under our id: this one ends, and never registers again (P-73)."""
+        self.runtime.exit(
+            f"broker {self.me} has been replaced by another process with the same id; stop that"
+            f" one, or give it a node.id of its own: {why}"
+        )
 
     async def in_disk_pool(self, work: Callable[[], T], log: Log) -> T:
         """Run blocking work on the disk of `log` to its end, even if the caller is cancelled."""

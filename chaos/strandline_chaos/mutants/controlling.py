@@ -135,11 +135,37 @@ CONTROLLING: Final = (
         (
             Edit(
                 _REGISTRATION,
-                "    return new.previous_broker_epoch != old.epoch and not always\n",
-                "    return new.previous_broker_epoch != old.epoch and not always and False\n",
+                "    return new.previous_broker_epoch != old.epoch and not proven\n",
+                "    return new.previous_broker_epoch != old.epoch and not proven and False\n",
             ),
         ),
         Needs(topology={"flush_policy": "replicated"}, moments=("quick-return",)),
+    ),
+    Mutant(
+        "copied-disk-proves-that-nothing-is-lost",
+        "P-71, I-51",
+        "under flush.policy=always a copy of a directory on another machine is taken for the disk",
+        (
+            Edit(
+                _REGISTRATION,
+                "    proven = always and new.listeners == old.listeners\n",
+                "    proven = always\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "always"}, kinds=("twin", "kill")),
+    ),
+    Mutant(
+        "id-of-a-living-broker-is-given-away",
+        "P-71",
+        "a process with another directory gets the id of a broker that is alive",
+        (
+            Edit(
+                _REGISTRATION,
+                "    if sessions.is_alive(request.broker_id, now_ms):\n",
+                "    if sessions.is_alive(request.broker_id, now_ms) and old.pid < 0:\n",
+            ),
+        ),
+        Needs(kinds=("twin",)),
     ),
     Mutant(
         "member-epoch-not-checked",

@@ -16,6 +16,7 @@ _SHARED: Final = "strandline_broker/storage/shared_checkpoints.py"
 _MARKER: Final = "strandline_broker/storage/clean_shutdown.py"
 _CHECKPOINTS: Final = "strandline_broker/hosts/log_checkpoints.py"
 _APP: Final = "strandline_broker/app.py"
+_LOCK: Final = "strandline_broker/storage/lock_holder.py"
 
 _ALWAYS: Final = {"flush_policy": "always", "segment_bytes": 1500}
 _POWER: Final = ("power", "crash-point", "kill")
@@ -42,7 +43,31 @@ _DEPOSED_AT_ONCE: Final = tuple(
 )
 """A new leader is cut off before anybody has what it appended."""
 
+_SECONDS: Final = tuple(
+    Fault(at_s, "second", {"node": node})
+    for at_s, node in ((2.0, "controller"), (4.0, "broker-1"), (6.0, "controller"))
+)
+
 STORING: Final = (
+    Mutant(
+        "second-controller-on-the-store",
+        "P-71, P-30, P-76",
+        "a directory's lock is looked at and not obeyed: two controllers write one store",
+        (
+            Edit(
+                _LOCK,
+                "    except BlockingIOError as error:\n"
+                "        raise LockHeld(\n"
+                '            f"{directory} is locked by another running process'
+                '{_holder(fs, directory)}; stop that "\n'
+                '            f"one, or give this one its own log.dirs"\n'
+                "        ) from error\n",
+                "    except BlockingIOError:\n"
+                '        lock = fs.open(f"{directory}/{LOCK_NAME}", 2)\n',
+            ),
+        ),
+        Needs(kinds=("kill",), aimed=_SECONDS),
+    ),
     Mutant(
         "files-replaced-without-fsync",
         "P-23, I-8",

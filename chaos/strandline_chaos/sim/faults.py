@@ -110,6 +110,8 @@ class Nemesis:
         self._scene.over = True
         self._armed.clear()
         self._world.timeline.add("*", "phase", "heal", {})
+        for end in list(self._scene.doubles.values()):
+            end()
         self._world.network.heal()
         for name in self._world.topology.nodes:
             node = self._world.nodes[name]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.kinds.network import SHAPES
-from strandline_chaos.sim.kinds.processes import POINTS
+from strandline_chaos.sim.kinds.processes import DISKS, POINTS
 from strandline_chaos.sim.moments import ROLES
 from strandline_chaos.sim.topology import CONTROLLER
 
@@ -26,6 +26,7 @@ asks to add a member.
 NAMED: Final[dict[str, tuple[str, ...]]] = {
     "file": tuple(FILES),
     "point": tuple(POINTS),
+    "disk": DISKS,
     "shape": SHAPES,
 }
 """Arguments that are one of some words."""

@@ -111,10 +111,11 @@ def broker_id(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def controller_config(topology: Topology) -> object:
+def controller_config(topology: Topology, name: str = CONTROLLER) -> object:
+    """The configuration of a controller on node `name`."""
     settings = {
         "node.id": "1000",
-        "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
+        "listeners": f"CONTROLLER://{name}:{CONTROLLER_PORT}",
         "log.dirs": DATA,
         "broker.session.timeout.ms": "1000",
         "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),

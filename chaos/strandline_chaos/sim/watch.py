@@ -25,6 +25,7 @@ from strandline_chaos.sim.topology import CONTROLLER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.history import Positioned
     from strandline_chaos.sim.node import Node
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 
 DISK_REASONS: Final = ("Errno", "Input/output error", "No space left")
 """How a process says that its disk has failed it."""
+DOUBLE_REASONS: Final = (
+    "has been replaced by another",
+    "is in use by a live process",
+    "is locked by another running process",
+)
+"""How a process says that another one is what it was to be (P-71)."""
 
 
 class Oracles:
@@ -43,15 +50,20 @@ class Oracles:
         self.sometimes: Counter[str] = Counter()
         self.control = ControlOracle(self.sometimes)
         self.control.now = lambda: world.loop.now
-        self.replicas = ReplicaOracle(world.nodes, world.topology, self.control, self.sometimes)
+        self.replicas = ReplicaOracle(world.members, world.topology, self.control, self.sometimes)
         self.replicas.log_starts.on_removed = self._on_removed
-        self.leaders = LeaderOracle(world.nodes, world.topology, self.control, self.replicas)
+        self.leaders = LeaderOracle(world.members, world.topology, self.control, self.replicas)
         self.epochs = EpochOracle(self.control, self.replicas)
         self.decisions = DecisionOracle(
-            world.nodes, world.topology, self.control, self.leaders, world.loop
+            world.nodes[CONTROLLER],
+            world.members,
+            world.topology,
+            self.control,
+            self.leaders,
+            world.loop,
         )
         self.markers = MarkerOracle(self.replicas)
-        self.leaves = LeaveOracle(world.nodes, self.control)
+        self.leaves = LeaveOracle(world.members, self.control)
         self.metadata = MetadataOracle(self.sometimes)
         self.store = StoreOracle(self.sometimes)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
@@ -63,10 +75,31 @@ class Oracles:
         self._controller.on_step = self._after_controller
         self._controller.on_crash = self._check_disk
         world.on_exit = self._on_exit
-        for name in world.topology.broker_names:
-            world.nodes[name].on_crash = self._on_crash
-            world.nodes[name].on_step = partial(self._after_broker, world.nodes[name])
+        for node in world.brokers:
+            self.watch_double(node)
         self.history = world.history = CheckedHistory(world, self)
+
+    def watch_double(self, node: Node) -> None:
+        """A broker's process, whichever machine it is on."""
+        node.on_crash = self._on_crash
+        node.on_step = partial(self._after_broker, node)
+
+    def on_double_gone(self, node: Node) -> None:
+        """A machine is gone for good, with its disk (P-71)."""
+        self.on_power_lost([node], wiped=True)
+
+    def _find_members(self, state: ControllerState) -> None:
+        """Which machine registered last under each broker's id."""
+        members = self._world.members
+        for number, broker in state.brokers.items():
+            now = members[number]
+            if _incarnation(now) == broker.incarnation_id:
+                continue
+            for node in (self._world.nodes[f"broker-{number}"], *self._world.doubles):
+                if _incarnation(node) == broker.incarnation_id and node is not now:
+                    self.sometimes["broker's id taken by another machine"] += 1
+                    members[number] = node
+                    self.replicas.on_replaced(now, node)
 
     def _after_broker(self, node: Node) -> None:
         process = node.process
@@ -100,6 +133,8 @@ class Oracles:
         if process is None:
             return
         self.store.on_step(process.log, process.state)
+        if self._world.doubles:
+            self._find_members(process.state)
         self.decisions.on_step(process.state)
         if self.control.on_step(process.state):
             self.compaction.on_decided(process.state)
@@ -113,6 +148,9 @@ class Oracles:
         self.sometimes["process ended by itself"] += 1
         if node.name in self.damaged_stores and "__cluster_metadata" in why:
             self.sometimes["damaged store refused"] += 1
+            return
+        if self._world.doubles and any(reason in why for reason in DOUBLE_REASONS):
+            self.sometimes["process ended as its id or directory is another's"] += 1
             return
         if not (self.disks_may_fail and any(reason in why for reason in DISK_REASONS)):
             self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
@@ -167,6 +205,11 @@ class Oracles:
         topic_id = None if state is None else state.topic_ids.get(topic)
         ghosts = self.replicas.committed.items()
         return any(g.excused is not None for (of, _), g in ghosts if of == topic_id)
+
+
+def _incarnation(node: Node) -> str | None:
+    lifecycle = getattr(node.process, "lifecycle", None)
+    return None if lifecycle is None else lifecycle.incarnation_id
 
 
 class CheckedHistory(History):

@@ -26,6 +26,7 @@ from strandline_chaos.sim.topology import (
     WRITER,
     Topology,
     broker_config,
+    broker_id,
     controller_config,
 )
 
@@ -66,6 +67,12 @@ class World:
         self.nodes: dict[str, Node] = {}
         for name in topology.nodes:
             self.add_node(name, self._main_of(name))
+        self.members = {broker_id(name): self.nodes[name] for name in topology.broker_names}
+        """The machine whose process the controller counts as each broker: the one of that name, but
+        for a while after another one has registered under its id (P-71).
+        """
+        self.doubles: list[Node] = []
+        """Processes beside those of the topology that say they are one of its servers."""
 
     @property
     def brokers(self) -> list[Node]:
@@ -83,6 +90,17 @@ class World:
         self.nodes[name] = node
         return node
 
+    def add_double(self, what: str, like: Node) -> Node:
+        """A process that is not running yet, and will say that it is the server on `like`. It has
+        a name and an address of its own.
+        """
+        number = broker_id(like.name) if like is not self.controller else CONTROLLER
+        name = f"{what}{len(self.doubles) + 1}-{number}"
+        main = self._run_controller if like is self.controller else self._run_broker
+        double = self.add_node(name, main)
+        self.doubles.append(double)
+        return double
+
     def _main_of(self, name: str) -> Any:
         if name == CONTROLLER:
             return self._run_controller
@@ -93,7 +111,7 @@ class World:
         return self._run_broker
 
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
-        config: Any = controller_config(self.topology)
+        config: Any = controller_config(self.topology, node.name)
         node.process = ControllerProcess(runtime, config, VERSION)
         await node.process.run(stop)
 

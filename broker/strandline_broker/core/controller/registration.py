@@ -110,11 +110,17 @@ def check_broker_epoch(
 
 
 def is_unclean(old: Broker, new: Registration) -> bool:
-    """Whether the end of the old incarnation may have lost what it held (I-51)."""
+    """Whether the end of the old incarnation may have lost what it held (I-51).
+
+    A disk that is always flushed proves that it has not, without a marker, only where it cannot be
+    a copy: at another address the same directory id may be that of a machine that was started
+    twice, and what its twin has written since is not in the copy (P-71).
+    """
     if new.directory_id != old.directory_id:
         return True
     always = old.flush_policy == new.flush_policy == "always"
-    return new.previous_broker_epoch != old.epoch and not always
+    proven = always and new.listeners == old.listeners
+    return new.previous_broker_epoch != old.epoch and not proven
 
 
 def decide_registration(

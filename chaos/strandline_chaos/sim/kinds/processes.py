@@ -90,6 +90,23 @@ def _crash_at(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
+DISKS: Final = ("copy", "empty")
+"""What a machine that is started with a broker's id finds on its disk."""
+
+
+def _twin(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": broker(rng, topology),
+        "disk": rng.choice((*DISKS, DISKS[0])),
+        "for_s": seconds(rng, 0.3, 4.0),
+        "again": rng.random() < 0.3,
+    }
+
+
+def _second(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"node": server(rng, topology)}
+
+
 KINDS: Final[dict[str, Draw]] = {
     "kill": _kill_any,
     "stop": _kill,
@@ -99,4 +116,6 @@ KINDS: Final[dict[str, Draw]] = {
     "crash-point": _crash_point,
     "crash-loop": _crash_loop,
     "crash-at": _crash_at,
+    "twin": _twin,
+    "second": _second,
 }

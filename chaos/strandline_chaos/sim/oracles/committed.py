@@ -38,6 +38,8 @@ class Committed:
         """Nodes that lost committed records with the power and do not have them again."""
         self._cut_short: dict[str, int] = {}
         """Where the logs end of nodes that lost any records with the power, until they append."""
+        self._replaced: set[str] = set()
+        """Nodes that came in the place of another one that was the same broker."""
         self.damaged: dict[str, Entry] = {}
         """The batch that a node's disk has changed, until the node has cut it off (I-7)."""
         self.asked = 0
@@ -157,9 +159,9 @@ class Committed:
                 self._committed[entry.identity] = entry
         self.end = to
         for node, end in self._cut_short.items():
-            if end < to and not self._always:
+            if end < to and (not self._always or node in self._replaced):
                 # Its last fetch was still under way to the leader when its power went.
-                self._lost(node)
+                self._lost(node, wiped=node in self._replaced)
 
     def check_believed(self, mark: int, view: LogView, start: int, where: str) -> None:
         """I-13: what a follower takes for committed is, and is what it holds itself."""
@@ -238,6 +240,18 @@ class Committed:
         self.lost_on[node] = None
         if (wiped or not self._always) and len(self.lost_on) >= self.min_insync:
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
+
+    def on_replaced(self, old: str, new: str, view: LogView) -> None:
+        """Another machine is the same broker now. It may have nothing of what the one before it has
+        got since, whatever the flush policy (P-71).
+        """
+        self.witnesses -= {old}
+        self.lost_on.pop(old, None)
+        self._cut_short.pop(old, None)
+        self._cut_short[new] = view.end
+        self._replaced.add(new)
+        if self.last is not None and not view.holds(self.last):
+            self._lost(new, wiped=True)
 
     def on_removed(self, node: str) -> None:
         """The node holds the partition no more, and what it lost is held by others."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.topology import CONTROLLER, DATA, broker_id
+from strandline_chaos.sim.topology import CONTROLLER, DATA
 
 if TYPE_CHECKING:
     from strandline_broker.core.controller.state import Broker, ControllerState, Partition
@@ -29,6 +29,8 @@ DEAF_S: Final = 5.0
 """A leader that has not applied its election for so long is fenced: a session, and its clocks'
 differences, and the time that a new stream takes.
 """
+HEARD_S: Final = 0.3
+"""Whoever was answered within so long is within its session, even within a shortened one."""
 LOOK_S: Final = 0.1
 GAP_S: Final = 0.5
 """A controller that makes no step for so long does not run well."""
@@ -37,14 +39,19 @@ GAP_S: Final = 0.5
 class DecisionOracle:
     def __init__(
         self,
-        nodes: dict[str, Node],
+        controller: Node,
+        members: dict[int, Node],
         topology: Topology,
         control: ControlOracle,
         leaders: LeaderOracle,
         loop: SimLoop,
     ) -> None:
-        self._controller = nodes[CONTROLLER]
-        self._nodes = {broker_id(name): nodes[name] for name in topology.broker_names}
+        self._controller = controller
+        self._nodes = members
+        self._were = dict(members)
+        """The machine that was each broker when it registered last."""
+        self._began_s = 0.0
+        """When the controller's process began."""
         self._always = topology.flush_policy == "always"
         self._control = control
         self._leaders = leaders
@@ -65,6 +72,7 @@ class DecisionOracle:
         """Before the control oracle looks: its partitions and brokers are those of before."""
         if state is not self._state:
             self._state, self._last_offset, self._view = state, state.last_offset, None
+            self._began_s = self._loop.now
             self._dead_s.clear()
             self._deaf_s.clear()
         elif state.last_offset != self._last_offset:
@@ -191,9 +199,15 @@ class DecisionOracle:
         return self._leaders.asked(replica) or ((), -1)
 
     def _check_reborn(self, number: int, old: Broker, new: Broker, state: ControllerState) -> None:
-        """I-51 (P-73): who may have lost something leaves the ISR with a new leader epoch."""
+        """I-51 (P-73): who may have lost something leaves the ISR with a new leader epoch. So does
+        another machine, whatever its disk says: a copy lacks what came after it (P-71).
+        """
         node, wiped = self._nodes[number], old.directory_id != new.directory_id
-        clean = self._always or node.clean_epoch == old.epoch
+        was, self._were[number] = self._were[number], node
+        moved = was is not node
+        if moved and wiped:
+            self._check_was_silent(was, old)
+        clean = not moved and (self._always or node.clean_epoch == old.epoch)
         if not node.running or (clean and not wiped):
             return
         lifecycle = getattr(node.process, "lifecycle", None)
@@ -203,15 +217,32 @@ class DecisionOracle:
             before = self._control.partitions.get((partition.topic_id, partition.index))
             if (
                 before is not None
-                and number in before.isr
+                and number in (*before.isr, *before.elr)
                 and partition.leader_epoch == before.leader_epoch
             ):
                 raise Violation(
                     "I-51",
-                    f"partition {partition.index}: broker {number} was in the ISR {before.isr},"
-                    f" is back after an unclean end, and the leader epoch is still"
+                    f"partition {partition.index}: broker {number} was in ISR {before.isr} or ELR"
+                    f" {before.elr}, is back after an unclean end, and the leader epoch is still"
                     f" {before.leader_epoch}",
                 )
+
+    def _check_was_silent(self, was: Node, old: Broker) -> None:
+        """P-71: the id of a broker that this controller has just heard goes to no other disk."""
+        lifecycle = getattr(was.process, "lifecycle", None)
+        if was.owner is None or not was.running or lifecycle is None or old.fenced:
+            return
+        if lifecycle.broker_epoch != old.epoch or lifecycle.last_answer_s is None:
+            return
+        heard_s = was.owner.to_global(lifecycle.last_answer_s)
+        if not old.in_controlled_shutdown and heard_s > max(
+            self._began_s, self._loop.now - HEARD_S
+        ):
+            raise Violation(
+                "P-71",
+                f"broker {old.broker_id} was answered {self._loop.now - heard_s:.3f} s ago, and"
+                " another directory has its id now",
+            )
 
     def _check_unfenced(self, number: int, old: Broker) -> None:
         """I-83: it has applied its registration and what fenced it last."""

@@ -45,12 +45,12 @@ class _Seen:
 class LeaderOracle:
     def __init__(
         self,
-        nodes: dict[str, Node],
+        members: dict[int, Node],
         topology: Topology,
         control: ControlOracle,
         replicas: ReplicaOracle,
     ) -> None:
-        self._nodes = {broker_id(name): nodes[name] for name in topology.broker_names}
+        self._nodes = members
         self._always = topology.flush_policy == "always"
         self._control = control
         self._replicas = replicas

@@ -77,13 +77,13 @@ class Replica:
 class ReplicaOracle:
     def __init__(
         self,
-        nodes: dict[str, Node],
+        members: dict[int, Node],
         topology: Topology,
         control: ControlOracle,
         sometimes: Counter[str],
     ) -> None:
         self.committed: dict[Key, Committed] = {}
-        self._nodes = {broker_id(n): nodes[n] for n in topology.broker_names}
+        self._nodes = members
         self._topology = topology
         self._control = control
         self._rules = RuleOracle(control)
@@ -302,13 +302,13 @@ class ReplicaOracle:
 
     def _forget_removed(self, key: Key, decided: Decided) -> None:
         """What a broker held that is no replica any more need not be there when it is one again."""
-        for number, node in self._nodes.items():
-            if number not in decided.replicas and (node.name, key) in self._replicas:
-                self._replicas.pop((node.name, key))
+        for name, known in list(self._replicas):
+            if known == key and broker_id(name) not in decided.replicas:
+                self._replicas.pop((name, key))
                 self.looks = {p: look for p, look in self.looks.items() if p.key != key}
-                self._removed.add((node.name, key))
-                self.log_starts.forget(node.name, key)
-                self.ghost(key).on_removed(node.name)
+                self._removed.add((name, key))
+                self.log_starts.forget(name, key)
+                self.ghost(key).on_removed(name)
 
     def _check_quorum(self, key: Key, decided: Decided) -> None:
         node = self._nodes.get(int(decided.leader))
@@ -333,7 +333,8 @@ class ReplicaOracle:
             )
 
     def on_power_lost(self, node: Node, *, wiped: bool) -> None:
-        """The disk of `node` has forgotten what it forgets; all of it, if it was `wiped`."""
+        """What `node`, if it is the broker (P-71), loses with its disk; all, if it was `wiped`."""
+        member = node in self._nodes.values()
         for (name, key), known in list(self._replicas.items()):
             if name != node.name:
                 continue
@@ -343,10 +344,20 @@ class ReplicaOracle:
             counted = decided is not None and broker_id(name) in (*decided.isr, *decided.elr)
             if after.end < known.view.end:
                 self._sometimes["records lost with the power"] += 1
-            self.ghost(key).on_power_lost(name, known.view, after, counted=counted, wiped=wiped)
+            if member:
+                self.ghost(key).on_power_lost(name, known.view, after, counted=counted, wiped=wiped)
             if wiped:
                 self.log_starts.forget(name, key)
             known.view = after
+
+    def on_replaced(self, old: Node, new: Node) -> None:
+        """Another machine is the broker now: what its disk lacks, the broker has lost (P-71)."""
+        for key, ghost in self.committed.items():
+            known = self._replicas.get((old.name, key)) or self._replicas.get((new.name, key))
+            if known is not None:
+                view = LogView(new.disk, known.view.path)
+                view.read_valid()
+                ghost.on_replaced(old.name, new.name, view)
 
     def check_some_copy(self) -> None:
         """I-17: every committed record is on the disk of some machine."""

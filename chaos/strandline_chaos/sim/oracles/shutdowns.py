@@ -50,8 +50,8 @@ class MarkerOracle:
 class LeaveOracle:
     """I-84: who is let go leads nothing, and everybody alive knows that."""
 
-    def __init__(self, nodes: dict[str, Node], control: ControlOracle) -> None:
-        self._nodes = nodes
+    def __init__(self, members: dict[int, Node], control: ControlOracle) -> None:
+        self._nodes = members
         self._control = control
         self._checked: dict[str, int] = {}
 
@@ -71,7 +71,7 @@ class LeaveOracle:
             raise Violation("I-84", f"{node.name} is let go, and leads partitions {led}")
         since = known.shutdown_offset
         for other, broker in control.brokers.items():
-            there = self._nodes.get(f"broker-{other}")
+            there = self._nodes.get(int(other))
             process = None if there is None or not there.running else there.process
             metadata = getattr(process, "metadata", None)
             if broker.fenced or other == number or metadata is None or since is None:

@@ -9,6 +9,7 @@ from strandline_chaos.sim.strikes.clients import ClientStrikes
 from strandline_chaos.sim.strikes.clocks import ClockStrikes
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
+from strandline_chaos.sim.strikes.doubles import DoubleStrikes
 from strandline_chaos.sim.strikes.leadership import LeadershipStrikes
 from strandline_chaos.sim.strikes.moves import MoveStrikes
 from strandline_chaos.sim.strikes.network import NetworkStrikes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     ProcessStrikes,
+    DoubleStrikes,
     NetworkStrikes,
     DiskStrikes,
     DamageStrikes,

@@ -108,7 +108,8 @@ class AdminStrikes:
     def _isr_of(self, index: int) -> frozenset[str]:
         control = self._scene.oracles.control
         found = (control.partitions[key] for key in control.main_keys() if key[1] == index)
-        return frozenset(f"broker-{member}" for decided in found for member in decided.isr)
+        members = self._scene.world.members
+        return frozenset(members[member].name for decided in found for member in decided.isr)
 
     def _retain(self, bytes: int, for_s: float) -> bool:
         """Only so much of each partition is kept, for a while."""

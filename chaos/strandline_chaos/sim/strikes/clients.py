@@ -53,7 +53,8 @@ class ClientStrikes:
         """(leader, partition, the batch so many before its last, its bytes)."""
         scene, control = self._scene, self._scene.oracles.control
         for key in control.main_keys():
-            leader = f"broker-{control.partitions[key].leader}"
+            member = scene.world.members.get(control.partitions[key].leader)
+            leader = "" if member is None else member.name
             view = scene.oracles.replicas.find_view(leader, key)
             if key[1] != index or view is None or len(view.entries) <= back:
                 continue

@@ -86,7 +86,8 @@ class DamageStrikes:
             not ghost.damaged
             and ghost.excused is None
             and len(others) >= len(decided.replicas) - 1
-            and all(self._scene.node(f"broker-{m}").running for m in others)
+            and all(self._scene.world.members[m].running for m in others)
+            and not self._scene.doubles
         )
 
     def _flip_in(
@@ -142,7 +143,7 @@ class DamageStrikes:
             if key[1] != partition or oracles.replicas.ghost(key).damaged:
                 continue
             for number, member in enumerate(decided.replicas[:3]):
-                node = self._scene.node(f"broker-{member}")
+                node = self._scene.world.members[member]
                 struck += self._flip_in(node, key, 1, live=True, number=number)
             if struck:
                 oracles.replicas.ghost(key).give_up("every replica has lost a part of it")
