@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from strandline_chaos.sim.disk_parts import Directory
+from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.run import Run
 from strandline_chaos.sim.topology import Topology
 from strandline_chaos.sim.world import World
 
@@ -133,3 +135,23 @@ def test_a_copy_that_went_on_by_itself_is_refused_though_it_reaches_further(seed
         await refused_and_then_replaced(world, further, "of epoch")
 
     run(seed, story)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_a_restoration_everything_goes_on_above_what_was_said_before(seed: int) -> None:
+    """A drawn fault does this too; all oracles watch the cluster before and after it."""
+    busy = [
+        Fault(at_s, "kill", {"node": f"broker-{n}", "restart_s": 0.2})
+        for n, at_s in ((1, 3.0), (2, 3.8), (3, 4.6))
+    ]
+    old = Fault(2.5, "store-restored", {"age_s": 3.5, "meets_s": 0.5})
+    run = Run(Plan(seed, Topology(partitions=2), (old, *busy)))
+    outcome = run.execute()
+    assert outcome.failure is None, outcome.timeline.text()
+    assert outcome.sometimes["old store refused"] >= 1, "a supervisor starts it again"
+    assert outcome.sometimes["store restored"] == 1
+    state = run.world.controller.process.state
+    assert state.last_offset > 1 << 20
+    assert state.controller_epoch > 100
+    assert all(p.leader_epoch > 1000 for p in state.partitions())
+    assert not outcome.sometimes["loss permitted"]

@@ -11,6 +11,7 @@ _SNAPSHOT: Final = "strandline_broker/core/controller/snapshot.py"
 _TAKING: Final = "strandline_broker/hosts/controller/snapshots.py"
 _FILE: Final = "strandline_broker/storage/metadata_snapshot.py"
 _LOG: Final = "strandline_broker/storage/metadata_log.py"
+_RESTORATION: Final = "strandline_broker/core/controller/restoration.py"
 
 _STARTS: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.2}) for at_s in (2.5, 4.5, 6.5)
@@ -35,9 +36,60 @@ _DARK: Final = tuple(
     for at_s in (2.0, 3.5, 5.0, 6.5)
 )
 _KILLS: Final = Needs(kinds=("kill", "pause"), aimed=_STARTS)
+_WRITERS: Final = tuple(
+    Fault(at_s, "kill", {"node": "writer", "restart_s": 0.1}) for at_s in (3.0, 4.0, 5.0, 6.0, 7.0)
+)
+_RESTORED: Final = Needs(kinds=("store-restored", "kill"))
+_RESTORED_UNDER_WRITERS: Final = Needs(kinds=("store-restored", "kill"), aimed=_WRITERS)
 _POWER: Final = Needs(kinds=("power", "crash-point"), aimed=_DARK)
 
 REMEMBERING: Final = (
+    Mutant(
+        "restored-leader-epochs-go-on-from-the-copy",
+        "P-76, I-3, I-92",
+        "a restored store goes on from the leader epochs of the copy, not above those of the logs",
+        (
+            Edit(
+                _RESTORATION,
+                "            leader_epoch=LeaderEpoch(max(found, 0) + LEADER_EPOCH_STEP),\n",
+                "            leader_epoch=LeaderEpoch(\n"
+                "                0 if old is None or found < -1 else old.leader_epoch\n"
+                "            ),\n",
+            ),
+        ),
+        _RESTORED,
+    ),
+    Mutant(
+        "restored-offsets-go-on-from-the-copy",
+        "P-76, I-92",
+        "a restored store names offsets again that brokers have applied",
+        (
+            Edit(
+                _RESTORATION,
+                "    seen = max(known.last_offset, 0, *(b.metadata_offset for b in brokers))\n",
+                "    seen = max(known.last_offset, 0)\n",
+            ),
+            Edit(
+                _RESTORATION,
+                "    end = MetadataOffset((seen // OFFSET_STEP + 2) * OFFSET_STEP)\n",
+                "    end = MetadataOffset(seen + 1)\n",
+            ),
+        ),
+        _RESTORED,
+    ),
+    Mutant(
+        "restored-producer-ids-go-on-from-the-copy",
+        "P-76, I-59",
+        "a restored store hands out producer ids again that are in the logs",
+        (
+            Edit(
+                _RESTORATION,
+                "        next_producer_id=ProducerId(max(ids) + PRODUCER_ID_STEP),\n",
+                "        next_producer_id=ProducerId(ids[0]),\n",
+            ),
+        ),
+        _RESTORED_UNDER_WRITERS,
+    ),
     Mutant(
         "snapshot-without-epoch-starts",
         "P-76, I-92",

@@ -120,6 +120,15 @@ class SimDisk:
                 node.lose_power(self._rng, survival)
             self._used += len(node.data)
 
+    def commit_all(self) -> None:
+        """Make every name durable."""
+        self._apply(len(self._journal))
+
+    def put(self, root: Directory) -> None:
+        """Other files, all of them durable, in the place of those that are here."""
+        self.wipe()
+        self.root = root
+
     def wipe(self) -> None:
         """A new disk of the same size."""
         self.root = Directory()

@@ -110,6 +110,8 @@ class Nemesis:
         self._scene.over = True
         self._armed.clear()
         self._world.timeline.add("*", "phase", "heal", {})
+        if self._scene.pending is not None:
+            self._scene.pending()
         for end in list(self._scene.doubles.values()):
             end()
         self._world.network.heal()

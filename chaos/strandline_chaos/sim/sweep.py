@@ -60,6 +60,8 @@ EXPECTED: Final = (
     "leader changed over logs compacted differently",
     "controller took a snapshot",
     "controller began from a snapshot",
+    "old store refused",
+    "store restored",
     "broker's id taken by another machine",
     "process ended as its id or directory is another's",
 )

@@ -70,6 +70,8 @@ class Oracles:
         self.disks_may_fail = False
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
+        self.old_store = False
+        """Whether the controller runs on an old copy of its store: nobody may obey it (P-76)."""
         self._world = world
         self._controller = world.nodes[CONTROLLER]
         self._controller.on_step = self._after_controller
@@ -83,6 +85,14 @@ class Oracles:
         """A broker's process, whichever machine it is on."""
         node.on_crash = self._on_crash
         node.on_step = partial(self._after_broker, node)
+
+    def on_store_restored(self) -> None:
+        """What the controller says now goes on from what the brokers hold, not from what it said
+        before: its numbers are above all others (I-92).
+        """
+        self.old_store = False
+        self.sometimes["store restored"] += 1
+        self.control.on_restored()
 
     def on_double_gone(self, node: Node) -> None:
         """A machine is gone for good, with its disk (P-71)."""
@@ -130,7 +140,7 @@ class Oracles:
 
     def _after_controller(self) -> None:
         process = self._controller.process
-        if process is None:
+        if process is None or self.old_store:
             return
         self.store.on_step(process.log, process.state)
         if self._world.doubles:
@@ -146,6 +156,9 @@ class Oracles:
         if not why:
             return
         self.sometimes["process ended by itself"] += 1
+        if self.old_store and node is self._controller and "controller restore" in why:
+            self.sometimes["old store refused"] += 1
+            return
         if node.name in self.damaged_stores and "__cluster_metadata" in why:
             self.sometimes["damaged store refused"] += 1
             return

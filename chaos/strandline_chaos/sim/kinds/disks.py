@@ -92,6 +92,10 @@ def _wipe(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"node": broker(rng, topology), "restart_s": seconds(rng, 0.1, 2.0)}
 
 
+def _store_restored(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"age_s": seconds(rng, 0.5, 4.0), "meets_s": rng.choice((0.0, 0.2, 0.5))}
+
+
 KINDS: Final[dict[str, Draw]] = {
     "slow-disk": _slow_disk,
     "stalling-disk": _stalling_disk,
@@ -106,6 +110,7 @@ KINDS: Final[dict[str, Draw]] = {
     "store-flip": _store_flip,
     "zero-tail": _zero_tail,
     "wipe": _wipe,
+    "store-restored": _store_restored,
 }
 MAY_END_A_PROCESS: Final = frozenset({"fsync-error", "write-error", "read-error", "disk-full"})
 """After one of these a process may end by itself."""

@@ -80,6 +80,11 @@ class ControlOracle:
         self._check_fenced()
         return True
 
+    def on_restored(self) -> None:
+        """The store has been restored: nobody is in sync by its word until a leader was elected."""
+        self.partitions.clear()
+        self.brokers.clear()
+
     def _forget(self, state: ControllerState) -> None:
         """Topics have been deleted. Their ids never come back (I-36)."""
         for key in [key for key in self.partitions if key[0] not in state.topics]:

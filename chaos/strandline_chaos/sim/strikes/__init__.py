@@ -14,6 +14,7 @@ from strandline_chaos.sim.strikes.leadership import LeadershipStrikes
 from strandline_chaos.sim.strikes.moves import MoveStrikes
 from strandline_chaos.sim.strikes.network import NetworkStrikes
 from strandline_chaos.sim.strikes.processes import ProcessStrikes
+from strandline_chaos.sim.strikes.stores import StoreStrikes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ FAMILIES = (
     NetworkStrikes,
     DiskStrikes,
     DamageStrikes,
+    StoreStrikes,
     ClockStrikes,
     AdminStrikes,
     LeadershipStrikes,

@@ -154,7 +154,8 @@ class DamageStrikes:
         The controller has to refuse the log, until somebody has put the file back from a copy.
         """
         scene, struck = self._scene, self._scene.world.controller
-        if not struck.running or struck.name in scene.oracles.damaged_stores:
+        oracles = scene.oracles
+        if not struck.running or oracles.old_store or struck.name in oracles.damaged_stores:
             return False
         view = LogView(struck.disk, METADATA)
         view.read_valid()

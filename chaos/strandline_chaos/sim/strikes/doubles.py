@@ -44,7 +44,7 @@ class DoubleStrikes:
         twin = self._twins[node] = scene.world.add_double("twin", struck)
         if disk == "copy":
             twin.disk.root = copy.deepcopy(struck.disk.root)
-            _settle(twin.disk.root)
+            settle(twin.disk.root)
         scene.oracles.watch_double(twin)
         until_s = scene.world.loop.now + for_s
         ended = twin.on_exit
@@ -105,12 +105,12 @@ class DoubleStrikes:
         return True
 
 
-def _settle(directory: Directory) -> None:
+def settle(directory: Directory) -> None:
     """Everything in it is on the platter."""
     directory.durable = dict(directory.entries)
     for node in directory.entries.values():
         if isinstance(node, Directory):
-            _settle(node)
+            settle(node)
         else:
             node.before.clear()
             node.lost.clear()

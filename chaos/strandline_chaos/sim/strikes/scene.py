@@ -28,6 +28,8 @@ class Scene:
         """Of what a fault leaves to chance; drawing from it changes nobody else's."""
         self.churn: Churn | None = None
         self.compaction: Compaction | None = None
+        self.pending: Callable[[], None] | None = None
+        """What must be done before anything is well again, if something waits for a person."""
         self.doubles: dict[Node, Callable[[], None]] = {}
         """Processes that say they are another's, and how each is ended for good (P-71)."""
         self._clients: dict[str, Node] = {}
