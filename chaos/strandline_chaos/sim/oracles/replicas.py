@@ -355,7 +355,7 @@ class ReplicaOracle:
         for key, ghost in self.committed.items():
             known = self._replicas.get((old.name, key)) or self._replicas.get((new.name, key))
             if known is not None:
-                view = LogView(new.disk, known.view.path)
+                view = ghost.view(new.disk, known.view.path)
                 view.read_valid()
                 ghost.on_replaced(old.name, new.name, view)
 
