@@ -9,6 +9,7 @@ from strandline_chaos.mutants.asking import ASKING
 from strandline_chaos.mutants.believing import BELIEVING
 from strandline_chaos.mutants.compacting import COMPACTING
 from strandline_chaos.mutants.controlling import CONTROLLING
+from strandline_chaos.mutants.deleting import DELETING
 from strandline_chaos.mutants.following import FOLLOWING
 from strandline_chaos.mutants.leading import LEADING
 from strandline_chaos.mutants.moving import MOVING
@@ -32,6 +33,7 @@ MUTANTS: Final = (
     *ANNOUNCING,
     *BELIEVING,
     *ASKING,
+    *DELETING,
     *COMPACTING,
 )
 
