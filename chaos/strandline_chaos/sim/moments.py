@@ -187,7 +187,7 @@ def _cleaning_cut_off(rng: random.Random, p: int) -> list[Step]:
     for at_s, role in ((0.9, "leader"), (1.9, "heir")):
         where: dict[str, Any] = {
             "node": f"{role}-{p}",
-            "point": rng.choice(("cleaned", "swap", "swap")),
+            "point": rng.choice(("cleaned", "swap", "swap-flush")),
             "count": rng.randint(1, 6),
             "power": rng.random() < 0.5,
             "restart_s": 0.3,

@@ -76,6 +76,7 @@ POINTS: Final[dict[str, tuple[str, str]]] = {
     "new-directory": ("makedirs", "/data/"),
     "cleaned": ("fsync", ".cleaned"),
     "swap": ("replace", ".log"),
+    "swap-flush": ("fsync_dir", "/compacted-0"),
 }
 """Name of a place in the code: (operation, what its path contains)."""
 
