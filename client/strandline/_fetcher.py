@@ -13,6 +13,7 @@ from strandline._core.fetch_session import FetchTarget
 from strandline._core.position import Phase
 from strandline._fetch_stream import FetchStream
 from strandline._offsets import Offsets, why_gone
+from strandline._records import last_of_run
 from strandline.errors import (
     BrokerError,
     CorruptRecords,
@@ -22,7 +23,6 @@ from strandline.errors import (
     from_code,
 )
 from strandline.types import Broker
-from strandline_proto.batch import iter_headers
 from strandline_proto.errors import NONE, CorruptMessage, OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -234,10 +234,8 @@ class Fetcher:
 
     def _keep(self, key: PartitionKey, position: Position, asked: Wanted, records: bytes) -> None:
         """Note how far the batches go; they are checked and decoded when the user wants them."""
-        last = None
         try:
-            for _, last in iter_headers(records):  # noqa: B007 - the last one counts
-                pass
+            last = last_of_run(records, asked.target.offset)
         except CorruptMessage as error:
             self._damaged(position, str(error))
             return

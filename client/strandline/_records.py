@@ -9,11 +9,13 @@ from aiokafka.record._crecords import DefaultRecordBatch
 from strandline.errors import CorruptRecords
 from strandline.types import ConsumerRecord
 from strandline_proto.batch import crc_matches, iter_headers
+from strandline_proto.errors import CorruptMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.types import TopicPartition
+    from strandline_proto.batch import BatchHeader
 
 
 def decode(
@@ -62,3 +64,19 @@ def decode(
         if header.base_offset < from_offset:
             records = [r for r in records if r.offset >= from_offset]
         yield records, header.next_offset, epoch
+
+
+def last_of_run(records: bytes, offset: int) -> BatchHeader | None:
+    """The last batch of an answer to a question for `offset`; None if there is none.
+
+    No CRC covers a base offset, and a disk may have read from elsewhere: CorruptMessage if a batch
+    ends before what was asked for, or begins before the one in front of it has ended (P-54).
+    """
+    last = None
+    for _, header in iter_headers(records):
+        if header.next_offset <= offset or (last is not None and header.base_offset < offset):
+            raise CorruptMessage(
+                f"offsets {header.base_offset} to {header.last_offset} where {offset} must follow"
+            )
+        last, offset = header, header.next_offset
+    return last

@@ -277,7 +277,7 @@ def test_a_truncation_that_cannot_read_what_should_stay_cuts_nothing_and_marks_i
     store, bases = many_segments(tmp_path / "data")
     values, end = values_of(store.log), store.log.log_end_offset
 
-    def unreadable(self: Segment, position: int, end_offset: int) -> None:
+    def unreadable(self: Segment, position: int, end_offset: int, **_: int) -> None:
         raise BadBatch(self.path(), 0, self.base_offset, "message format 1 where 2 is expected")
 
     with monkeypatch.context() as patch:

@@ -99,6 +99,10 @@ class DamageWatch:
                 await self._take_note(partition)
             if self.may_heal(partition):
                 await self._heal(partition)
+        for partition in self._partitions():
+            if partition.log.replay_lacks and self._may_replay(partition):
+                async with partition.gate:
+                    await self._replay(partition)
         self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
 
     def _see_unreadable(self) -> None:
@@ -170,6 +174,20 @@ class DamageWatch:
             return False
         told = context.metadata.view.partition(TopicId(partition.key[0]), partition.key[1])
         return told is not None and state.leader not in told.offline_replicas
+
+    def _may_replay(self, partition: Partition) -> bool:
+        """Whether what was passed over when its producers' state was read is sound after all, and
+        nothing is appended while it is read again: a leader does that at its next role.
+        """
+        if partition.gate.locked() or partition.out_of_service is not None:
+            return False
+        return not partition.log.damaged_ranges.entries and partition.leader is None
+
+    async def _replay(self, partition: Partition) -> None:
+        try:
+            await partition.rebuild_producers()
+        except WireError as error:
+            self._log.warning("producers not read", partition=partition.name, reason=str(error))
 
     async def _heal(self, partition: Partition) -> None:
         async with partition.gate:

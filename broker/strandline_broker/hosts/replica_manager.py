@@ -253,7 +253,9 @@ class ReplicaManager:
 
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
         async with partition.gate:
-            if partition.log.producers is None:  # a new log, or a truncation was cut short
+            log = partition.log
+            # A new log, a truncation that was cut short, or one after which not all could be read.
+            if log.producers is None or log.replay_lacks:
                 await partition.rebuild_producers()
             if state.leader == self.context.me:
                 # First what can fail and must last, then the role (I-46, P-36).

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HEADERS_WINDOW: Final = 16 << 10
 BODIES_WINDOW: Final = 1 << 20
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class _Window:
@@ -51,16 +52,27 @@ class _Window:
 
 
 def walk(
-    file: File, position: int, end: int, *, offset: int, crc: bool = False
+    file: File,
+    position: int,
+    end: int,
+    *,
+    offset: int,
+    crc: bool = False,
+    gaps_below: int = OFFSET_MAX,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch from `position` to `end`, the first at or after `offset`.
 
-    `crc` reads whole batches and checks their CRC. Raises BadBatch at the first bytes that are no
-    such batch.
+    `crc` reads whole batches and checks their CRC. Offsets may be missing before a batch that
+    begins at or below `gaps_below`. Raises BadBatch at the first bytes that are no such batch: its
+    offset is the one that must follow what was walked over.
     """
     window = _Window(file, end, BODIES_WINDOW if crc else HEADERS_WINDOW)
     for at, header, _ in _walk(file, window, position, end, offset=offset, whole=crc):
+        if header.base_offset > max(offset, gaps_below):
+            why = f"base offset {header.base_offset} where {offset} must follow"
+            raise BadBatch(file.path, at, offset, why)
         yield at, header
+        offset = header.next_offset
 
 
 def walk_whole(

@@ -14,7 +14,7 @@ whole, and a mark that two threads lose to each other is found again by the next
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.atomic_file import remove_file
@@ -98,10 +98,14 @@ class DamagedRanges:
     def covers(self, offset: int) -> bool:
         return any(r.start <= offset < r.end for r in self.entries)
 
-    def resume_before(self, segment: int, offset: int) -> int:
-        """Byte of the segment behind its last damage below `offset`; 0 without any."""
-        at = [r.resume for r in self.entries if r.segment == segment and r.end <= offset]
-        return max(at, default=0) if NOWHERE not in at else 0
+    def resume_before(self, segment: int, offset: int) -> tuple[int, int]:
+        """(byte, offset) at which the segment goes on behind its last damage below `offset`; its
+        beginning without any.
+        """
+        at = [(r.resume, r.end) for r in self.entries if r.segment == segment and r.end <= offset]
+        if any(resume == NOWHERE for resume, _ in at):
+            return 0, segment
+        return max(at, default=(0, segment))
 
     def check(self, offset: int, *, partition: str) -> None:
         """Refuse to read at an offset that is damaged."""
@@ -122,15 +126,10 @@ class DamagedRanges:
             later = [r.start for r in self.entries if r.start > found.start]
             end = min([found.end, *later])
             if end > found.start:
+                if end < found.end:  # where that leads is not where this shorter one ends
+                    found = replace(found, end=end, resume=NOWHERE)
                 self.unsure |= {found.segment}
-                self._keep(
-                    [
-                        *self.entries,
-                        DamagedRange(
-                            found.start, end, found.segment, found.position, found.resume, found.why
-                        ),
-                    ]
-                )
+                self._keep([*self.entries, found])
 
     def set(self, entries: Iterable[DamagedRange]) -> None:
         self._keep(entries)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.batch_walk import OFFSET_MAX
 from strandline_broker.storage.file import CREATE, File
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Gaps:
         self._directory = directory
         self._below = below
         self.expected = fs.exists(f"{directory}/{NAME}")
+
+    @property
+    def below(self) -> int:
+        """Offsets may be missing before a batch that begins here or below."""
+        return OFFSET_MAX if self.expected else self._below
 
     def lawful(self, offset: int) -> bool:
         """Whether offsets before `offset` may be missing."""

@@ -96,6 +96,8 @@ class Log:
         """Where compaction goes on: what lies below was cleaned."""
         self.damaged: str | None = None
         self.damaged_ranges = found.damaged
+        self.replay_lacks = False
+        """The last replay passed over damage, so that what was read from it may not be all."""
         self.deleted = False
         self.limits = limits
         self.tail = tuple(found.segments), found.recent

@@ -14,7 +14,7 @@ from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.log_reader import damage_met
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.segment import Segment
-from strandline_broker.storage.segment_reader import first_batch_to
+from strandline_broker.storage.segment_reader import Place, first_batch_to
 from strandline_broker.storage.txn_index import truncate_txn_index
 
 if TYPE_CHECKING:
@@ -37,47 +37,63 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     if offset < max(log.log_start_offset, log.tail[0][0].base_offset):
         begin_anew(fs, log, offset)
         return
-    i, position, end_offset = _place_of(log, offset)
-    if end_offset < log.log_start_offset:
-        # The first batch reaches back over the log's start, and all of it has to go.
-        begin_anew(fs, log, log.log_start_offset)
-        return
-    # What fails up to here, for want of room, leaves the log as it was.
-    _limit_checkpoints(log, end_offset)
+    segments = log.tail[0]
+    i = bisect_right(segments, offset, key=_base_of) - 1
     try:
-        _cut(fs, log, i, position, end_offset)
+        position, end_offset = _place_of(log, i, offset)
+        if end_offset < log.log_start_offset:
+            # The first batch reaches back over the log's start, and all of it has to go.
+            begin_anew(fs, log, log.log_start_offset)
+            return
+        # Readers still hold the old segment: what stays is described by a new one.
+        kept = segments[i].cut(position, end_offset, gaps_below=log.gaps.below)
     except BadBatch as bad:
         # What should stay does not read, and nothing has been cut: it is for a healing to cut
         # more, once this replica does not count (I-15).
         raise damage_met(log, bad) from bad
+    # What fails up to here, for want of room, leaves the log as it was.
+    _limit_checkpoints(log, end_offset)
+    try:
+        _cut(fs, log, i, end_offset, *kept)
     except OSError as error:
         log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
         raise
 
 
-def _place_of(log: Log, offset: int) -> tuple[int, int, int]:
-    """(segment, byte in it, log end after it) of a cut before the batch with `offset`."""
-    segments = log.tail[0]
-    i = bisect_right(segments, offset, key=_base_of) - 1
-    segment = segments[i]
-    position, end_offset = segment.size, min(offset, segment.end_offset)
+def _place_of(log: Log, i: int, offset: int) -> Place:
+    """Where segment `i` is cut so that the log ends before the batch with `offset`.
+
+    BadBatch where something before that does not read. What is damaged at the very place goes with
+    what is cut.
+    """
+    segments, recent = log.tail
+    segment, gaps_below = segments[i], log.gaps.below
+    if offset == segment.base_offset:
+        return 0, offset
+    if segment is segments[-1] and gaps_below < offset:
+        known = recent.bound(offset)
+        if known is not None:  # no disk can say anything else
+            return known
+    low = log.damaged_ranges.resume_before(segment.base_offset, offset)
     try:
-        low = log.damaged_ranges.resume_before(segment.base_offset, offset)
-        found = first_batch_to(segment, segment.view(), offset, segment.size, low=low)
-        if found is not None:
-            position, end_offset = found[0], min(offset, found[1].base_offset)
+        found = first_batch_to(
+            segment, segment.view(), offset, segment.size, low=low, gaps_below=gaps_below
+        )
     except BadBatch as bad:
-        # What is damaged goes with what is cut; before it everything holds.
-        position, end_offset = bad.position, min(offset, bad.offset)
-    return i, position, max(end_offset, segment.base_offset)
+        if bad.offset < offset:
+            raise
+        return bad.position, offset
+    if found is None:
+        return segment.size, min(offset, segment.end_offset)
+    return found[0], max(min(offset, found[1].base_offset), segment.base_offset)
 
 
-def _cut(fs: FileSystem, log: Log, i: int, position: int, end_offset: int) -> None:
+def _cut(
+    fs: FileSystem, log: Log, i: int, end_offset: int, kept: Segment, recent: RecentBatches
+) -> None:
     segments = log.tail[0]
     # Before the new end shows: else the log could reach their offsets again with other batches.
     log.snapshots.remove_above(end_offset)
-    # Readers still hold the old segment: what stays is described by a new one.
-    kept, recent = segments[i].cut(position, end_offset)
     log.ends_at(end_offset, (*segments[:i], kept), recent)
     log.open_segments.forget(segments[i:])
     for removed in reversed(segments[i + 1 :]):
@@ -85,7 +101,7 @@ def _cut(fs: FileSystem, log: Log, i: int, position: int, end_offset: int) -> No
     if i + 1 < len(segments):
         fs.fsync_dir(log.path)
     file = kept.view().file
-    file.truncate(position)
+    file.truncate(kept.size)
     file.sync()
     kept.write_indexes()
     truncate_txn_index(fs, kept.path("txnindex"), end_offset)

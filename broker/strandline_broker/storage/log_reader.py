@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from strandline_broker.storage.batch_judge import BatchJudge
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
@@ -116,7 +117,7 @@ class LogReader:
         segments, recent = log.tail
         run = recent.run(start, limit=limit, max_bytes=max_bytes)
         if run is not None:
-            return _read_run(segments[-1], start, run, checked)
+            return self._served(segments[-1], start, run, checked)
         first = bisect_right(segments, start, key=_base_of) - 1
         if first < 0:
             # The log is just being begun anew below: its start is lowered before its segments go.
@@ -135,10 +136,11 @@ class LogReader:
                 low=ranges.resume_before(segment.base_offset, start),
                 stop=stop if stop_in == segment.base_offset else None,
                 known=behind[2] if behind[0] is segment and behind[1] == start else None,
+                gaps_below=log.gaps.below,
             )
             # None: compaction left a gap at the end of this segment, the next one answers.
             if run is not None:
-                read = self._placed(segment, start, run, checked)
+                read = self._served(segment, start, run, checked)
                 self._behind = segment, read.next_offset, run[0] + len(read.records)
                 return read
         return LogRead(b"", start, start)
@@ -150,17 +152,11 @@ class LogReader:
             f"{log.log_start_offset} to {log.log_end_offset}; reset the position"
         )
 
-    def _placed(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
-        """The bytes of a run of whole batches, each of which stands where its offset must be.
-
-        What this process has seen before, in appending, in a scan or here, is not looked at again.
-        """
-        read = _read_run(segment, start, run, checked)
-        placed_to = segment.placed_to
-        if run[1] > placed_to:
-            read = whole_chain(read, segment, run, start, self._log.gaps)
-            if run[0] <= placed_to:
-                segment.placed_to = run[0] + len(read.records)
+    def _served(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
+        """The bytes of a run of whole batches, each of which stands where its offset must be."""
+        read = whole_chain(_read_run(segment, start, run), segment, run, start, self._log.gaps)
+        if checked:
+            _check(read.records, segment.path(), run[0], start)
         return read
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
@@ -168,6 +164,7 @@ class LogReader:
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
         """For the producers' state: see `Log.replay`."""
+        self._log.replay_lacks = False
         for view, at, header in self._walk(start):
             marker = None
             if header.is_control:
@@ -184,34 +181,62 @@ class LogReader:
             return
         first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
         ranges = log.damaged_ranges
+        if ranges.above(start):
+            log.replay_lacks = True
         for segment in segments[first:]:
             is_last = segment is segments[-1]
             if not is_last:
                 log.open_segments.touch(segment)
-            view = segment.view()
-            end = end_position if is_last else segment.size
             damage = ranges.next_to(start)
             if damage is not None and damage.start <= start:
                 start = damage.end
-            try:
-                low = ranges.resume_before(segment.base_offset, start)
-                found = first_batch_to(segment, view, start, end, low=low)
-            except BadBatch as bad:
-                damage_met(log, bad)
-                continue
-            if found is not None:
-                for at, header in walk_over_damage(
-                    view.file,
-                    found[0],
-                    end,
-                    segment=segment.base_offset,
-                    offset=segment.base_offset,
-                    below=end_offset if is_last else segment.end_offset,
-                    crc=False,
-                    found=ranges.add,
-                ):
-                    if not ranges.covers(header.base_offset):
-                        yield view, at, header
+            end, below = (
+                (end_position, end_offset) if is_last else (segment.size, segment.end_offset)
+            )
+            yield from self._walk_segment(segment, max(start, segment.base_offset), end, below)
+
+    def _walk_segment(
+        self, segment: Segment, start: int, end: int, below: int
+    ) -> Iterator[tuple[View, int, BatchHeader]]:
+        """The batches from `start` to byte `end`, where the segment's offsets end at `below`."""
+        log, view, gaps_below = self._log, segment.view(), self._log.gaps.below
+        ranges = log.damaged_ranges
+        low = ranges.resume_before(segment.base_offset, start)
+        try:
+            found = first_batch_to(segment, view, start, end, low=low, gaps_below=gaps_below)
+            if found is not None and found[1].base_offset > max(start, gaps_below):
+                why = f"base offset {found[1].base_offset} where {start} must follow"
+                raise BadBatch(view.file.path, found[0], start, why)
+        except BadBatch as bad:
+            damage_met(log, bad)
+            log.replay_lacks = True
+            return
+        if found is None:
+            return
+
+        def mark(damage: DamagedRange) -> None:
+            ranges.add(damage)
+            log.replay_lacks = True
+
+        for at, header in walk_over_damage(
+            view.file,
+            found[0],
+            end,
+            segment=segment.base_offset,
+            offset=min(found[1].base_offset, start),
+            below=below,
+            crc=False,
+            found=mark,
+            judge=BatchJudge(
+                log.leader_epochs,
+                base_offset=segment.base_offset,
+                size=end,
+                end_offset=below,
+                gaps_below=gaps_below,
+            ),
+        ):
+            if not ranges.covers(header.base_offset):
+                yield view, at, header
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         return self._steady(self._times.first_at, timestamp)
@@ -227,7 +252,8 @@ def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
     segments, recent = log.tail
     segment = next((s for s in segments if s.path() == bad.path), segments[-1])
     end = recent.end[1] if segment is segments[-1] else segment.end_offset
-    start = max(bad.offset, segment.base_offset)
+    # An offset that the segment does not hold was read from it: then nothing of it is certain.
+    start = bad.offset if segment.base_offset < bad.offset < end else segment.base_offset
     position = bad.position if start > segment.base_offset else 0
     found = DamagedRange(
         start, max(end, start + 1), segment.base_offset, position, NOWHERE, bad.why
@@ -236,7 +262,7 @@ def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
     return KafkaStorageError(refusal(f"{log.topic}-{log.partition}", found))
 
 
-def _read_run(segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
+def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
     position, end, next_offset = run
     if position == end:
         return LogRead(b"", start, start)
@@ -245,17 +271,14 @@ def _read_run(segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
     if len(records) != end - position or len(records) < HEADER_SIZE:
         why = f"{len(records)} bytes where {max(end - position, HEADER_SIZE)} must be"
         raise BadBatch(file.path, position, start, why)
-    if checked:
-        _check(records, file.path, position, start)
     return LogRead(records, _BASE_OFFSET.unpack_from(records)[0], next_offset)
 
 
 def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gaps) -> LogRead:
-    """As much of what was read from a cold place as follows offset by offset; BadBatch if the first
-    batch does not.
+    """As much of what was read as follows offset by offset; BadBatch if the first batch does not.
 
-    No CRC covers a base offset, and the segment may not have been looked at since it was written
-    (P-34 and I-1): a batch that stands at a wrong offset must not be served there.
+    No CRC covers a base offset, and a disk may read from another place than it was asked for, whose
+    batches are sound (P-34 and I-1): a batch at a wrong offset must not be served there.
     """
     records, at, offset = read.records, 0, start
     unpack, size, end_offset = _LINK.unpack_from, len(records), run[2]
@@ -269,7 +292,7 @@ def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gap
         if magic != MAGIC:
             break
         offset, at = last + 1, behind
-    if at == size:
+    if at == size and (offset == end_offset or gaps.lawful(end_offset)):
         return read
     if at == 0:
         why = f"no batch that begins at offset {start}"

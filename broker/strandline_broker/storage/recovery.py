@@ -22,6 +22,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.batch_walk import OFFSET_MAX
 from strandline_broker.storage.checkpoint_limits import NAME as LIMIT_NAME
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damage_walk import walk_over_damage
@@ -38,7 +39,7 @@ from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.metadata_snapshot import NAME as SNAPSHOT_NAME
 from strandline_broker.storage.partition_metadata import FILE_NAME as METADATA_NAME
 from strandline_broker.storage.recent_batches import RecentBatches
-from strandline_broker.storage.recovery_scan import OFFSET_MAX, Expectations, Scan
+from strandline_broker.storage.recovery_scan import Expectations, Scan
 from strandline_broker.storage.sealed_end import end_by_index
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.segment import SEGMENT_NAME, Segment

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import sound_batch_follows, walk
+from strandline_broker.storage.batch_walk import OFFSET_MAX, sound_batch_follows, walk
 from strandline_broker.storage.damage import METADATA_REMEDY, BadBatch, DamagedLog
 from strandline_broker.storage.damage_walk import jumps, sound_batch_behind
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
-OFFSET_MAX: Final = 2**63 - 1
 PROGRESS_BYTES: Final = 8 << 20
 
 

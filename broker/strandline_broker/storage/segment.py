@@ -11,7 +11,8 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.batch_walk import OFFSET_MAX, walk
+from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.file import (
     CREATE_EMPTY,
     READ,
@@ -61,7 +62,6 @@ class Segment:
         "flushed",
         "latest_batch",
         "latest_timestamp",
-        "placed_to",
         "size",
         "unsynced",
     )
@@ -86,8 +86,6 @@ class Segment:
         self.end_offset = end_offset
         """One past the last offset; of a sealed segment, where the next begins."""
         self.latest_timestamp = -1
-        self.placed_to = 0
-        """Byte up to which this process has seen every batch stand at its offset."""
         self.latest_batch = base_offset
         """Last offset of the first batch with the largest timestamp, as the time index wants it."""
         self.flushed = True
@@ -228,27 +226,28 @@ class Segment:
             return None
         if len(offsets) > 0 and not (
             offsets.last_offset < self.end_offset
-            and self.plausible(File(self._fs, self.path()), offsets.last_position)
+            and self._seems_at(File(self._fs, self.path()), offsets.last_position)
         ):
             return None
         if len(times) > 0 and times.last[1] >= self.end_offset:
             return None
         return offsets, times
 
-    def plausible(self, file: File, position: int) -> bool:
-        """Whether a batch of this segment seems to begin at `position`, which an index names."""
-        if position + HEADER_SIZE > self.size:
-            return position == 0
+    def _seems_at(self, file: File, position: int) -> BatchHeader | None:
+        """What seems to be the header of a batch of this segment at `position`, which an index
+        names.
+        """
         data = file.read(HEADER_SIZE, position)
-        if len(data) < HEADER_SIZE:
-            return False  # a cut that came between; who reads on finds out
+        if position + HEADER_SIZE > self.size or len(data) < HEADER_SIZE:
+            return None  # or a cut that came between; who reads on finds out
         header = read_header(data)
-        return (
+        seems = (
             header.magic == MAGIC
             and header.last_offset >= self.base_offset
             and header.base_offset < self.end_offset
             and position + header.size <= self.size
         )
+        return header if seems else None
 
     def is_full_for(
         self, size: int, last_offset: int, *, segment_bytes: int, index_bytes: int
@@ -280,8 +279,6 @@ class Segment:
         size = header.size
         self._unindexed += size
         self.size = position + size
-        if self.placed_to == position:
-            self.placed_to = self.size
         self.end_offset = last_offset + 1
 
     def seal(self) -> None:
@@ -304,14 +301,21 @@ class Segment:
         """Forget what is known of the content; `note_batch` rebuilds it, batch by batch."""
         file = File(self._fs, self.path(), WRITE)
         self._view = View(file, OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
-        self.size, self.end_offset, self.placed_to = 0, self.base_offset, 0
+        self.size, self.end_offset = 0, self.base_offset
         self.latest_timestamp, self.latest_batch = -1, self.base_offset
         self._latest_is_known = True
         self._unindexed = 0
         return file
 
-    def cut(self, position: int, end_offset: int) -> tuple[Segment, RecentBatches]:
-        """Another, active view of this segment that ends at `position`; the file is not yet cut."""
+    def cut(
+        self, position: int, end_offset: int, *, gaps_below: int
+    ) -> tuple[Segment, RecentBatches]:
+        """Another, active view of this segment that ends at `position`; the file is not yet cut.
+
+        Raises BadBatch unless what stays is read batch after batch up to there, and up to
+        `end_offset`, but where offsets may be missing (`gaps_below` as of `walk`): a place that was
+        found by a wrong reading must not be cut at.
+        """
         kept = Segment(
             self._fs,
             self.directory,
@@ -321,10 +325,20 @@ class Segment:
             index_interval=self._index_interval,
         )
         kept._view = self.view()
-        return kept, kept.activate(position, end_offset)
+        recent = kept.activate(position, end_offset, gaps_below=gaps_below)
+        ends = kept.end_offset if kept.size > 0 else self.base_offset
+        if kept.size != position or not (ends == end_offset or ends < end_offset <= gaps_below):
+            why = f"its first {kept.size} bytes end at offset {ends}, not at {end_offset}"
+            raise BadBatch(self.path(), 0, self.base_offset, why)
+        return kept, recent
 
     def activate(
-        self, position: int, end_offset: int | None = None, *, crc: bool = False
+        self,
+        position: int,
+        end_offset: int | None = None,
+        *,
+        crc: bool = False,
+        gaps_below: int = OFFSET_MAX,
     ) -> RecentBatches:
         """Make this the segment that is appended to, with `position` bytes; they end at
         `end_offset` if that is known.
@@ -340,16 +354,20 @@ class Segment:
             times = times.cut(end_offset)
         file = File(self._fs, self.path(), WRITE)
         start = offsets.last_position
-        if not self.plausible(file, start) or (start > 0 and len(times) == 0):
+        named = self._seems_at(file, start) if start > 0 and len(times) > 0 else None
+        if named is None or named.last_offset > offsets.last_offset:
             offsets, start = OffsetIndex(self.base_offset), 0
             times = TimeIndex(self.base_offset)
+        offset = self.base_offset if start == 0 or named is None else named.base_offset
         self._view = View(file, offsets, times)
         self.latest_timestamp, self.latest_batch = times.last
         self._latest_is_known = True
         self._unindexed = 0
         self.size = start
         recent: RecentBatches | None = None
-        for at, header in walk(file, start, position, offset=self.base_offset, crc=crc):
+        for at, header in walk(
+            file, start, position, offset=offset, crc=crc, gaps_below=gaps_below
+        ):
             if recent is None:
                 recent = RecentBatches(header.base_offset, at)
             self.note_batch(at, header, header.last_offset)

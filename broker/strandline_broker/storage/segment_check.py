@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.damage_walk import jumps, walk_over_damage
+from strandline_broker.storage.batch_judge import BatchJudge
+from strandline_broker.storage.batch_walk import OFFSET_MAX
+from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
-from strandline_broker.storage.recovery_scan import OFFSET_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_broker.storage.file import File
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
     from strandline_proto.batch import BatchHeader
@@ -32,8 +32,7 @@ class SegmentCheck:
         # A segment of a list that was taken before a truncation says nothing of the log.
         self._is_current = any(each is segment for each in segments)
         self._counts = log.truncations, log.replacements
-        self._size = recent.end[0] if is_last else segment.size
-        self._end_offset = recent.end[1] if is_last else segment.end_offset
+        self._size, self._end_offset = recent.end if is_last else (segment.size, segment.end_offset)
         self._dense_from = OFFSET_MAX if log.gaps.expected else log.cleaned_to
         self._found: list[DamagedRange] = []
         self._offset = segment.base_offset
@@ -53,21 +52,14 @@ class SegmentCheck:
             below=self._end_offset,
             crc=True,
             found=self._found.append,
-            judge=self._judge,
+            judge=BatchJudge(
+                self._log.leader_epochs,
+                base_offset=segment.base_offset,
+                size=self._size,
+                end_offset=self._end_offset,
+                gaps_below=self._dense_from,
+            ),
         )
-
-    def _judge(self, file: File, at: int, header: BatchHeader, expected: int) -> str | None:
-        if header.base_offset > max(expected, self._dense_from):
-            return f"base offset {header.base_offset} where {expected} must follow"
-        base, end = self._segment.base_offset, self._size
-        why = jumps(file, at, header, expected, base=base, end=end, below=self._end_offset)
-        if why is not None:
-            return why
-        named = self._log.leader_epochs.epoch_at(max(header.base_offset, expected))
-        # Epochs that begin below the log's start may have been forgotten.
-        if named >= 0 and header.leader_epoch != named:
-            return f"leader epoch {header.leader_epoch}, the epoch checkpoint says {named}"
-        return None
 
     def step(self, max_bytes: int = STEP_BYTES) -> int:
         """Read about so many bytes more; how many it were, 0 at the end."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.batch_walk import OFFSET_MAX, walk
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.offset_index import RELATIVE_MAX
 from strandline_proto.batch import (
@@ -17,10 +17,13 @@ from strandline_proto.batch import (
     LENGTH_OVERHEAD,
     MAGIC,
     crc_matches,
+    read_header,
     read_records,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline_broker.storage.recent_batches import RecentBatches
     from strandline_broker.storage.segment import Segment, View
     from strandline_proto.batch import BatchHeader, Record
@@ -30,27 +33,49 @@ _SPAN: Final = struct.Struct(">qi4xb6xi")
 
 Run = tuple[int, int, int]
 """(position, end position, next offset)."""
+Place = tuple[int, int]
+"""(position, offset of the batch that must begin there)."""
 
 
 def first_batch_to(
-    segment: Segment, view: View, offset: int, end: int, *, low: int = 0
+    segment: Segment,
+    view: View,
+    offset: int,
+    end: int,
+    *,
+    low: Place | None = None,
+    gaps_below: int = OFFSET_MAX,
 ) -> tuple[int, BatchHeader] | None:
     """(position, header) of the first batch that ends at or after `offset`; None if there is none
-    before byte `end`. The walk begins nowhere before byte `low`, behind known damage.
+    before byte `end`. The walk begins nowhere before `low`, behind known damage.
+
+    A BadBatch names the offset that must stand at its byte, as all before it follows from `low`.
     """
-    for origin in dict.fromkeys((max(view.offsets.floor(offset), low), low)):
+    first = low if low is not None else (0, segment.base_offset)
+    indexed = _indexed(segment, view, offset, end)
+    origins = [first] if indexed is None or indexed <= first else [indexed, first]
+    for origin in origins:
+        position, least = origin
         try:
-            for at, header in walk(view.file, origin, end, offset=segment.base_offset):
+            for at, header in walk(view.file, position, end, offset=least, gaps_below=gaps_below):
                 if header.last_offset >= offset:
-                    if at == origin > low and header.base_offset > offset:
-                        break
                     return at, header
-            else:
-                return None
         except BadBatch:
-            if origin == low:
+            if origin is first:
                 raise
+        else:
+            break
     return None
+
+
+def _indexed(segment: Segment, view: View, offset: int, end: int) -> Place | None:
+    """Where the index says that a batch at or before `offset` begins, if one seems to."""
+    position = view.offsets.floor(offset)
+    data = view.file.read(HEADER_SIZE, position) if 0 < position <= end - HEADER_SIZE else b""
+    if len(data) < HEADER_SIZE:
+        return None
+    base_offset = read_header(data).base_offset
+    return (position, base_offset) if segment.base_offset <= base_offset <= offset else None
 
 
 def find_run(
@@ -60,16 +85,17 @@ def find_run(
     limit: int,
     max_bytes: int,
     recent: RecentBatches | None,
-    low: int = 0,
-    stop: tuple[int, int] | None = None,
+    low: Place | None = None,
+    stop: Place | None = None,
     known: int | None = None,
+    gaps_below: int = OFFSET_MAX,
 ) -> Run | None:
     """The whole batches from the one with `start`, below `limit`; at least one if one is there,
     else an empty run.
 
     None if no batch of this segment ends at or after `start`. `recent` belongs to the active
-    segment. Damage of the segment: the walk begins at byte `low` at the earliest, and `stop` is the
-    (position, offset) that nothing is read beyond. `known` is where the batch with `start` begins,
+    segment. Damage of the segment: the walk begins at `low` at the earliest, and nothing is read
+    beyond `stop`. `known` is where the batch with `start` begins,
     if a read before has found that out.
     """
     view = segment.view()
@@ -83,7 +109,7 @@ def find_run(
     if position is None:
         position = known
     if position is None:
-        found = first_batch_to(segment, view, start, known_end, low=low)
+        found = first_batch_to(segment, view, start, known_end, low=low, gaps_below=gaps_below)
         if found is None:
             if recent is None:
                 return None
@@ -91,7 +117,7 @@ def find_run(
         else:
             position = found[0]
     if bound is None:
-        found = first_batch_to(segment, view, limit, known_end, low=low)
+        found = first_batch_to(segment, view, limit, known_end, low=low, gaps_below=gaps_below)
         bound = (known_end, known_offset) if found is None else (found[0], found[1].base_offset)
     if bound[0] <= position:
         return position, position, start
@@ -143,16 +169,14 @@ def _cut_quickly(
 
 
 def first_record_at(
-    segment: Segment, timestamp: int, *, end: int, log_start: int
+    segment: Segment, timestamp: int, *, end: int, log_start: int, gaps_below: int
 ) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch) of the first record at or after `timestamp` that stands
     before byte `end`.
     """
     view = segment.view()
-    found = first_batch_to(segment, view, view.times.floor(timestamp), end)
-    if found is None:
-        return None
-    for at, header in walk(view.file, found[0], end, offset=segment.base_offset):
+    floor = view.times.floor(timestamp)
+    for at, header in _walk_from(segment, view, floor, end=end, gaps_below=gaps_below):
         if header.max_timestamp < timestamp or header.last_offset < log_start:
             continue
         for record in _records(view, at, header):
@@ -161,21 +185,29 @@ def first_record_at(
     return None
 
 
-def latest_timestamp_from(segment: Segment, log_start: int, *, end: int) -> int:
+def latest_timestamp_from(segment: Segment, log_start: int, *, end: int, gaps_below: int) -> int:
     """The largest timestamp of the records from `log_start` on, before byte `end`; -1 if there is
     none. For the one segment that holds the log's start: it reads all its headers.
     """
     view = segment.view()
-    found = first_batch_to(segment, view, log_start, end)
     latest = -1
-    if found is not None:
-        for at, header in walk(view.file, found[0], end, offset=segment.base_offset):
-            if header.base_offset >= log_start:
-                latest = max(latest, header.max_timestamp)
-            elif header.last_offset >= log_start:
-                live = (r.timestamp for r in _records(view, at, header) if r.offset >= log_start)
-                latest = max(latest, *live)
+    for at, header in _walk_from(segment, view, log_start, end=end, gaps_below=gaps_below):
+        if header.base_offset >= log_start:
+            latest = max(latest, header.max_timestamp)
+        elif header.last_offset >= log_start:
+            live = (r.timestamp for r in _records(view, at, header) if r.offset >= log_start)
+            latest = max(latest, *live)
     return latest
+
+
+def _walk_from(
+    segment: Segment, view: View, offset: int, *, end: int, gaps_below: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from the first that ends at or after `offset`."""
+    found = first_batch_to(segment, view, offset, end, gaps_below=gaps_below)
+    if found is not None:
+        position, first = found
+        yield from walk(view.file, position, end, offset=first.base_offset, gaps_below=gaps_below)
 
 
 def _records(view: View, position: int, header: BatchHeader) -> list[Record]:

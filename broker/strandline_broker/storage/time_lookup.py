@@ -62,7 +62,9 @@ class TimeLookup:
         if self._holds_log_start_within(segments[begin]):
             segment = segments[begin]
             end = recent.end[0] if begin == len(segments) - 1 else segment.size
-            largest = latest_timestamp_from(segment, self._log.log_start_offset, end=end)
+            largest = latest_timestamp_from(
+                segment, self._log.log_start_offset, end=end, gaps_below=self._log.gaps.below
+            )
             begin += 1
         if begin < len(segments):
             maxima = self._running_maxima(segments, begin)
@@ -100,4 +102,10 @@ class TimeLookup:
         if not is_last:
             self._log.open_segments.touch(segment)
         end = recent.end[0] if is_last else segment.size
-        return first_record_at(segment, timestamp, end=end, log_start=self._log.log_start_offset)
+        return first_record_at(
+            segment,
+            timestamp,
+            end=end,
+            log_start=self._log.log_start_offset,
+            gaps_below=self._log.gaps.below,
+        )
