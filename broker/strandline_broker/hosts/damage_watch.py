@@ -99,8 +99,8 @@ class DamageWatch:
                 await self._take_note(partition)
             if self.may_heal(partition):
                 await self._heal(partition)
-        for partition in self._partitions():
-            if partition.log.replay_lacks and self._may_replay(partition):
+        for partition in [p for p in self._partitions() if p.log.replay_lacks]:
+            if self._may_replay(partition):
                 async with partition.gate:
                     await self._replay(partition)
         self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
@@ -179,9 +179,10 @@ class DamageWatch:
         """Whether what was passed over when its producers' state was read is sound after all, and
         nothing is appended while it is read again: a leader does that at its next role.
         """
+        log = partition.log
         if partition.gate.locked() or partition.out_of_service is not None:
             return False
-        return not partition.log.damaged_ranges.entries and partition.leader is None
+        return log.damaged is None and not log.damaged_ranges.entries and partition.leader is None
 
     async def _replay(self, partition: Partition) -> None:
         try:

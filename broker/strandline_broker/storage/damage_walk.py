@@ -60,11 +60,7 @@ def _sound_at(file: File, position: int, end: int, *, offset: int, below: int) -
     if not is_plausible(header, offset + 1, end - position) or header.next_offset > below:
         return None
     data = file.read(header.size, position)
-    # Not of the first reading: a disk that reads from elsewhere may have got that from there, and
-    # no CRC covers its base offset.
-    if len(data) < header.size or read_header(data) != header or not crc_matches(data, 0, header):
-        return None
-    return header.base_offset
+    return header.base_offset if len(data) == header.size and crc_matches(data, 0, header) else None
 
 
 def jumps(

@@ -204,9 +204,6 @@ class LogReader:
         low = ranges.resume_before(segment.base_offset, start)
         try:
             found = first_batch_to(segment, view, start, end, low=low, gaps_below=gaps_below)
-            if found is not None and found[1].base_offset > max(start, gaps_below):
-                why = f"base offset {found[1].base_offset} where {start} must follow"
-                raise BadBatch(view.file.path, found[0], start, why)
         except BadBatch as bad:
             damage_met(log, bad)
             log.replay_lacks = True

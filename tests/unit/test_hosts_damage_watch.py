@@ -1,0 +1,86 @@
+"""What the watch over damage does about producers whose batches seemed to be damaged."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from strandline_broker.hosts.damage_watch import DamageWatch
+from strandline_proto.errors import KafkaStorageError
+
+
+class FakePartition:
+    """A follower whose producers' state was read around damage that was none."""
+
+    name = "t-0"
+    key = (b"t", 0)
+    out_of_service: str | None = None
+    healing = False
+    state = None
+    follower = None
+    leader: object = None
+
+    def __init__(self) -> None:
+        ranges = SimpleNamespace(entries=(), unsure=frozenset(), above=lambda _: ())
+        self.log = SimpleNamespace(
+            replay_lacks=True, damaged_ranges=ranges, log_start_offset=0, damaged=None
+        )
+        self.gate = asyncio.Lock()
+        self.error: KafkaStorageError | None = None
+        self.rebuilt = 0
+
+    async def rebuild_producers(self) -> None:
+        assert self.gate.locked()
+        self.rebuilt += 1
+        if self.error is not None:
+            raise self.error
+        self.log.replay_lacks = False
+
+
+def look(partition: FakePartition, times: int = 1) -> list[str]:
+    """The warnings of so many rounds."""
+    told = list[str]()
+
+    def warn(message: str, **_: Any) -> None:
+        told.append(message)
+
+    runtime = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
+    context: Any = SimpleNamespace(runtime=runtime, dirs=None)
+    known: Any = [partition]
+    watch = DamageWatch(context, lambda: known, scrub=None, fetch_again=print)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        for _ in range(times):
+            await watch.look()
+
+    asyncio.run(run())
+    return told
+
+
+def test_the_producers_of_a_follower_are_read_again_once() -> None:
+    partition = FakePartition()
+    assert look(partition, times=2) == []
+    assert partition.rebuilt == 1
+
+
+@pytest.mark.parametrize("why", ["leads", "out", "damaged"])
+def test_they_are_not_read_while_they_may_change_or_cannot_be_whole(why: str) -> None:
+    partition = FakePartition()
+    if why == "leads":
+        partition.leader = object()
+    elif why == "out":
+        partition.out_of_service = "EIO"
+    else:
+        partition.log.damaged_ranges.entries = ("some",)
+    watch_of: Any = partition
+    assert not DamageWatch._may_replay(watch_of, watch_of)
+    assert partition.rebuilt == 0
+
+
+def test_a_failure_is_told_and_tried_again() -> None:
+    partition = FakePartition()
+    partition.error = KafkaStorageError("the disk is full")
+    assert look(partition, times=2) == ["producers not read"] * 2
+    assert partition.rebuilt == 2
