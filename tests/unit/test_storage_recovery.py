@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline_broker.offline.findings import PartitionReport
+from strandline_broker.offline.roots import verify
 from strandline_proto.batch import read_header
 from support.disk import Hurried
 from support.storage import LARGE, Store, damaged, values_around_damage, written_by_another
@@ -388,6 +390,30 @@ def test_a_limit_stays_until_each_shared_checkpoint_was_written(tmp_path: Path) 
         store.directory.write_cleaned_offsets,
     ):
         assert len(list(store.log_dir.glob("checkpoint-limit-*"))) == 1
+        write({("t", 0): 0})
+    assert list(store.log_dir.glob("checkpoint-limit-*")) == []
+
+
+def test_a_log_start_written_after_a_truncation_is_believed_though_the_limit_stays(
+    tmp_path: Path,
+) -> None:
+    """It was told to the leader as durable (I-75)."""
+    store = small_log(tmp_path / "data", flushed=5)
+    store.log.truncate_to(4)
+    for i in range(4):
+        store.append(b"%d" % i, epoch=6)
+    store.log.raise_log_start(6)
+    store.directory.write_log_starts({("t", 0): 6})
+    assert len(list(store.log_dir.glob("checkpoint-limit-*"))) == 1
+    (found,) = (r for r in verify(store.fs, str(store.path)) if isinstance(r, PartitionReport))
+    assert found.expected.log_start == 6
+    store.kill()
+    assert store.start().log_start_offset == 6
+    for write in (
+        store.directory.write_recovery_points,
+        store.directory.write_high_watermarks,
+        store.directory.write_cleaned_offsets,
+    ):
         write({("t", 0): 0})
     assert list(store.log_dir.glob("checkpoint-limit-*")) == []
 

@@ -151,12 +151,16 @@ def damage_of(disk: Disk, path: str) -> list[KnownDamage]:
     return found
 
 
-def limit_of(disk: Disk, path: str) -> int:
-    """The offset of a checkpoint-limit file; 0 if it does not read, as the broker takes it."""
+def limit_of(disk: Disk, path: str) -> tuple[int, frozenset[str]]:
+    """The offset of a checkpoint-limit file, and the checkpoints that it is for; 0 and all of them
+    if it does not read, as the broker takes it.
+    """
+    every = frozenset(OFFSET_CHECKPOINTS)
     try:
-        return min(number(words[0]) for words in lines_of(disk, path))
+        ((offset, *names),) = lines_of(disk, path)
+        return number(offset), every.intersection(names) or every
     except ValueError:
-        return 0
+        return 0, every
 
 
 def topic_id_of(disk: Disk, path: str) -> str:

@@ -59,16 +59,19 @@ class Root:
             always=self.always,
             clean=self.clean,
         )
+        # Cuts were made of which some of the shared files do not know yet.
         limits = [limit_of(disk, path) for path in files.limits]
-        if limits:
-            # A cut was made of which the shared files may not know yet.
-            lowest = min(limits)
-            found = replace(
-                found,
-                recovery_point=min(found.recovery_point or 0, lowest),
-                high_watermark=min(found.high_watermark or 0, lowest),
-                log_start=None,
-            )
+
+        def lowest(name: str) -> int | None:
+            return min((offset for offset, names in limits if name in names), default=None)
+
+        point, mark = lowest(RECOVERY_POINTS), lowest(HIGH_WATERMARKS)
+        if point is not None:
+            found = replace(found, recovery_point=min(found.recovery_point or 0, point))
+        if mark is not None:
+            found = replace(found, high_watermark=min(found.high_watermark or 0, mark))
+        if lowest(LOG_STARTS) is not None:
+            found = replace(found, log_start=None)
         return found
 
     def _of(self, name: str, key: tuple[str, int]) -> int:

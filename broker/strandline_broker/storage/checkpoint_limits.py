@@ -5,15 +5,17 @@ compacted, stand in shared files that the disk pool writes now and then. When a 
 recovery point, or created where an older topic of the same name stood, those files still say more
 than the log can keep; taken at their word, a later crash would pass a torn tail for flushed data,
 or call a cut log damaged. So the cut first writes, durably, a small file of its own into the
-partition's directory. It is removed when each shared file has been written again since. Names are
-never reused while the log is open, so the pool can remove one while the event loop writes the next.
+partition's directory. It is removed when each shared file has been written again since. A log start
+that was written since, and that followers and clients are told of, counts at once: the file is
+replaced by one that names what it still is for. Names are never reused while the log is open, so
+the pool can remove one while the event loop writes the next.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import (
@@ -38,7 +40,7 @@ SHARED: Final = frozenset({RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED
 class Limit:
     name: str
     offset: int
-    awaits: set[str] = field(default_factory=lambda: set(SHARED))
+    awaits: frozenset[str] = SHARED
     """Shared checkpoint files that have not been written since."""
 
 
@@ -62,35 +64,44 @@ class CheckpointLimits:
             limits._next = max(limits._next, int(match[1]) + 1)
             entries = read_checkpoint(fs, f"{directory}/{name}", report) or []
             try:
-                offset = min(natural(words[0]) for words in entries)
+                ((offset, *awaits),) = entries
+                found.append(Limit(name, natural(offset), SHARED.intersection(awaits) or SHARED))
             except ValueError:
-                offset = 0  # nothing is believed: the whole log is scanned
-            found.append(Limit(name, offset))
+                found.append(Limit(name, 0))  # nothing is believed: the whole log is scanned
         limits._limits = tuple(found)
         return limits
 
-    def lowest(self) -> int | None:
-        return min((limit.offset for limit in self._limits), default=None)
+    def lowest(self, shared: str) -> int | None:
+        """Up to where the shared file is believed; None if nothing limits it."""
+        return min((limit.offset for limit in self._limits if shared in limit.awaits), default=None)
 
     def add(self, offset: int) -> None:
         """From now on no checkpoint of this partition counts above `offset`; durable on return."""
-        name = f"checkpoint-limit-{self._next}"
+        limit = Limit(f"checkpoint-limit-{self._next}", offset)
         self._next += 1
-        write_checkpoint(self._fs, f"{self.directory}/{name}", [str(offset)])
-        self._limits = (*self._limits, Limit(name, offset))
+        self._write(limit)
+        self._limits = (*self._limits, limit)
+
+    def _write(self, limit: Limit) -> None:
+        words = (limit.offset, *sorted(limit.awaits if limit.awaits != SHARED else ()))
+        line = " ".join(map(str, words))
+        write_checkpoint(self._fs, f"{self.directory}/{limit.name}", [line])
 
     def current(self) -> tuple[Limit, ...]:
         return self._limits
 
-    def written(self, limits: tuple[Limit, ...], shared: str) -> None:
+    def written(self, limits: tuple[Limit, ...], shared: str, offset: int) -> None:
         """The shared file `shared` was durably written with values taken after `limits` had been
-        read.
+        read; `offset` is this partition's. OSError if that cannot be made to count.
         """
         for limit in limits:
-            limit.awaits.discard(shared)
-            if not limit.awaits:
+            left = limit.awaits - {shared}
+            if not left:
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(f"{self.directory}/{limit.name}")
+            elif shared == LOG_STARTS and shared in limit.awaits and offset > limit.offset:
+                self._write(Limit(limit.name, limit.offset, left))
+            limit.awaits = left
 
     def forget_spent(self) -> None:
         """Drop what `written` has removed; called where `add` is called, so that neither overtakes

@@ -319,7 +319,7 @@ class DataDirectory:
                 recovery_point=checkpointed(RECOVERY_POINTS),
                 high_watermark=checkpointed(HIGH_WATERMARKS),
                 log_start=checkpointed(LOG_STARTS),
-                log_start_known=limits.lowest() is None
+                log_start_known=limits.lowest(LOG_STARTS) is None
                 and self._checkpoints.names(LOG_STARTS, (pdir.topic, pdir.partition)),
                 gaps_below=self._checkpoints.gaps_below((pdir.topic, pdir.partition)),
                 cleaned_to=checkpointed(CLEANED),

@@ -82,7 +82,7 @@ class SharedCheckpoints:
     def offset(self, name: str, key: Key, limits: CheckpointLimits) -> int:
         """What the file says of a partition, as far as it may be believed; 0 if it says nothing."""
         offset = self._offsets[name].get(key, 0)
-        lowest = limits.lowest()
+        lowest = limits.lowest(name)
         return offset if lowest is None else min(offset, lowest)
 
     def forget(self, key: Key) -> None:
@@ -98,12 +98,13 @@ class SharedCheckpoints:
             if log is None:
                 continue
             # The limits before the value: one that a cut adds in between stays.
-            limits.append((log.limits, log.limits.current()))
+            current = log.limits.current()
             merged[key] = min(offset, _MOST[name](log))
+            limits.append((log.limits, current, merged[key]))
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
             merged = {key: offset for key, offset in merged.items() if offset > 0}
         self._named.update(merged)
         write_offsets(self._files[name], merged)
         self._offsets[name] = merged
-        for of_log, current in limits:
-            of_log.written(current, name)
+        for of_log, current, offset in limits:
+            of_log.written(current, name, offset)
