@@ -3,6 +3,7 @@ gap that compaction left (I-7).
 """
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 from support.disk import FaultyDisk, Hurried
 from support.storage import (
+    SMALL,
     Store,
     batch_of,
     damaged,
@@ -290,3 +292,23 @@ def test_a_truncation_that_cannot_read_what_should_stay_cuts_nothing_and_marks_i
     assert values_of(store.log) == values
     store.log.truncate_to(bases[-2] + 2)
     assert store.log.log_end_offset == bases[-2] + 2
+
+
+def test_a_cut_behind_a_batch_of_another_length_is_not_made(tmp_path: Path) -> None:
+    """It would be made beside the batch's true end, and what is appended next stand there (I-1)."""
+    config = replace(SMALL, index_interval_bytes=4096)
+    store = Store(tmp_path / "data", config, fs=Hurried())
+    for i in range(20):
+        store.append(b"%d" % i, b"x" * 40)
+    store.flush()
+    path = log_file(store, 0)
+    data = bytearray(path.read_bytes())
+    data[read_header(data).size + 11] += 2
+    path.write_bytes(data)
+    with pytest.raises(KafkaStorageError, match="does not match its CRC"):
+        store.log.truncate_to(4)
+    found = store.log.damaged_ranges.entries[0]
+    assert found.start == 2
+    store.log.truncate_to(found.start)
+    store.append(b"again", epoch=5)
+    assert values_of(store.restart()) == [*all_values()[:2], b"again"]

@@ -3,7 +3,9 @@ believed, and a crash anywhere leaves the old content or the new (I-8).
 """
 
 import errno
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from strandline_broker.storage.checkpoints import (
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.sealed_file import NAMED_MAX, SealedFile
 from support.disk import Ended, EndingDisk, FaultyDisk, Hurried
-from support.storage import Store, written_by_another
+from support.storage import SMALL, Store, written_by_another
 
 FS = Hurried()
 
@@ -145,6 +147,51 @@ def test_a_stop_counts_as_unclean_without_what_it_vouches_for(tmp_path: Path, na
     assert store.start().log_end_offset == 1
     assert not store.directory.clean
     assert store.directory.previous_broker_epoch == -1
+
+
+@pytest.mark.parametrize("segment_bytes", [SMALL.segment_bytes, 1 << 20])
+def test_without_recovery_points_only_bytes_with_nothing_sound_behind_are_a_torn_tail(
+    tmp_path: Path, segment_bytes: int
+) -> None:
+    """What was durable is damage, to be marked and never cut, whoever knows how far it went."""
+    config = replace(SMALL, segment_bytes=segment_bytes)
+    store = Store(tmp_path / "data", config, fs=FS)
+    values = [b"%d" % number * 20 for number in range(30)]
+    for value in values:
+        store.append(value)
+    store.flush()
+    store.checkpoint(20)
+    store.kill()
+    changed(store.path / RECOVERY_POINTS, 8)
+    first, *_, last = sorted(store.log_dir.glob("*.log")) * 2
+    changed(first, 200)
+    os.truncate(last, last.stat().st_size - 5)
+    told = [f for each in verify(FS, str(store.path)) for f in each.findings]
+    assert {f.severity.value for f in told if f.path == str(first)} >= {"damage"}
+    log = store.start()
+    assert log.log_end_offset == 29
+    (wrong,) = log.damaged_ranges.entries
+    assert (wrong.start, wrong.end) == (2, 3)
+    served = log.read(3, max_bytes=1 << 20, limit=29)
+    assert served.records
+    store.restart()
+    assert (store.log.log_end_offset, store.log.damaged_ranges.entries) == (29, (wrong,))
+
+
+def test_a_segment_that_is_missing_without_recovery_points_is_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data", fs=FS)
+    for number in range(60):
+        store.append(b"%d" % number * 20)
+    store.flush()
+    store.checkpoint(20)
+    store.kill()
+    changed(store.path / RECOVERY_POINTS, 8)
+    _, second, third, *_ = sorted(store.log_dir.glob("*.log"))
+    second.unlink()
+    log = store.start()
+    assert log.log_end_offset == 60
+    found = [(r.start, r.end) for r in log.damaged_ranges.entries]
+    assert found == [(int(second.stem), int(third.stem))]
 
 
 def test_an_epoch_that_a_disk_has_changed_is_read_from_the_batches(tmp_path: Path) -> None:

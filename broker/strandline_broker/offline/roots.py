@@ -47,12 +47,14 @@ class Root:
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     always: bool = False
     clean: bool = False
+    lost: bool = False
+    """The recovery points are there and not to be believed: any batch may have been durable."""
 
     def expected(self, disk: Disk, topic: str, partition: int, files: PartitionFiles) -> Expected:
         """Of one partition. Without an entry nothing is durable and nothing below is guarded."""
         key = topic, partition
         found = Expected(
-            recovery_point=self._of(RECOVERY_POINTS, key),
+            recovery_point=None if self.lost else self._of(RECOVERY_POINTS, key),
             high_watermark=self._of(HIGH_WATERMARKS, key),
             log_start=self.offsets[LOG_STARTS].get(key),
             cleaned_to=self.offsets[CLEANER_OFFSETS].get(key),
@@ -66,7 +68,7 @@ class Root:
             return min((offset for offset, names in limits if name in names), default=None)
 
         point, mark = lowest(RECOVERY_POINTS), lowest(HIGH_WATERMARKS)
-        if point is not None:
+        if point is not None and not self.lost:
             found = replace(found, recovery_point=min(found.recovery_point or 0, point))
         if mark is not None:
             found = replace(found, high_watermark=min(found.high_watermark or 0, mark))
@@ -93,6 +95,7 @@ def read_root(disk: Disk, path: str) -> Root | None:
         except ValueError as error:
             what = f"it does not read ({error}) and is treated as absent"
             root.report.add(Severity.REPAIR, "I-8", file, what)
+            root.lost |= name == RECOVERY_POINTS
         damaged = damage_of_seal(disk, file)
         if damaged is not None:
             root.report.add(Severity.REPAIR, "I-8", file + SEAL, damaged)
@@ -113,7 +116,7 @@ def _check_others(disk: Disk, root: Root) -> None:
         what = f"it does not read ({error}); the last shutdown counts as unclean"
         root.report.add(Severity.REPAIR, "I-8", state, what)
     try:
-        root.clean = was_clean(disk, marker)
+        root.clean = was_clean(disk, marker) and not root.lost
     except ValueError as error:
         what = f"it does not read ({error}); the last shutdown counts as unclean"
         root.report.add(Severity.REPAIR, "I-52", marker, what)

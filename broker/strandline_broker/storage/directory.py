@@ -305,9 +305,8 @@ class DataDirectory:
     ) -> Log:
         """Open a partition's directory, recover its log (I-7); DamagedLog if it must be refused."""
         limits = CheckpointLimits.load(self._fs, pdir.path, report)
-        checkpointed = partial(
-            self._checkpoints.offset, key=(pdir.topic, pdir.partition), limits=limits
-        )
+        key = pdir.topic, pdir.partition
+        checkpointed = partial(self._checkpoints.offset, key=key, limits=limits)
         log = Log(
             self._fs,
             pdir.path,
@@ -317,11 +316,12 @@ class DataDirectory:
             config=config,
             expected=Expectations(
                 recovery_point=checkpointed(RECOVERY_POINTS),
+                recovery_point_lost=self._checkpoints.has_lost(RECOVERY_POINTS, key),
                 high_watermark=checkpointed(HIGH_WATERMARKS),
                 log_start=checkpointed(LOG_STARTS),
                 log_start_known=limits.lowest(LOG_STARTS) is None
-                and self._checkpoints.names(LOG_STARTS, (pdir.topic, pdir.partition)),
-                gaps_below=self._checkpoints.gaps_below((pdir.topic, pdir.partition)),
+                and self._checkpoints.names(LOG_STARTS, key),
+                gaps_below=self._checkpoints.gaps_below(key),
                 cleaned_to=checkpointed(CLEANED),
                 clean=self.clean,
                 always=self._were_always,
@@ -332,7 +332,7 @@ class DataDirectory:
             open_segments=self._open_segments,
             on_bytes=on_bytes,
         )
-        self._logs[pdir.topic, pdir.partition] = log
+        self._logs[key] = log
         return log
 
     def high_watermark_of(self, log: Log) -> int:

@@ -36,6 +36,10 @@ class Expectations:
     """What the checkpoints say of one partition, already within its checkpoint limits."""
 
     recovery_point: int = 0
+    recovery_point_lost: bool = False
+    """The checkpoint was there and is not to be believed, so any batch may have been durable: only
+    bad bytes with nothing sound behind them are a torn tail.
+    """
     high_watermark: int = 0
     log_start: int = 0
     log_start_known: bool = False
@@ -120,7 +124,8 @@ class Scan:
             return
         why = f"the segment should begin at offset {end_offset}"
         bad = BadBatch(segment.path(), 0, end_offset, why)
-        if base < end_offset or self._ends_log(end_offset):
+        torn = self._ends_log(end_offset) and not self._expected.recovery_point_lost
+        if base < end_offset or torn:
             raise bad
         before = self._segments[number - 1]
         why = f"the segment that begins there is missing, the next one is {base:020d}.log"
@@ -158,12 +163,16 @@ class Scan:
                 self._on_bytes(size - told)
                 return
             except BadBatch as bad:
-                if self._ends_log(bad.offset) or self._expected.one_batch_at_a_time:
+                expected, ends_log = self._expected, self._ends_log(bad.offset)
+                torn = ends_log and not expected.recovery_point_lost
+                if torn or expected.one_batch_at_a_time:
                     raise
                 behind = sound_batch_behind(
                     file, bad.position, size, offset=bad.offset, below=below
                 )
                 if behind is None and is_last:
+                    if ends_log:
+                        raise
                     self.begin_behind(bad, segment)
                     return
                 to = below if behind is None else behind[1]

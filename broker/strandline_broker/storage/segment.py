@@ -314,7 +314,8 @@ class Segment:
 
         Raises BadBatch unless what stays is read batch after batch up to there, and up to
         `end_offset`, but where offsets may be missing (`gaps_below` as of `walk`): a place that was
-        found by a wrong reading must not be cut at.
+        found by a wrong reading must not be cut at. The last batches' CRCs are looked at too: one
+        whose length was changed ends beside its true end.
         """
         kept = Segment(
             self._fs,
@@ -325,7 +326,7 @@ class Segment:
             index_interval=self._index_interval,
         )
         kept._view = self.view()
-        recent = kept.activate(position, end_offset, gaps_below=gaps_below)
+        recent = kept.activate(position, end_offset, crc=True, gaps_below=gaps_below)
         ends = kept.end_offset if kept.size > 0 else self.base_offset
         if kept.size != position or not (ends == end_offset or ends < end_offset <= gaps_below):
             why = f"its first {kept.size} bytes end at offset {ends}, not at {end_offset}"

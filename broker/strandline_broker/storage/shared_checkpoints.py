@@ -43,27 +43,33 @@ _CLOSED_WITH: Final = frozenset({RECOVERY_POINTS, LOG_STARTS})
 
 
 class SharedCheckpoints:
-    __slots__ = ("_files", "_fs", "_named", "_offsets")
+    __slots__ = ("_files", "_fs", "_lost", "_named", "_offsets")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._files = {name: SealedFile(fs, f"{path}/{name}") for name in _MOST}
         self._offsets: dict[str, Offsets] = {name: {} for name in _MOST}
         self._named: set[Key] = set()
+        self._lost: set[str] = set()
+        """Files that were there and not to be believed."""
 
     def read(self, report: Report) -> bool:
-        """False if a file is there and not to be believed without which nobody knows where the logs
-        begin and end: then what is left of them must not count as what a clean stop had left.
+        """False if one is lost without which nobody knows where the logs begin and end: then what
+        is left of them must not count as what a clean stop had left.
         """
-        vouched_for = True
         for name, file in self._files.items():
             offsets = read_offsets(file, report)
-            if offsets is None and name in _CLOSED_WITH and self._fs.exists(file.path):
-                report(f"Without {file.path} the last shutdown counts as unclean.")
-                vouched_for = False
+            if offsets is None and self._fs.exists(file.path):
+                self._lost.add(name)
+                if name in _CLOSED_WITH:
+                    report(f"Without {file.path} the last shutdown counts as unclean.")
             self._offsets[name] = offsets or {}
             self._named.update(self._offsets[name])
-        return vouched_for
+        return self._lost.isdisjoint(_CLOSED_WITH)
+
+    def has_lost(self, name: str, key: Key) -> bool:
+        """Whether the file may have had an entry for a partition, and nobody knows it any more."""
+        return name in self._lost and key not in self._offsets[name]
 
     def names(self, name: str, key: Key) -> bool:
         """Whether the file has an entry for a partition."""
