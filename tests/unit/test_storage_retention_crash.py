@@ -118,13 +118,30 @@ def test_the_new_start_survives_every_kind_of_stop(tmp_path: Path, to: int, how:
     assert store.append(b"on", epoch=9) == len(VALUES)
 
 
-def test_a_lost_checkpoint_brings_back_no_more_than_the_files_hold(tmp_path: Path) -> None:
+def test_a_lost_checkpoint_brings_nothing_back_as_the_epochs_begin_with_the_log(
+    tmp_path: Path,
+) -> None:
     store = Store(tmp_path / "data", SMALL)
     for i, value in enumerate(VALUES):
         store.append(value, epoch=i // 4)
     store.shorten(7)
     store.kill()
     (tmp_path / "data" / "log-start-offset-checkpoint").write_bytes(b"?")
+    store.start()
+    assert store.log.log_start_offset == 7
+    assert store.values() == VALUES[7:]
+
+
+def test_a_lost_checkpoint_and_lost_epochs_bring_back_no_more_than_the_files_hold(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "data", SMALL)
+    for i, value in enumerate(VALUES):
+        store.append(value, epoch=i // 4)
+    store.shorten(7)
+    store.kill()
+    (tmp_path / "data" / "log-start-offset-checkpoint").write_bytes(b"?")
+    (store.log_dir / "leader-epoch-checkpoint").unlink()
     store.start()
     assert store.log.log_start_offset == 6
     assert store.values() == VALUES[6:]

@@ -328,8 +328,9 @@ class Recovery:
     def _log_start(self) -> int:
         """Where the log begins. Files below it go only after a checkpoint says so (I-74)."""
         expected, base = self._expected, self._segments[0].base_offset
-        durable = expected.log_start_known and expected.damage_below > expected.log_start
-        if expected.log_start >= base or not durable:
+        if not expected.log_start_known:
+            return max(base, expected.log_start, self._first_of_epochs(base))
+        if expected.log_start >= base or expected.damage_below <= expected.log_start:
             return max(base, expected.log_start)
         if expected.one_batch_at_a_time:
             bad = BadBatch(self._directory, 0, expected.log_start, "the first segment is missing")
@@ -337,6 +338,14 @@ class Recovery:
         why = f"the segment that begins there is missing, the first one is {base:020d}.log"
         self._mark(DamagedRange(expected.log_start, base, base, 0, 0, why))
         return expected.log_start
+
+    def _first_of_epochs(self, base: int) -> int:
+        """Where the epochs begin: with the log, so they still say where that was if the checkpoint
+        of log starts is lost (I-75). A log with gaps may begin before its first batch.
+        """
+        if self._epochs_known is None or self._expected.gaps_below > base:
+            return base
+        return self._epochs_known.entries[0][1]
 
     def _keep_marks(self, first_scanned: int) -> None:
         """What was found now and what is known from before of segments that were not read."""

@@ -63,6 +63,8 @@ class DamageStrikes:
             inode.flip(
                 self._scene.rng.randrange(len(inode.data)), 1 << self._scene.rng.randrange(8)
             )
+        if file == "log-start":
+            self._scene.oracles.replicas.on_log_starts_lost(struck.name)
         self._scene.oracles.sometimes[f"bit flipped: {file}"] += 1
         return True
 
