@@ -332,15 +332,6 @@ class ReplicaOracle:
                 f"{where}: it counts {sorted(counted)}, the controller has ISR {decided.isr}",
             )
 
-    def on_log_starts_lost(self, name: str) -> None:
-        """Its disk has changed their checkpoint: its logs begin with their first segments until a
-        leader says otherwise (ADR 10).
-        """
-        for of, key in self._replicas:
-            if of == name:
-                self.log_starts.forget(name, key)
-                self.ghost(key).witnesses -= {name}
-
     def on_power_lost(self, node: Node, *, wiped: bool) -> None:
         """What `node`, if it is the broker (P-71), loses with its disk; all, if it was `wiped`."""
         member = node in self._nodes.values()

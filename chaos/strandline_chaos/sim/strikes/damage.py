@@ -64,9 +64,16 @@ class DamageStrikes:
                 self._scene.rng.randrange(len(inode.data)), 1 << self._scene.rng.randrange(8)
             )
         if file == "log-start":
-            self._scene.oracles.replicas.on_log_starts_lost(struck.name)
+            self._forget_log_starts(struck)
         self._scene.oracles.sometimes[f"bit flipped: {file}"] += 1
         return True
+
+    def _forget_log_starts(self, struck: Node) -> None:
+        """Its logs may begin with their first segments until a leader says otherwise (ADR 10)."""
+        replicas = self._scene.oracles.replicas
+        for key in self._scene.oracles.control.partitions:
+            replicas.log_starts.forget(struck.name, key)
+            replicas.ghost(key).witnesses -= {struck.name}
 
     def _flip_log(self, struck: Node, bits: int, restart_s: float) -> bool:
         for key in self._scene.oracles.control.main_keys():
