@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.checkpoints import RECOVERY_POINTS, read_offsets
-from strandline_broker.storage.sealed_file import SealedFile
+from strandline_broker.offline.roots import expected_of
 from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.oracles.decisions import METADATA
 from strandline_chaos.sim.oracles.disks import Reader
 from strandline_chaos.sim.oracles.log_view import LogView
-from strandline_chaos.sim.topology import CONTROLLER, DATA, broker_id
+from strandline_chaos.sim.topology import CONTROLLER, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,11 +127,7 @@ class DamageStrikes:
 
     def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:
         """Numbers of the entries below the recovery point that the disk names."""
-        fs = Reader(struck.disk)
-        offsets = read_offsets(SealedFile(fs, f"{DATA}/{RECOVERY_POINTS}"), lambda why: None) or {}
-        name = view.path.rpartition("/")[2]
-        topic, _, index = name.rpartition("-")
-        below = offsets.get((topic, int(index)), 0)
+        below = expected_of(Reader(struck.disk), view.path).recovery_point or 0
         last = view.place(len(view.entries) - 1)[0] if view.entries else 0
         return [
             n
