@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 DELIVERY_MS: Final = 4000
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
-SENDS_PER_S: Final = 12
 
 
 def workload(
@@ -74,7 +73,7 @@ def workload(
         lambda: world.partitions,
         writers=writers,
         readers=readers,
-        sends_per_s=SENDS_PER_S,
+        sends_per_s=world.topology.sends_per_s,
         in_flight_max=32,
         payload_size=60,
     )

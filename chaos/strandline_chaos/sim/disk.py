@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_chaos.sim.disk_parts import Change, Directory, DiskFaults
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.owner import Stopped
+from strandline_chaos.sim.topology import COMPACTED
 from strandline_runtime.runtime import FileStat
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 CAPACITY: Final = 1 << 30
 MISREAD: Final = (".log", ".index", ".timeindex")
+NOT_MISREAD: Final = f"/{COMPACTED}-"
+"""Where batches may be missing, nobody can tell a later one of the same size from the one asked."""
 REFUSALS: Final = ("read error", "write error", "fsync error")
 
 
@@ -258,7 +261,7 @@ class SimFs:
             raise _error(errno.EIO, "")
         data = self._inode(fd).data
         rate = self._disk.faults.misread
-        if rate and self._paths[fd].endswith(MISREAD) and self._disk.strikes(rate, "misread"):
+        if rate and _can_be_misread(self._paths[fd]) and self._disk.strikes(rate, "misread"):
             return self._disk.misread(data, length, offset)
         return bytes(data[offset : offset + length])
 
@@ -398,3 +401,7 @@ class SimFs:
 
 def _error(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
+
+
+def _can_be_misread(path: str) -> bool:
+    return path.endswith(MISREAD) and NOT_MISREAD not in path

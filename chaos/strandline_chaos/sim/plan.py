@@ -35,6 +35,8 @@ KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
 """
 RETENTION_CHECK_MS: Final = 600
 CLEANER_MS: Final = 500
+SENDS_PER_S: Final = (4, 8, 12)
+"""An idle partition has faults of its own, and a busy one takes most of the time of a run."""
 SCRUB_MS: Final = 1500
 """How often logs are read for what a disk has changed, where one may."""
 TOGETHER: Final = 0.4
@@ -158,6 +160,7 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         segment_bytes=rng.choice((400, 1500, 4000, 1 << 20)),
         fetch_bytes=rng.choice((1, 1 << 20, 1 << 20, 1 << 20)),
         balance_s=random.Random(f"balance {seed}").choice(BALANCE_S),
+        sends_per_s=random.Random(f"pace {seed}").choice(SENDS_PER_S),
     )
     kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):

@@ -41,6 +41,7 @@ BOUNDS: Final = {
     "retention_check_ms": (0, 1_000_000_000),
     "cleaner_ms": (0, 1_000_000_000),
     "fetch_bytes": (1, 1 << 30),
+    "sends_per_s": (1, 1000),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
 
@@ -67,6 +68,8 @@ class Topology:
     """How long the log cleaner sleeps when it has nothing to do. 0: longer than any run."""
     fetch_bytes: int = 1 << 20
     """Most of one partition in one fetch of a follower or a reader; one batch at least."""
+    sends_per_s: int = 12
+    """Records of each of the two producers."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
