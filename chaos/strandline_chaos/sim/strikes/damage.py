@@ -127,7 +127,10 @@ class DamageStrikes:
 
     def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:
         """Numbers of the entries below the recovery point that the disk names."""
-        below = expected_of(Reader(struck.disk), view.path).recovery_point or 0
+        fs = Reader(struck.disk)
+        if not fs.isdir(view.path):  # of a replica that has just been removed
+            return []
+        below = expected_of(fs, view.path).recovery_point or 0
         last = view.place(len(view.entries) - 1)[0] if view.entries else 0
         return [
             n
