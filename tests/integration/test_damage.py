@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc
@@ -183,6 +184,26 @@ async def test_the_only_copy_serves_everything_but_the_damage(tmp_path: Path) ->
         assert read_header(rest).base_offset == 6
         await produce(a, 1)
         assert log.log_end_offset == 26
+
+
+async def test_a_mark_of_the_only_copy_goes_when_the_disk_gives_the_bytes_again(
+    tmp_path: Path,
+) -> None:
+    """In a sealed segment and in the active one (I-88)."""
+    async with run_node(tmp_path / "1", 1, **SMALL) as a:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await produce(a, 13)
+        log = a.partition.log
+        active = log.tail[0][-1].base_offset
+        for base in (4, active):
+            flip(tmp_path / "1", base, 100)
+            check_segment(log, base)
+        assert [start for start, _ in ranges(a)] == [4, active]
+        for base in (4, active):
+            flip(tmp_path / "1", base, 100)
+        await a.replicas.scrubber.round()
+        assert ranges(a) == []
+        assert a.replicas.offline_replicas() == {}
 
 
 async def test_a_cold_read_checks_what_the_disk_gives(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Reads sealed segments in the background and finds what the disk has changed in them.
+"""Reads sealed segments in the background and finds what the disk has changed in them, or what it
+gives back again: a mark goes where everything is sound.
 
 A start does not read what lies below the recovery point, and a reader sees a wrong CRC only in what
 it is asked for. So every `log.scrub.interval` each sealed segment is read once, on a thread of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
 
 FIRST_ROUND_MS: Final = 600_000
@@ -65,11 +67,11 @@ class Scrubber:
             await asyncio.sleep(max(interval_ms - spent_ms, 1) / 1000)
 
     async def round(self) -> None:
-        """Every segment that is sealed now, once."""
+        """Every segment that is sealed now, and the active one if a part of it is marked, once."""
         begun_ms = self._context.now_ms()
         segments = size = found = 0
         for partition in list(self._partitions()):
-            for segment in partition.log.tail[0][:-1]:
+            for segment in _worth_reading(partition.log):
                 if partition.log.deleted or partition.out_of_service is not None:
                     break
                 read, damaged = await self._check(partition, segment)
@@ -101,3 +103,9 @@ class Scrubber:
                 "scrub: damage found", partition=partition.name, ranges="; ".join(map(str, found))
             )
         return size, len(found)
+
+
+def _worth_reading(log: Log) -> list[Segment]:
+    *sealed, active = log.tail[0]
+    marked = any(r.segment == active.base_offset for r in log.damaged_ranges.entries)
+    return [*sealed, active] if marked else sealed

@@ -282,7 +282,7 @@ class Recovery:
             return None
         last = self._segments[-1]
         try:
-            recent = last.activate(last.size, crc=True)
+            recent = last.activate(last.size, crc=True, gaps_below=self._expected.gaps_below)
         except BadBatch:
             return None
         return recent if last.end_offset == self._expected.recovery_point else None

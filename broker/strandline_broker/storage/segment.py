@@ -369,6 +369,9 @@ class Segment:
         for at, header in walk(
             file, start, position, offset=offset, crc=crc, gaps_below=gaps_below
         ):
+            if header.last_offset - self.base_offset > RELATIVE_MAX:
+                why = f"offset {header.last_offset} is beyond what the segment can hold"
+                raise BadBatch(file.path, at, offset, why)
             if recent is None:
                 recent = RecentBatches(header.base_offset, at)
             self.note_batch(at, header, header.last_offset)

@@ -50,6 +50,7 @@ class SimDisk:
         self.path = ""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
+        self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
         self.counts: dict[str, int] = {}
         """How often each fault has really struck."""
         self._rng = rng
@@ -107,6 +108,7 @@ class SimDisk:
 
     def lose_power(self, survival: float = 0.5) -> None:
         """Forget what was not made durable; `survival` says how much of it lasts all the same."""
+        survival = 1.0 if self.keeps_all() else survival
         journal = len(self._journal)
         self._apply(journal if self._rng.random() < survival else self._rng.randint(0, journal))
         self._journal.clear()

@@ -8,6 +8,7 @@ anybody is given it. `helix` alone breaks that rule, on purpose.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.offline.roots import expected_of
@@ -17,7 +18,7 @@ from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.oracles.decisions import METADATA
 from strandline_chaos.sim.oracles.disks import Reader
 from strandline_chaos.sim.oracles.log_view import LogView
-from strandline_chaos.sim.topology import CONTROLLER, broker_id
+from strandline_chaos.sim.topology import CONTROLLER, DATA, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +65,8 @@ class DamageStrikes:
             )
         if file == "log-start":
             self._forget_log_starts(struck)
+        if file == "recovery-point":
+            struck.disk.keeps_all = partial(_names, struck, inode)
         self._scene.oracles.sometimes[f"bit flipped: {file}"] += 1
         return True
 
@@ -229,6 +232,18 @@ class DamageStrikes:
 
     def _files(self, struck: Node) -> Iterator[tuple[str, Inode]]:
         yield from _walk("", struck.disk.root)
+
+
+def _names(struck: Node, inode: Inode) -> bool:
+    """Whether recovery points that a bit has changed are still there, or would be after a loss of
+    power. Without them nobody can tell what that takes from what a disk has changed (I-7).
+    """
+    try:
+        data = struck.disk.find(DATA)
+    except OSError:
+        return False
+    assert isinstance(data, Directory)
+    return any(each is inode for each in (*data.entries.values(), *data.durable.values()))
 
 
 def _walk(path: str, directory: Directory) -> Iterator[tuple[str, Inode]]:
