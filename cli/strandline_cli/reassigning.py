@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from strandline_cli.reassignment_plan import Partition, Plan
 
 LOOK_S: Final = 0.5
+HEARD_S: Final = 5.0
+ASK_AGAIN_S: Final = 0.05
 SAY_S: Final = 2.0
 """Time between two lines of progress."""
 
@@ -50,17 +52,30 @@ class Progress:
 async def current_replicas(
     admin: Admin, topics: Collection[str] | None = None
 ) -> dict[Partition, tuple[int, ...]]:
-    """Where replicas are, or will be once the reassignments under way are done."""
-    described = await admin.describe_topics(topics)
-    current: dict[Partition, tuple[int, ...]] = {
+    """Where replicas are, or will be once the reassignments under way are done.
+
+    A broker and the controller are asked at different moments: what ends between the two is at its
+    target.
+    """
+    ongoing = await _targets(admin)
+    current = await _described(admin, topics)
+    ongoing |= await _targets(admin)
+    return {at: ongoing.get(at, replicas) for at, replicas in current.items()}
+
+
+async def _targets(admin: Admin) -> dict[Partition, tuple[int, ...]]:
+    ongoing = await admin.list_partition_reassignments()
+    return {(at.topic, at.partition): each.target for at, each in ongoing.items()}
+
+
+async def _described(
+    admin: Admin, topics: Collection[str] | None
+) -> dict[Partition, tuple[int, ...]]:
+    return {
         (topic.name, partition.partition): tuple(partition.replicas)
-        for topic in described.values()
+        for topic in (await admin.describe_topics(topics)).values()
         for partition in topic.partitions
     }
-    for at, ongoing in (await admin.list_partition_reassignments()).items():
-        if (at.topic, at.partition) in current:
-            current[at.topic, at.partition] = ongoing.target
-    return current
 
 
 @dataclass(frozen=True)
@@ -154,13 +169,17 @@ def _progress(
 
 
 async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
-    """Say from time to time what is left; raises CliError when the time is over."""
+    """Say from time to time what is left; raises CliError when the time is over.
+
+    Brokers hear of the end a moment after the controller has decided it, so they are waited for.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
     say_at = loop.time() + SAY_S
     while True:
         left = await progress(admin, plan.keys())
         if not left:
+            await _until_heard(admin, plan, min(deadline, loop.time() + HEARD_S))
             return
         if loop.time() >= deadline:
             raise CliError(
@@ -173,6 +192,21 @@ async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
             known = [each.records_left for each in left if each.records_left is not None]
             note(f"{len(left)} of {len(plan)} partitions to go, {sum(known)} records to copy")
         await asyncio.sleep(min(LOOK_S, max(0.0, deadline - loop.time())))
+
+
+async def _until_heard(admin: Admin, plan: Plan, deadline: float) -> None:
+    """Not an error if it takes longer: somebody may have moved them elsewhere since."""
+    from strandline.errors import UnknownTopicOrPartition
+
+    loop = asyncio.get_running_loop()
+    while loop.time() < deadline:
+        try:
+            told = await _described(admin, {topic for topic, _ in plan})
+        except UnknownTopicOrPartition:
+            return
+        if all(set(told.get(at, to)) == set(to) for at, to in plan.items()):
+            return
+        await asyncio.sleep(ASK_AGAIN_S)
 
 
 async def set_throttle(admin: Admin, rate: int) -> None:

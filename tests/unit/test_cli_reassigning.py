@@ -1,0 +1,46 @@
+"""What commands that move replicas make of answers that are not of one moment."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from strandline.types import TopicPartition
+from strandline_cli.reassigning import current_replicas, wait_until_done
+
+
+class FakeAdmin:
+    """A broker that has heard of the move's end only after `stale` questions, and a controller for
+    which it is under way in the first `moving` ones, and until the broker is asked.
+    """
+
+    def __init__(self, *, moving: int, stale: int) -> None:
+        self.moving = moving
+        self.stale = stale
+
+    async def list_partition_reassignments(self) -> dict[TopicPartition, Any]:
+        self.moving -= 1
+        if self.moving < 0:
+            return {}
+        move = SimpleNamespace(
+            target=(1, 2), adding=(1,), removing=(3,), isr=(2, 3), leader=2, replicas=(1, 2, 3)
+        )
+        return {TopicPartition("t", 0): move}
+
+    async def describe_topics(self, topics: object = None) -> dict[str, Any]:
+        self.stale, self.moving = self.stale - 1, 0
+        replicas = (1, 2) if self.stale < 0 else (1, 2, 3)
+        partition = SimpleNamespace(partition=0, replicas=replicas)
+        return {"t": SimpleNamespace(name="t", partitions=[partition])}
+
+    async def describe_replicas(self, topics: object) -> list[Any]:
+        return []
+
+
+async def test_a_move_that_ends_between_two_questions_is_at_its_target() -> None:
+    admin: Any = FakeAdmin(moving=1, stale=1)
+    assert await current_replicas(admin) == {("t", 0): (1, 2)}
+
+
+async def test_whoever_waits_for_a_move_also_waits_until_brokers_have_heard_of_it() -> None:
+    admin: Any = FakeAdmin(moving=1, stale=2)
+    await wait_until_done(admin, {("t", 0): (1, 2)}, 30.0)
+    assert await current_replicas(admin) == {("t", 0): (1, 2)}
