@@ -35,6 +35,7 @@ async def _make_anew(cluster: LocalCluster) -> None:
         await consumer.assign([TopicPartition("t", 0)])
         assert await _read(consumer, BEFORE) == [b"old"] * BEFORE
         cluster.kill(3)
+        await _until_fenced(admin, 3)  # or it may get a replica of the new topic
         await admin.delete_topics(["t"])
         await admin.create_topics([NewTopic("t", 2, 2)])
         await _write_to_the_new_topic(producer)
@@ -42,6 +43,15 @@ async def _make_anew(cluster: LocalCluster) -> None:
             await _read(consumer, 1)
         await consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
         assert await _read(consumer, 2 * AFTER) == [b"new"] * 2 * AFTER
+
+
+async def _until_fenced(admin: Admin, broker: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            cluster = await admin.describe_cluster()
+            if {b.id: b.state for b in cluster.brokers}[broker] == "FENCED":
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _write_to_the_new_topic(producer: Producer) -> None:
@@ -69,7 +79,7 @@ async def _read(consumer: Consumer, count: int) -> list[bytes]:
 def test_what_a_dead_broker_held_of_a_topic_made_anew_is_a_stray(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    asyncio.run(_make_anew(cluster))
+    asyncio.run(asyncio.wait_for(_make_anew(cluster), 120))
     cluster.start(3)
     where = ("--dir", cluster.directory)
     whole = strandline("health", *where, "--wait", 30, "--format", "json").json
