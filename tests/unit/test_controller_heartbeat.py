@@ -64,7 +64,13 @@ def test_another_incarnation_and_a_stranger_are_refused() -> None:
     cluster = Cluster([B1])
     stale = Heartbeat(B1, BrokerEpoch(1), MetadataOffset(0), False, False)
     stranger = Heartbeat(B2, BrokerEpoch(1), MetadataOffset(0), False, False)
-    for heartbeat, error in ((stale, StaleBrokerEpoch), (stranger, BrokerIdNotRegistered)):
+    # No epoch that this store has given out: it may be an old copy, and must end no broker (P-76).
+    newer = Heartbeat(B1, BrokerEpoch(4194306), MetadataOffset(0), False, False)
+    for heartbeat, error in (
+        (stale, StaleBrokerEpoch),
+        (stranger, BrokerIdNotRegistered),
+        (newer, BrokerIdNotRegistered),
+    ):
         with pytest.raises(error):
             asks_for_change(cluster.state, heartbeat)
         with pytest.raises(error):

@@ -191,7 +191,7 @@ CONTROLLING: Final = (
                 "    if broker is None:\n",
             ),
         ),
-        Needs(moments=("joiner-dies",)),
+        Needs(moments=("joiner-stops",)),
     ),
     Mutant(
         "no-compare-and-set",

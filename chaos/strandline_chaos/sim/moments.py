@@ -124,6 +124,24 @@ def _joiner_is_replaced(rng: random.Random, p: int) -> list[Step]:
     ]
 
 
+def _joiner_stops(rng: random.Random, p: int) -> list[Step]:
+    """The member begins to stop while the question to add it is under way. It is let go only when
+    its leader has heard of that, which is as far from the controller as the question is (P-7).
+    """
+    return [
+        _kill(0.0, f"other-{p}", 0.1),
+        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=2.5, ms=500),
+        _at(
+            0.1,
+            "stop",
+            "join",
+            rng.choice((0.0, 0.005, 0.02)),
+            node=f"joiner-{p}",
+            restart_s=rng.choice((0.05, 1.5)),
+        ),
+    ]
+
+
 def _asked_too_late(rng: random.Random, p: int) -> list[Step]:
     """While the question to add a member is under way, another member leaves the ISR (P-78)."""
     return [
@@ -196,6 +214,16 @@ def _cleaning_cut_off(rng: random.Random, p: int) -> list[Step]:
     return steps
 
 
+def _old_store(rng: random.Random, p: int) -> list[Step]:
+    """The controller's store is put back from a copy, and brokers have heard a lot since (P-76)."""
+    age_s = round(rng.uniform(1.5, 2.5), 3)
+    return [
+        _at(0.0, "store-restored", age_s=age_s, meets_s=rng.choice((0.2, 0.5))),
+        _kill(0.1, f"leader-{p}", 0.3),
+        _kill(0.8, f"heir-{p}", 0.3),
+    ]
+
+
 MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "leader-dies-at-a-shrink": _leader_dies_at_a_shrink,
     "three-leaders": _three_leaders,
@@ -204,6 +232,7 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "demoted-with-a-slow-disk": _demoted_with_a_slow_disk,
     "joiner-dies": _joiner_dies,
     "joiner-is-replaced": _joiner_is_replaced,
+    "joiner-stops": _joiner_stops,
     "asked-too-late": _asked_too_late,
     "gone-for-good": _gone_for_good,
     "registered-unheard": _registered_unheard,
@@ -211,6 +240,7 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "late-answers": _late_answers,
     "deposed-unheard": _deposed_unheard,
     "cleaning-cut-off": _cleaning_cut_off,
+    "old-store": _old_store,
 }
 
 

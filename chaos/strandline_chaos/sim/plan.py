@@ -35,7 +35,7 @@ KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
 """
 RETENTION_CHECK_MS: Final = 600
 CLEANER_MS: Final = 500
-SENDS_PER_S: Final = (4, 8, 12)
+SENDS_PER_S: Final = (2, 6, 12)
 """An idle partition has faults of its own, and a busy one takes most of the time of a run."""
 SCRUB_MS: Final = 1500
 """How often logs are read for what a disk has changed, where one may."""

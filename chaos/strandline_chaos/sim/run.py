@@ -247,7 +247,8 @@ class Run:
             replicas, state = self.oracles.replicas, self.oracles.control.state
             assert state is not None
             ghost, view = replicas.ghost(key), replicas.view(first, key)
-            check_reported(state, key, ghost, view, self.oracles.sometimes)
+            start = self.world.nodes[first].process.replicas.partitions[key].log.log_start_offset
+            check_reported(state, key, ghost, view, start, self.oracles.sometimes)
 
     def _common_begin(self, key: tuple[bytes, int], names: list[str]) -> int:
         """The least offset that all these replicas have; none of them may have what was said to be

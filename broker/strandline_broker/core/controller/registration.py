@@ -98,10 +98,20 @@ def check_memory(
 def check_broker_epoch(
     state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Broker:
-    """The broker, if the request comes from its registered incarnation (I-32)."""
+    """The broker, if the request comes from its registered incarnation (I-32).
+
+    Epochs only grow (I-92): one above the registered one was given out by another store, of which
+    ours may be an old copy. To end for it is not the broker's part. When it registers again, what
+    it remembers shows which of us is wrong (P-76).
+    """
     broker = state.brokers.get(broker_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
+    if broker_epoch > broker.epoch:
+        raise BrokerIdNotRegistered(
+            f"broker {broker_id} speaks for epoch {broker_epoch}, which this controller has never"
+            f" given out: registered is {broker.epoch}"
+        )
     if broker.epoch != broker_epoch:
         raise StaleBrokerEpoch(
             f"broker {broker_id} speaks for epoch {broker_epoch}, registered is {broker.epoch}"

@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 
 
 def check_reported(
-    state: ControllerState, key: Key, ghost: Committed, view: LogView, sometimes: Counter[str]
+    state: ControllerState,
+    key: Key,
+    ghost: Committed,
+    view: LogView,
+    start: int,
+    sometimes: Counter[str],
 ) -> None:
-    """`view`: a log of the partition. Committed records that it lacks were lost with the election
-    of a leader that was not known to be in sync, and the controller has a report of it.
+    """`view`: a log of the partition, which begins at `start`. Committed records that it lacks were
+    lost with the election of a leader that was not known to be in sync, and the controller has a
+    report of it. Before its start it may hold another history (I-4): there its leader could not be
+    asked any more where they part.
     """
-    lost = [e for e in ghost.entries if e.base >= view.start and not view.holds(e)]
+    lost = [e for e in ghost.entries if e.base >= start and not view.holds(e)]
     if not lost or ghost.given_up:
         return
     reports = [r for r in state.losses if (r.topic_id, r.partition) == key]
