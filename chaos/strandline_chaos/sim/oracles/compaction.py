@@ -57,13 +57,20 @@ class CompactionOracle:
         self._replicas = replicas
         self._sometimes = sometimes
         self._seen: dict[str, _Seen] = {}
-        self._timed: set[tuple[str, Identity]] = set()
-        """Batches whose tombstones' time has begun at a replica, with a cleaning of its own."""
+        self._timed: dict[str, set[Identity]] = {}
+        """By replica, batches whose tombstones' time has begun there, with a cleaning of its
+        own or one before its disk was copied.
+        """
 
     def on_decided(self, state: ControllerState | None) -> None:
         topic_id = None if state is None else state.topic_ids.get(COMPACTED)
         if topic_id is not None:
             self.key = self._replicas.compacted = (topic_id, 0)
+
+    def on_copied(self, node: str, copy: str) -> None:
+        """The disk of `copy` is one of that of `node`, with all that was cleaned there."""
+        timed = self._timed.get(f"{node} {COMPACTED}-0", set())
+        self._timed[f"{copy} {COMPACTED}-0"] = set(timed)
 
     def ghost(self) -> CompactedCommitted | None:
         """None before any broker has a replica."""
@@ -182,7 +189,7 @@ class CompactionOracle:
                 f"{where}: the tombstone {record} was removed by a cleaning at {began.wall_ms} ms;"
                 f" it was to stay until {batch.horizon_ms}",
             )
-        if (where, batch.identity) not in self._timed:
+        if batch.identity not in self._timed.get(where, ()):
             raise Violation(
                 "I-70", f"{where}: the time of the tombstone {record} has not begun on this replica"
             )
@@ -195,7 +202,7 @@ class CompactionOracle:
             return
         least = began.wall_ms + began.delete_retention_ms - CLOCK_MS
         if after.horizon_ms >= least:
-            self._timed.add((where, after.identity))
+            self._timed.setdefault(where, set()).add(after.identity)
         elif after.horizon_ms != before.horizon_ms:
             raise Violation(
                 "I-70",
