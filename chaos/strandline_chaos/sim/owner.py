@@ -19,10 +19,11 @@ EPOCH_S = 1_700_000_000.0
 """The wall clock at the start of every run."""
 
 
-class Stopped(BaseException):
+class Stopped(GeneratorExit):
     """The process that runs this code has ended: nothing below may go on.
 
-    Not an Exception, so that no handler of production code takes it for a failure of its own.
+    Not an Exception, so that no handler of production code takes it for a failure of its own. And
+    what a generator may raise when it is thrown away with its process, as the cleaner's are.
     """
 
 
