@@ -136,6 +136,36 @@ def test_two_damaged_members_do_not_leave_the_partition_without_a_leader() -> No
     assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B2, (B2,))
 
 
+def test_a_damaged_replica_leaves_the_elr_beside_a_sound_leader() -> None:
+    """It heals now, and would be elected cleanly without what it has cut off (I-15, I-48)."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    epoch = cluster.partition(topic).leader_epoch
+    for gone in (B3, B2):
+        cluster.fence(gone)
+    assert cluster.partition(topic).elr == (B2,)
+    cluster.up(B2, previous_broker_epoch=cluster.state.brokers[B2].epoch)
+    assert cluster.partition(topic).elr == (B2,)
+    tell(cluster, B2, hurt(topic))
+    partition = cluster.partition(topic)
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ((B1,), (), (B2,))
+    assert (partition.leader, partition.leader_epoch) == (B1, epoch)
+    tell(cluster, B2)
+    cluster.fence(B1)
+    assert cluster.partition(topic).leader == NO_LEADER, "healed, it may still lack the end"
+
+
+def test_beside_a_damaged_leader_a_damaged_replica_keeps_its_place() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    tell(cluster, B1, hurt(topic))
+    cluster.register(B2, previous_broker_epoch=cluster.state.brokers[B2].epoch)
+    tell(cluster, B2, hurt(topic))
+    partition = cluster.partition(topic)
+    assert (partition.leader, partition.isr, partition.elr) == (B1, (B1,), (B2,))
+
+
 def test_a_member_that_serves_nothing_makes_way_for_a_damaged_one() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2))

@@ -39,6 +39,37 @@ class FakePartition:
         self.log.replay_lacks = False
 
 
+def may_heal(state: object, *, leader_is_offline: bool = False) -> bool:
+    """A follower whose damage the controller knows of, under broker 1; the broker is number 3."""
+    partition: Any = FakePartition()
+    partition.log.damaged_ranges.above = lambda _: ("some",)
+    partition.state, partition.follower = state, SimpleNamespace(may_fetch=True)
+    offline = (1, 3) if leader_is_offline else (3,)
+    told = SimpleNamespace(offline_replicas=offline)
+    view = SimpleNamespace(partition=lambda *_: told)
+    context = SimpleNamespace(
+        me=3,
+        offline_known_at=lambda _: 20,
+        metadata=SimpleNamespace(applied_offset=20, view=view),
+    )
+    watch: Any = SimpleNamespace(_context=context)
+    return DamageWatch.may_heal(watch, partition)
+
+
+def led_by_1(*isr: int, elr: tuple[int, ...] = ()) -> SimpleNamespace:
+    members = tuple(SimpleNamespace(broker_id=number) for number in isr)
+    return SimpleNamespace(leader=1, isr=members, elr=elr)
+
+
+def test_whoever_may_be_elected_cuts_nothing() -> None:
+    """I-15, I-41: in the ISR or the ELR it holds all that is committed."""
+    assert may_heal(led_by_1(1, 2))
+    assert may_heal(led_by_1(1, elr=(2,)))
+    assert not may_heal(led_by_1(1, 3))
+    assert not may_heal(led_by_1(1, elr=(3,)))
+    assert not may_heal(led_by_1(1, 2), leader_is_offline=True)
+
+
 def look(partition: FakePartition, times: int = 1) -> list[str]:
     """The warnings of so many rounds."""
     told = list[str]()

@@ -2,11 +2,11 @@
 
 A range may be found by a reader, by the scrub or at the start; the log keeps it, and a look at all
 logs twice a second finds what is new. The controller hears of it with the next heartbeat,
-takes the replica out of the ISR if another sound member is there, and moves its leadership. Then,
-and not before, the replica may lose what it acknowledged: it cuts its log before the damage and
-copies the rest from the leader (I-15, I-41). What it needs to know for that is of one moment: the
-controller has answered a heartbeat that named the damage, and a push of that age or later shows
-another leader and an ISR without this replica.
+takes the replica out of the ISR if another sound member is there, or out of the ELR beside a sound
+leader, and moves its leadership. Then, and not before, the replica may lose what it acknowledged:
+it cuts its log before the damage and copies the rest from the leader (I-15, I-41). What it needs to
+know for that is of one moment: the controller has answered a heartbeat that named the damage, and a
+push of that age or later shows another leader, and neither an ISR nor an ELR with this replica.
 
 A replica goes on being named until it holds again what the leader calls committed. A fetch that was
 sent before the cut may reach the leader after it, and an ISR with this replica, asked for because
@@ -167,7 +167,7 @@ class DamageWatch:
             return False
         if state is None or partition.follower is None or not partition.follower.may_fetch:
             return False
-        if any(m.broker_id == context.me for m in state.isr):
+        if context.me in state.elr or any(m.broker_id == context.me for m in state.isr):
             return False
         known_at = context.offline_known_at(partition.key)
         if known_at is None or context.metadata.applied_offset + 1 < known_at:

@@ -2,10 +2,11 @@
 
 Each heartbeat names them all. A replica that serves nothing leaves every ISR, and leads nothing
 while it is listed. One that lacks a damaged range leaves an ISR that has a better member, or whose
-ELR has one, and leadership goes to those; as it lacks something it is not in the ELR then. Where it
-is the best it goes on leading, as the rest of what it holds is held by nobody else. Neither joins
-an ISR while it is listed. A list holds for one incarnation, and is known before that incarnation is
-unfenced.
+ELR has one, and leadership goes to those; as it lacks something it is not in the ELR then, nor does
+it stay in an ELR beside a sound leader, from which it will copy what it has cut off to heal. Where
+it is the best it goes on leading, as the rest of what it holds is held by nobody else. Neither
+joins an ISR while it is listed. A list holds for one incarnation, and is known before that
+incarnation is unfenced.
 """
 
 from collections.abc import Iterator
@@ -72,10 +73,12 @@ def _changes(
             continue
         if me in partition.isr:
             change = _makes_way(state, partition, me, brokers)
-        elif partition.leader == NO_LEADER and me in partition.elr:
+        elif me not in partition.elr:
+            change = None
+        elif partition.leader == NO_LEADER:
             change = elect_again(state, partition, brokers)
         else:
-            change = None
+            change = _leaves_elr(state, partition, me, brokers)
         if change is not None:
             yield change
 
@@ -88,6 +91,20 @@ def _makes_way(
     others = [b for b in partition.isr if b != me] or partition.elr
     if not is_sound(partition, me, brokers) and any(
         is_sound(partition, b, brokers) for b in others
+    ):
+        return leave(state, partition, me, brokers, lost=True)
+    return None
+
+
+def _leaves_elr(
+    state: ControllerState, partition: Partition, me: BrokerId, brokers: Brokers
+) -> PartitionChangeRecord | None:
+    """Whoever heals cuts its log, and would be elected cleanly without what was committed (I-15).
+
+    Beside a leader that lacks a range too it keeps what it has, which is its place in the ELR.
+    """
+    if brokers[me].is_damaged(partition.topic_id, partition.index) and is_sound(
+        partition, partition.leader, brokers
     ):
         return leave(state, partition, me, brokers, lost=True)
     return None
