@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from strandline_broker.storage.clean_shutdown import write_clean_shutdown
+from strandline_broker.storage.failed_flush import (
+    FILE_NAME,
+    has_failed_flush,
+    note_failed_flush,
+)
 from strandline_chaos.sim.disk import SimDisk, SimFs
 from strandline_runtime.runtime import Buffer
 from support.storage import LARGE, SMALL, Store
@@ -33,20 +39,23 @@ def store_on(disk: SimDisk, *, small: bool, found: bool = False) -> Store:
 
 
 def fail_a_flush(disk: SimDisk, store: Store) -> None:
+    """As a broker does that ends for it."""
     disk.faults.fsync_error = 1.0
     with pytest.raises(OSError, match="Input/output"):
         store.flush()
+    note_failed_flush(store.fs, "/data")
     disk.faults.fsync_error = 0.0
     store.kill()
 
 
+@pytest.mark.parametrize("policy", ["always", "replicated"])
 @pytest.mark.parametrize("small", [True, False], ids=["rolled", "one segment"])
 @pytest.mark.parametrize("flushed", [0, 12])
 def test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start(
-    disk: SimDisk, small: bool, flushed: int
+    disk: SimDisk, small: bool, flushed: int, policy: str
 ) -> None:
     store = store_on(disk, small=small)
-    store.directory.update_state(flush_policy="always")
+    store.directory.update_state(flush_policy=policy)
     for value in RECORDS[:flushed]:
         store.append(value)
     store.flush()
@@ -75,3 +84,28 @@ def test_only_what_lies_above_the_recovery_point_is_written_again(disk: SimDisk)
     fs = Counting(disk)
     Store(Path("/data"), LARGE, fs=fs, found=True)
     assert all(size < len(RECORDS[0]) for size in fs.written), fs.written
+
+
+def test_a_recovery_that_cannot_flush_is_noted_for_the_next(disk: SimDisk) -> None:
+    store = store_on(disk, small=False)
+    for value in RECORDS:
+        store.append(value)
+    store.kill()
+    disk.faults.fsync_error, fs = 1.0, SimFs(disk)
+    with pytest.raises(OSError, match="Input/output"):
+        Store(Path("/data"), LARGE, fs=fs, found=True)
+    disk.faults.fsync_error, fs.alive = 0.0, False
+    store_on(disk, small=False, found=True).kill()
+    disk.lose_power(survival=0.0)
+    assert store_on(disk, small=False, found=True).values() == RECORDS
+
+
+def test_the_note_goes_with_the_first_shutdown_that_has_flushed_all(disk: SimDisk) -> None:
+    fs = SimFs(disk)
+    fs.makedirs("/data")
+    note_failed_flush(fs, "/data")
+    note_failed_flush(fs, "/data")
+    assert fs.listdir("/data") == [FILE_NAME]
+    write_clean_shutdown(fs, "/data", 7)
+    assert not has_failed_flush(fs, "/data")
+    write_clean_shutdown(fs, "/data", 8)

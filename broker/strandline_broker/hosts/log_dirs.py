@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.storage.failed_flush import note_failed_flush
 from strandline_broker.storage.file import NO_SPACE
 from strandline_proto.errors import KafkaStorageError
 
@@ -118,6 +119,7 @@ class LogDirs:
         try:
             await each.flusher.run(on_flushed)
         except OSError as error:
+            await to_the_end(each.disk, partial(note_failed_flush, self._runtime.fs, each.path))
             self.fail(each, f"a flush failed and is never tried again: {error}")
             each.flusher.give_up(KafkaStorageError(f"{each.path} is out of service: {error}"))
 

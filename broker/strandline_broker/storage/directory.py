@@ -26,6 +26,7 @@ from strandline_broker.storage.clean_shutdown import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
+from strandline_broker.storage.failed_flush import has_failed_flush
 from strandline_broker.storage.lock_holder import LockHeld, take_lock
 from strandline_broker.storage.log import Log, LogConfig
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
@@ -325,6 +326,7 @@ class DataDirectory:
                 cleaned_to=checkpointed(CLEANED),
                 clean=self.clean,
                 always=self._were_always,
+                flush_failed=has_failed_flush(self._fs, self.path),
                 one_batch_at_a_time=one_batch_at_a_time,
             ),
             limits=limits,

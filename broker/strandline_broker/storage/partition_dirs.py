@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.atomic_file import TEMPORARY
 from strandline_broker.storage.checkpoint_limits import SHARED
 from strandline_broker.storage.clean_shutdown import FILE_NAME as MARKER_NAME
+from strandline_broker.storage.failed_flush import FILE_NAME as FAILED_NAME
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.partition_metadata import read_partition_metadata
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
@@ -24,7 +25,7 @@ LOCK_NAME: Final = ".lock"
 PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 GIVEN_UP_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 OWN_NAMES: Final = frozenset(
-    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME}
+    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME, FAILED_NAME}
     | {f"{name}{end}" for name in SHARED for end in ("", SEAL)}
 )
 

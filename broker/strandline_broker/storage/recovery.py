@@ -16,6 +16,7 @@ rest of them is the scrub's. The result is durable, and opening it again finds t
 
 from __future__ import annotations
 
+import os.path
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,7 @@ from strandline_broker.storage.damaged_ranges import FILE_NAME as DAMAGED_NAME
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.deleted_segments import DELETED_NAME
 from strandline_broker.storage.epochs_check import is_contradicted
+from strandline_broker.storage.failed_flush import note_failed_flush
 from strandline_broker.storage.file import read_whole
 from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
 from strandline_broker.storage.gaps_marker import Gaps
@@ -288,12 +290,9 @@ class Recovery:
         return recent if last.end_offset == self._expected.recovery_point else None
 
     def _finish(self, recent: RecentBatches, touched: list[Segment], first: int) -> Recovered:
-        expected = self._expected
         for segment in touched:
             if segment in self._segments:
-                if expected.always or expected.one_batch_at_a_time:
-                    write_again(segment, expected.recovery_point)
-                segment.view().file.sync()
+                self._make_durable(segment)
                 if segment is not self._segments[-1]:
                     for file in segment.write_indexes():
                         file.sync()
@@ -324,6 +323,16 @@ class Recovery:
             log_end,
             scanned=bool(touched),
         )
+
+    def _make_durable(self, segment: Segment) -> None:
+        expected = self._expected
+        if expected.always or expected.flush_failed or expected.one_batch_at_a_time:
+            write_again(segment, expected.recovery_point)
+        try:
+            segment.view().file.sync()
+        except OSError:
+            note_failed_flush(self._fs, os.path.dirname(self._directory))
+            raise
 
     def _log_start(self) -> int:
         """Where the log begins. Files below it go only after a checkpoint says so (I-74)."""

@@ -51,6 +51,8 @@ class Expectations:
     clean: bool = False
     always: bool = False
     """flush.policy=always: what the high watermark covers was durable too."""
+    flush_failed: bool = False
+    """What is above the recovery point may only look as if it were on the disk (P-24)."""
     one_batch_at_a_time: bool = False
     """Each batch was durable before the next was written, so at most the last can be torn; and the
     log is of no use with a hole, so damage refuses all of it."""
