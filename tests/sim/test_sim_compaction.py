@@ -146,6 +146,14 @@ def test_offsets_that_nobody_has_committed_may_not_be_missing() -> None:
         found.on_appended(entry, "a follower")
 
 
+def test_the_segment_behind_a_torn_batch_is_not_what_a_recovery_keeps() -> None:
+    """Else what is torn would pass for compacted away (I-7)."""
+    torn = disk(log_0=batch(0, "a") + batch(1, "b")[:20], log_2=batch(2, "c"))
+    view = CompactedView(torn, PATH, {})
+    view.read_valid()
+    assert view.end == 1
+
+
 def test_a_cleaned_segment_stands_for_those_that_it_covers() -> None:
     there = disk(
         log_0=batch(0, "a"), log_1=batch(1, "a"), log_2=batch(2, "b"), swap_0=batch(1, "a")

@@ -2,7 +2,8 @@
 REPLICATION.md).
 
 Whether a loss is permitted is decided here: without an fsync for each write, committed records may
-go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54).
+go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54), or
+all that an administrator has left of them, who may take away replicas that were in sync (I-86).
 With `flush.policy=always` never.
 """
 
@@ -30,6 +31,10 @@ class Committed:
         """Why records may be missing from here on."""
         self.min_insync = min_insync
         """The lowest that min.insync.replicas has ever been."""
+        self._left: int | None = None
+        """How many were in the ISR or the ELR when replicas were last taken away, until the ISR has
+        the minimum again.
+        """
         self._always = always
         self._ids: dict[Identity, Entry] = {}
         self._committed: dict[Identity, Entry] = {}
@@ -147,7 +152,7 @@ class Committed:
         if to <= self.end or self.excused is not None:
             return
         last = self.last
-        if last is not None and not view.holds(last):
+        if last is not None and not self._has(view, last):
             raise Violation(
                 "I-14",
                 f"{where}: its leader commits up to {to} and does not hold committed offset"
@@ -203,10 +208,16 @@ class Committed:
                 )
         return False
 
+    def _has(self, view: LogView, entry: Entry) -> bool:
+        """Whether a log holds it, or goes on behind it where it is deleted: before a log start may
+        stand another history, as a leader cannot be asked about that any more.
+        """
+        return view.holds(entry) or entry.end <= min(self.begins, view.end)
+
     def check_complete(self, view: LogView, invariant: str, who: str) -> None:
         """`who` may lead, so it must hold every committed record."""
         last = self.last
-        if last is None or self.excused is not None or view.holds(last):
+        if last is None or self.excused is not None or self._has(view, last):
             return
         raise Violation(
             invariant,
@@ -238,7 +249,8 @@ class Committed:
 
     def _lost(self, node: str, *, wiped: bool = False) -> None:
         self.lost_on[node] = None
-        if (wiped or not self._always) and len(self.lost_on) >= self.min_insync:
+        enough = self.min_insync if self._left is None else min(self.min_insync, self._left)
+        if (wiped or not self._always) and len(self.lost_on) >= enough:
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
 
     def on_replaced(self, old: str, new: str, view: LogView) -> None:
@@ -253,6 +265,13 @@ class Committed:
         if self.last is not None and not view.holds(self.last):
             self._lost(new, wiped=True)
 
+    def on_members(self, isr: int, elr: int, *, removed: bool) -> None:
+        """So many are in the ISR and the ELR now; `removed`: others are no replicas any more."""
+        if removed:
+            self._left = isr + elr
+        elif isr >= self.min_insync:
+            self._left = None
+
     def on_removed(self, node: str) -> None:
         """The node holds the partition no more, and what it lost is held by others."""
         self.witnesses -= {node}
@@ -263,5 +282,5 @@ class Committed:
     def on_holds_again(self, node: str, view: LogView) -> None:
         if self._cut_short.get(node, view.end) < view.end:
             del self._cut_short[node]
-        if node in self.lost_on and (self.last is None or view.holds(self.last)):
+        if node in self.lost_on and (self.last is None or self._has(view, self.last)):
             del self.lost_on[node]

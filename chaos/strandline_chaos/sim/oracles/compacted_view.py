@@ -111,8 +111,8 @@ class CompactedView(LogView):
         data, at, expected = self._bytes(self._segment), self._position, self._read_to
         if data is None or at + HEADER.size > len(data):
             later = [b for b in self._segments() if b > self._segment and b >= expected]
-            if not later:
-                return False
+            if not later or (check and data is not None and at < len(data)):
+                return False  # or the last batch of this segment is torn
             self._segment, self._position = later[0], 0
             return self._read_one(check=check)
         base, length, epoch, magic, crc, _, delta = HEADER.unpack_from(data, at)

@@ -294,21 +294,24 @@ class ReplicaOracle:
         """The controller has committed something."""
         for key, decided in self._control.partitions.items():
             if key in self.committed:
-                self._forget_removed(key, decided)
+                removed = self._forget_removed(key, decided)
                 ghost = self.committed[key]
                 ghost.min_insync = min(ghost.min_insync, self._control.min_insync(decided))
+                ghost.on_members(len(decided.isr), len(decided.elr), removed=removed)
                 self._check_members(key)
                 self._check_quorum(key, decided)
 
-    def _forget_removed(self, key: Key, decided: Decided) -> None:
+    def _forget_removed(self, key: Key, decided: Decided) -> bool:
         """What a broker held that is no replica any more need not be there when it is one again."""
-        for name, known in list(self._replicas):
-            if known == key and broker_id(name) not in decided.replicas:
-                self._replicas.pop((name, key))
-                self.looks = {p: look for p, look in self.looks.items() if p.key != key}
-                self._removed.add((name, key))
-                self.log_starts.forget(name, key)
-                self.ghost(key).on_removed(name)
+        here = [name for name, known in self._replicas if known == key]
+        gone = [name for name in here if broker_id(name) not in decided.replicas]
+        for name in gone:
+            self._replicas.pop((name, key))
+            self.looks = {p: look for p, look in self.looks.items() if p.key != key}
+            self._removed.add((name, key))
+            self.log_starts.forget(name, key)
+            self.ghost(key).on_removed(name)
+        return gone != []
 
     def _check_quorum(self, key: Key, decided: Decided) -> None:
         node = self._nodes.get(int(decided.leader))
