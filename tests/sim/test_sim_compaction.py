@@ -17,14 +17,17 @@ from strandline_chaos.sim.topology import Topology
 from strandline_proto.batch import build_batch
 
 
+CRASH = {"power": False, "restart_s": 0.3}
+
+
 def compaction(at_s: float, **other: Any) -> Fault:
     drawn = {"keys": 6, "delete_retention_ms": 0, "lag_ms": 0, "off_s": 0.0, **other}
     return Fault(at_s, "compaction", drawn)
 
 
-def run(*faults: Fault, chaos_s: float = 6.0, **topology: Any) -> Outcome:
+def run(*faults: Fault, chaos_s: float = 6.0, seed: int = 3, **topology: Any) -> Outcome:
     topology = {"partitions": 1, "cleaner_ms": CLEANER_MS, **topology}
-    outcome = run_plan(Plan(3, Topology(**topology), faults, chaos_s=chaos_s))
+    outcome = run_plan(Plan(seed, Topology(**topology), faults, chaos_s=chaos_s))
     assert outcome.failure is None, f"{outcome.failure}\n{outcome.timeline.text()}"
     return outcome
 
@@ -48,6 +51,18 @@ def test_a_cleaning_may_end_with_its_broker_anywhere(point: str, power: bool) ->
     found = run(*faults).sometimes
     assert found[f"ended before: {point}"] >= 3
     assert found["cleaning cut off by a crash"] >= 2
+
+
+def test_a_tombstone_may_go_with_the_start_that_finishes_a_cleaning() -> None:
+    """A crash comes right after a cleaned segment counts, so the next start makes it visible."""
+    crashes = [
+        Fault(at_s, "crash-at", {"node": node, "point": "swap-flush", "count": 1, **CRASH})
+        for at_s in (2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+        for node in ("broker-1", "broker-2", "broker-3")
+    ]
+    found = run(compaction(0.3, keys=60), *crashes, chaos_s=9.0, seed=1).sometimes
+    assert found["swap left by a crash"] >= 3
+    assert found["tombstone removed"] > 5
 
 
 def test_replicas_that_were_compacted_at_different_times_are_one_log() -> None:

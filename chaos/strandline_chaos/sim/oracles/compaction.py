@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.compacted_view import Batch
     from strandline_chaos.sim.oracles.control import Key
-    from strandline_chaos.sim.oracles.log_view import Identity
+    from strandline_chaos.sim.oracles.log_view import Identity, LogView
     from strandline_chaos.sim.oracles.replicas import ReplicaOracle
 
 CLOCK_MS: Final = 1
@@ -106,17 +106,22 @@ class CompactionOracle:
         view = self._replicas.known(node, partition.key)
         assert isinstance(view, CompactedView)
         seen = self._seen[node.name] = _Seen(partition.log, view)
-        if before is None or before.began is None or not view.entries:
-            return seen
-        there = {batch.identity for batch in view.batches}
+        if before is not None and self._judge_start(node, before, view):
+            self._sometimes["compaction finished at a start"] += 1
+        return seen
+
+    def _judge_start(self, node: Node, before: _Seen, after: LogView) -> bool:
+        """Whether what a start finds lacks records that were there before."""
+        assert isinstance(after, CompactedView)
+        if before.began is None or not after.entries:
+            return False
+        there = {batch.identity for batch in after.batches}
         old = [
             batch
             for batch in before.view.batches
-            if batch.identity in there or batch.end <= view.batches[-1].end
+            if batch.identity in there or batch.end <= after.batches[-1].end
         ]
-        if self._judge(partition, old, view.batches, before.began, f"{node.name} {partition.name}"):
-            self._sometimes["compaction finished at a start"] += 1
-        return seen
+        return self._judge(old, after.batches, before.began, f"{node.name} {COMPACTED}-0")
 
     def _on_replaced(self, node: Node, partition: Partition, seen: _Seen) -> None:
         view, where = seen.view, f"{node.name} {partition.name}"
@@ -126,7 +131,7 @@ class CompactionOracle:
             return
         if not new or new[-1].end != old[-1].end or view.end != end:
             raise Violation("I-79", f"{where}: a cleaning has taken the last batch, {old[-1]}")
-        if self._judge(partition, old, new, seen.began, where):
+        if self._judge(old, new, seen.began, where):
             self._sometimes["log compacted"] += 1
         self._check_producers(partition, view, where)
         check_answers(
@@ -135,7 +140,6 @@ class CompactionOracle:
 
     def _judge(
         self,
-        partition: Partition,
         old: list[Batch],
         new: list[Batch],
         began: _Began,
@@ -242,9 +246,13 @@ class CompactionOracle:
         cleaning = partition.context.upkeep.cleaner._current if partition is not None else None
         if cleaning is not None and cleaning.partition is partition:
             self._sometimes["cleaning cut off by a crash"] += 1
-        seen = self._seen.get(node.name)
-        if seen is not None and seen.view.has_swap():
+        seen, ghost = self._seen.get(node.name), self.ghost()
+        if seen is not None and ghost is not None and seen.view.has_swap():
             self._sometimes["swap left by a crash"] += 1
+            # The next start finishes it before anybody sees it: what goes then is judged here.
+            after = ghost.view(node.disk, seen.view.path)
+            after.read_valid()
+            self._judge_start(node, seen, after)
 
     def check_end(self, names: list[str]) -> None:
         """I-69, I-71, I-77: every replica at the end, when all are level."""
