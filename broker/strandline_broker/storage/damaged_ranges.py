@@ -135,8 +135,10 @@ class DamagedRanges:
         self._keep(entries)
 
     def drop_from(self, offset: int) -> None:
-        """The log was cut at `offset`."""
-        self._keep(r for r in self.entries if r.start < offset)
+        """The log was cut at `offset`: what is appended there is not damaged."""
+        kept = [r for r in self.entries if r.start < offset]
+        self.unsure |= {r.segment for r in kept if r.end > offset}
+        self._keep(r if r.end <= offset else replace(r, end=offset, resume=NOWHERE) for r in kept)
 
     def _keep(self, entries: Iterable[DamagedRange]) -> None:
         self.entries = tuple(sorted(entries, key=lambda r: r.start))

@@ -39,6 +39,7 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
         return
     segments = log.tail[0]
     i = bisect_right(segments, offset, key=_base_of) - 1
+    end_offset = offset
     try:
         position, end_offset = _place_of(log, i, offset)
         if end_offset < log.log_start_offset:
@@ -48,6 +49,10 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
         # Readers still hold the old segment: what stays is described by a new one.
         kept = segments[i].cut(position, end_offset, gaps_below=log.gaps.below)
     except BadBatch as bad:
+        if end_offset <= log.log_start_offset:
+            # Nothing has to stay, so what does not read lies below the log's start.
+            begin_anew(fs, log, log.log_start_offset)
+            return
         # What should stay does not read, and nothing has been cut: it is for a healing to cut
         # more, once this replica does not count (I-15).
         raise damage_met(log, bad) from bad
@@ -119,6 +124,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
         log.log_start_offset = log.durable_log_start = offset
         log.ends_at(offset, (empty,), RecentBatches(offset, 0))
+        log.damaged_ranges.set(())  # also of what lies below: no byte of it stays
         log.open_segments.forget(segments)
         for segment in reversed(segments):
             segment.remove()

@@ -1,0 +1,78 @@
+"""Cuts of a log of which something does not read: what stays must, and only that (I-15, I-47)."""
+
+from pathlib import Path
+
+import pytest
+
+from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
+from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.segment_check import check_segment
+from strandline_proto.batch import iter_headers
+from strandline_proto.errors import KafkaStorageError
+from strandline_runtime.real import RealFileSystem
+from support.disk import Hurried
+from support.storage import Store, damaged, values_of
+
+ONE_SEGMENT = LogConfig(
+    segment_bytes=1 << 20, index_interval_bytes=4096, segment_index_bytes=10 << 20
+)
+MAGIC, PAYLOAD = 16, 80
+"""Bytes of a batch that are flipped: one that every header walk sees, and one under the CRC."""
+
+
+def filled(path: Path) -> Store:
+    """Ten batches of ten records."""
+    store = Store(path, ONE_SEGMENT, fs=Hurried())
+    for i in range(0, 100, 10):
+        store.append(*[b"%03d" % number for number in range(i, i + 10)])
+    store.flush()
+    store.checkpoint()
+    return store
+
+
+def flip(store: Store, number: int, byte: int) -> None:
+    """A byte of the batch with that number."""
+    path = store.log_dir / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[[at for at, _ in iter_headers(data)][number] + byte] ^= 0x41
+    path.write_bytes(data)
+
+
+def values(start: int, end: int) -> list[bytes]:
+    return [b"%03d" % number for number in range(start, end)]
+
+
+@pytest.mark.parametrize("byte", [MAGIC, PAYLOAD])
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("log_start", [10, 15, 20, 35])
+def test_a_replica_whose_log_starts_within_the_damage_heals(
+    tmp_path: Path, log_start: int, restarted: bool, byte: int
+) -> None:
+    store = filled(tmp_path / "data")
+    for number in (3, 2, 1):
+        flip(store, number, byte)
+    check_segment(store.log, 0)
+    assert (damaged(store.log)[0][0], damaged(store.log)[-1][1]) == (10, 40)
+    store.shorten(log_start)
+    if restarted:
+        store.restart()
+    store.log.truncate_to(log_start)  # as the damage watch does
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (log_start, log_start)
+    assert store.log.damaged_ranges.above(log_start) == ()
+    store.append(b"again")
+    for _ in range(2):
+        assert values_of(store.log) == [b"again"]
+        store.restart()
+
+
+def test_a_range_is_cut_with_the_log(tmp_path: Path) -> None:
+    ranges = DamagedRanges(RealFileSystem(), str(tmp_path))
+    known = [DamagedRange(5, 9, 0, 50, 90, "a"), DamagedRange(20, 30, 10, 200, 300, "b")]
+    for cut_at, left in ((31, known), (30, known), (20, known[:1]), (9, known[:1]), (5, [])):
+        ranges.set(known)
+        ranges.drop_from(cut_at)
+        assert (list(ranges.entries), ranges.unsure) == (left, frozenset())
+    ranges.set(known)
+    ranges.drop_from(25)
+    assert list(ranges.entries) == [known[0], DamagedRange(20, 25, 10, 200, NOWHERE, "b")]
+    assert ranges.unsure == {10}, "it is looked at closely"
