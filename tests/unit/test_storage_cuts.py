@@ -76,3 +76,34 @@ def test_a_range_is_cut_with_the_log(tmp_path: Path) -> None:
     ranges.drop_from(25)
     assert list(ranges.entries) == [known[0], DamagedRange(20, 25, 10, 200, NOWHERE, "b")]
     assert ranges.unsure == {10}, "it is looked at closely"
+
+
+@pytest.mark.parametrize("byte", [MAGIC, PAYLOAD])
+@pytest.mark.parametrize("log_start", [30, 45, 50])
+def test_damage_below_the_log_start_does_not_keep_a_log_from_being_cut(
+    tmp_path: Path, log_start: int, byte: int
+) -> None:
+    """No healing goes there, as nothing of it is the log's."""
+    store = filled(tmp_path / "data")
+    store.shorten(log_start)
+    flip(store, 2, byte)
+    if byte == MAGIC:
+        check_segment(store.log, 0)  # as after a first try, which does not find the place
+    store.log.truncate_to(80)
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (log_start, 80)
+    store.append(b"again")
+    for _ in range(2):
+        assert values_of(store.log) == [*values(log_start, 80), b"again"]
+        store.restart()
+
+
+@pytest.mark.parametrize("number", [4, 5, 7])
+def test_what_stays_must_read_from_the_batch_with_the_log_start_on(
+    tmp_path: Path, number: int
+) -> None:
+    store = filled(tmp_path / "data")
+    store.shorten(45)
+    flip(store, number, PAYLOAD)
+    with pytest.raises(KafkaStorageError, match="does not match its CRC"):
+        store.log.truncate_to(80)
+    assert store.log.log_end_offset == 100

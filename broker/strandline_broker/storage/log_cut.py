@@ -47,7 +47,7 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
             begin_anew(fs, log, log.log_start_offset)
             return
         # Readers still hold the old segment: what stays is described by a new one.
-        kept = segments[i].cut(position, end_offset, gaps_below=log.gaps.below)
+        kept = _kept(log, segments[i], position, end_offset)
     except BadBatch as bad:
         if end_offset <= log.log_start_offset:
             # Nothing has to stay, so what does not read lies below the log's start.
@@ -63,6 +63,28 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     except OSError as error:
         log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
         raise
+
+
+def _kept(
+    log: Log, segment: Segment, position: int, end_offset: int
+) -> tuple[Segment, RecentBatches]:
+    """What stays of a segment. Only what lies above the log's start has to read: dead batches that
+    do not are nobody's to heal.
+    """
+    gaps_below, start = log.gaps.below, log.log_start_offset
+    try:
+        return segment.cut(position, end_offset, gaps_below=gaps_below)
+    except BadBatch as bad:
+        if bad.offset >= start:
+            raise
+        low = log.damaged_ranges.resume_before(segment.base_offset, start)
+        found = first_batch_to(
+            segment, segment.view(), start, segment.size, low=low, gaps_below=gaps_below
+        )
+        if found is None or bad.offset >= found[1].base_offset:
+            raise
+        live = found[0], found[1].base_offset
+        return segment.cut(position, end_offset, gaps_below=gaps_below, low=live)
 
 
 def _place_of(log: Log, i: int, offset: int) -> Place:

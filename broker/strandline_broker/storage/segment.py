@@ -308,7 +308,7 @@ class Segment:
         return file
 
     def cut(
-        self, position: int, end_offset: int, *, gaps_below: int
+        self, position: int, end_offset: int, *, gaps_below: int, low: tuple[int, int] | None = None
     ) -> tuple[Segment, RecentBatches]:
         """Another, active view of this segment that ends at `position`; the file is not yet cut.
 
@@ -326,7 +326,7 @@ class Segment:
             index_interval=self._index_interval,
         )
         kept._view = self.view()
-        recent = kept.activate(position, end_offset, crc=True, gaps_below=gaps_below)
+        recent = kept.activate(position, end_offset, crc=True, gaps_below=gaps_below, low=low)
         ends = kept.end_offset if kept.size > 0 else self.base_offset
         if kept.size != position or not (ends == end_offset or ends < end_offset <= gaps_below):
             why = f"its first {kept.size} bytes end at offset {ends}, not at {end_offset}"
@@ -340,12 +340,13 @@ class Segment:
         *,
         crc: bool = False,
         gaps_below: int = OFFSET_MAX,
+        low: tuple[int, int] | None = None,
     ) -> RecentBatches:
         """Make this the segment that is appended to, with `position` bytes; they end at
         `end_offset` if that is known.
 
-        Walks from the last index entry below; raises BadBatch if what is there does not end at
-        `position`.
+        Walks from the last index entry below, but not from before `low`, a byte and the offset of
+        the batch there; raises BadBatch if what is there does not end at `position`.
         """
         _, offsets, times = self.view()
         offsets = offsets.cut(position)
@@ -360,6 +361,8 @@ class Segment:
             offsets, start = OffsetIndex(self.base_offset), 0
             times = TimeIndex(self.base_offset)
         offset = self.base_offset if start == 0 or named is None else named.base_offset
+        if low is not None and start < low[0] < position:
+            start, offset = low
         self._view = View(file, offsets, times)
         self.latest_timestamp, self.latest_batch = times.last
         self._latest_is_known = True
