@@ -106,11 +106,19 @@ class SharedCheckpoints:
             # The limits before the value: one that a cut adds in between stays.
             current = log.limits.current()
             merged[key] = min(offset, _MOST[name](log))
-            limits.append((log.limits, current, merged[key]))
+            limits.append((log, current, merged[key]))
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
             merged = {key: offset for key, offset in merged.items() if offset > 0}
         self._named.update(merged)
         write_offsets(self._files[name], merged)
         self._offsets[name] = merged
-        for of_log, current, offset in limits:
-            of_log.written(current, name, offset)
+        for log, current, offset in limits:
+            # A log that was removed meanwhile took its limits along, and another of that name may
+            # stand in its place (P-51).
+            if log.deleted:
+                continue
+            try:
+                log.limits.written(current, name, offset)
+            except FileNotFoundError:
+                if not log.deleted:
+                    raise
