@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from strandline_broker.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from support.disk import Hurried
 from support.storage import LARGE, Store
 
@@ -51,3 +54,32 @@ def test_a_limit_of_a_removed_log_does_not_land_in_the_next_of_its_name(tmp_path
     store.directory.write_log_starts({KEY: 1000})
     log = store.restart()
     assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (following, 0, 0)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_log_start_counts_that_rises_over_the_limit_after_it_was_written_below(
+    tmp_path: Path, compacted: bool, restarted: bool
+) -> None:
+    """It was told as durable, and what it hides must not come back (I-75)."""
+    store = Store(tmp_path / "data", LARGE, fs=Hurried())
+    for i in range(20):
+        store.append(b"%d" % i)
+    store.flush()
+    store.checkpoint()
+    if compacted:
+        store.log.gaps.expect()  # then the epochs do not tell where it begins
+    store.log.truncate_to(10)
+    store.log.raise_log_start(5)
+    store.directory.write_log_starts({KEY: 5})
+    if restarted:
+        store.restart()
+    for i in range(10):
+        store.append(b"%d" % i)
+    store.flush()
+    store.log.raise_log_start(15)
+    store.directory.write_log_starts({KEY: 15})
+    assert store.restart().log_start_offset == 15
+    assert [limit.offset for limit in store.log.limits.current()] == [10]
+    assert store.log.limits.lowest(RECOVERY_POINTS) == 10
+    assert store.log.limits.lowest(LOG_STARTS) is None

@@ -42,6 +42,8 @@ class Limit:
     offset: int
     awaits: frozenset[str] = SHARED
     """Shared checkpoint files that have not been written since."""
+    named: frozenset[str] = SHARED
+    """Those for which the limit's own file counts."""
 
 
 class CheckpointLimits:
@@ -65,7 +67,8 @@ class CheckpointLimits:
             entries = read_checkpoint(fs, f"{directory}/{name}", report) or []
             try:
                 ((offset, *awaits),) = entries
-                found.append(Limit(name, natural(offset), SHARED.intersection(awaits) or SHARED))
+                left = SHARED.intersection(awaits) or SHARED
+                found.append(Limit(name, natural(offset), left, left))
             except ValueError:
                 found.append(Limit(name, 0))  # nothing is believed: the whole log is scanned
         limits._limits = tuple(found)
@@ -99,8 +102,10 @@ class CheckpointLimits:
             if not left:
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(f"{self.directory}/{limit.name}")
-            elif shared == LOG_STARTS and shared in limit.awaits and offset > limit.offset:
+            elif shared == LOG_STARTS and shared in limit.named and offset > limit.offset:
+                # Not at the first write: that may still have been of a log start below the limit.
                 self._write(Limit(limit.name, limit.offset, left))
+                limit.named = left
             limit.awaits = left
 
     def forget_spent(self) -> None:
