@@ -231,8 +231,11 @@ class Log:
         self.tail = (*segments, segment), RecentBatches(base, 0)
 
     def _take_snapshot(self) -> tuple[File, ...]:
-        """Keep the producers' state at the log's end; the file is the caller's to sync."""
-        if self.producers is None:
+        """Keep the producers' state at the log's end; the file is the caller's to sync.
+
+        Not one that lacks batches: the next replay would begin behind them.
+        """
+        if self.producers is None or self.replay_lacks:
             return ()
         return (self.snapshots.write(self.log_end_offset, self.producers()),)
 

@@ -160,19 +160,26 @@ class LogReader:
         return read
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
-        return (header for _, _, header in self._walk(start))
+        return (header for _, _, header in self._walk(start, _no_matter))
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
         """For the producers' state: see `Log.replay`."""
-        self._log.replay_lacks = False
-        for view, at, header in self._walk(start):
+        log = self._log
+        log.replay_lacks = False
+
+        def lacks() -> None:
+            log.replay_lacks = True
+
+        for view, at, header in self._walk(start, lacks):
             marker = None
             if header.is_control:
                 marker = end_marker_epoch(view.file.read(header.size, at), 0, header)
             yield header, marker
 
-    def _walk(self, start: int) -> Iterator[tuple[View, int, BatchHeader]]:
-        """Damage is passed over: what it held is lost, and the rest is what is known."""
+    def _walk(
+        self, start: int, lacks: Callable[[], None]
+    ) -> Iterator[tuple[View, int, BatchHeader]]:
+        """Damage is passed over, and `lacks` told: what it held is lost, the rest is known."""
         log = self._log
         log.check_usable()
         segments, recent = log.tail
@@ -182,7 +189,7 @@ class LogReader:
         first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
         ranges = log.damaged_ranges
         if ranges.above(start):
-            log.replay_lacks = True
+            lacks()
         for segment in segments[first:]:
             is_last = segment is segments[-1]
             if not is_last:
@@ -193,10 +200,12 @@ class LogReader:
             end, below = (
                 (end_position, end_offset) if is_last else (segment.size, segment.end_offset)
             )
-            yield from self._walk_segment(segment, max(start, segment.base_offset), end, below)
+            yield from self._walk_segment(
+                segment, max(start, segment.base_offset), end, below, lacks
+            )
 
     def _walk_segment(
-        self, segment: Segment, start: int, end: int, below: int
+        self, segment: Segment, start: int, end: int, below: int, lacks: Callable[[], None]
     ) -> Iterator[tuple[View, int, BatchHeader]]:
         """The batches from `start` to byte `end`, where the segment's offsets end at `below`."""
         log, view, gaps_below = self._log, segment.view(), self._log.gaps.below
@@ -206,14 +215,14 @@ class LogReader:
             found = first_batch_to(segment, view, start, end, low=low, gaps_below=gaps_below)
         except BadBatch as bad:
             damage_met(log, bad)
-            log.replay_lacks = True
+            lacks()
             return
         if found is None:
             return
 
         def mark(damage: DamagedRange) -> None:
             ranges.add(damage)
-            log.replay_lacks = True
+            lacks()
 
         for at, header in walk_over_damage(
             view.file,
@@ -240,6 +249,10 @@ class LogReader:
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         return self._steady(self._times.latest)
+
+
+def _no_matter() -> None:
+    pass
 
 
 def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
