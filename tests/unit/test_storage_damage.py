@@ -3,6 +3,7 @@ gap that compaction left (I-7).
 """
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,28 @@ def test_a_gap_is_lawful_where_compaction_may_have_left_it(tmp_path: Path) -> No
     (store.log_dir / "damaged-ranges").unlink()
     (store.log_dir / "compacted").touch()
     assert damaged(store.start()) == []
+
+
+@pytest.mark.parametrize("stop", [Store.stop, Store.kill])
+def test_a_gap_is_lawful_where_nobody_knows_any_more_how_far_compaction_has_come(
+    tmp_path: Path, stop: Callable[[Store], None]
+) -> None:
+    """Of a log that Kafka has compacted only the cleaner's checkpoint says so."""
+    store, bases = many_segments(tmp_path / "data")
+    values = values_of(store.log)
+    store.kill()
+    log_file(store, bases[2]).unlink()
+    cleaned = store.path / "cleaner-offset-checkpoint"
+    written_by_another(cleaned, f"0\n1\nt 0 {bases[3]}\n")
+    assert damaged(store.start()) == []
+    store.directory.write_cleaned_offsets({})  # from now on it has a seal
+    stop(store)
+    flip(cleaned, len(cleaned.read_bytes()) - 2)
+    store.start()
+    for base in bases:
+        check_segment(store.log, base)
+    assert damaged(store.log) == []
+    assert values_of(store.log) == values[: bases[2]] + values[bases[3] :]
 
 
 def test_a_batch_that_vanished_within_a_segment_is_damage(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 A digit that a disk has changed reads as another offset: a high watermark that is too high has
 records served that may yet be cut, and nothing else on the disk contradicts it. So the seal says
-which contents of the file are ours, by their CRC-32C. Content that it does not name is treated as
-absent, which is always safe. A file without a seal is believed: Kafka, or an earlier version, wrote
-it.
+which contents of the file are ours, by their CRC-32C. Content that it does not name is lost: no
+number of it is believed, and that there was one counts (`SharedCheckpoints.has_lost`). A file
+without a seal is believed: Kafka, or an earlier version, wrote it.
 
 The seal is replaced before the file, and names the content that stands there too: wherever a crash
 interrupts the two, what is found is named.

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.batch_judge import BatchJudge
-from strandline_broker.storage.batch_walk import OFFSET_MAX
 from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
 
@@ -33,7 +32,7 @@ class SegmentCheck:
         self._is_current = any(each is segment for each in segments)
         self._counts = log.truncations, log.replacements
         self._size, self._end_offset = recent.end if is_last else (segment.size, segment.end_offset)
-        self._dense_from = OFFSET_MAX if log.gaps.expected else log.cleaned_to
+        self._dense_from = log.gaps.below
         self._found: list[DamagedRange] = []
         self._offset = segment.base_offset
         self._at = 0

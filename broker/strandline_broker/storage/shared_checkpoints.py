@@ -14,6 +14,7 @@ from strandline_broker.storage.checkpoints import (
     CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    OFFSET_MAX,
     RECOVERY_POINTS,
     Offsets,
     read_offsets,
@@ -76,8 +77,11 @@ class SharedCheckpoints:
         return key in self._offsets[name]
 
     def gaps_below(self, key: Key) -> int:
-        """Up to where a cleaning may have left gaps in a log, whatever was cut from it since."""
-        return self._offsets[CLEANED].get(key, 0)
+        """Up to where a cleaning may have left gaps in a log, whatever was cut from it since.
+
+        Anywhere if that is lost: a log that Kafka has compacted bears no other sign of it (I-7).
+        """
+        return OFFSET_MAX if self.has_lost(CLEANED, key) else self._offsets[CLEANED].get(key, 0)
 
     def may_name(self, key: Key) -> bool:
         """Whether a file on disk may hold an entry for `key`, perhaps of an older topic of that
