@@ -13,7 +13,7 @@ from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damaged_ranges import DamagedRange, DamagedRanges
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_check import SegmentCheck, check_segment
-from strandline_proto.batch import read_header
+from strandline_proto.batch import iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 from support.disk import FaultyDisk, Hurried
@@ -335,3 +335,33 @@ def test_a_cut_behind_a_batch_of_another_length_is_not_made(tmp_path: Path) -> N
     store.log.truncate_to(found.start)
     store.append(b"again", epoch=5)
     assert values_of(store.restart()) == [*all_values()[:2], b"again"]
+
+
+@pytest.mark.parametrize("flips", [(2, 3), (1, 2, 3), (2,)])
+def test_a_torn_tail_right_behind_damage_is_cut_there(
+    tmp_path: Path, flips: tuple[int, ...]
+) -> None:
+    """What is appended next must not stand behind what was cut."""
+    store = Store(tmp_path / "data", replace(SMALL, segment_bytes=1 << 20), fs=Hurried())
+    for i in range(3):
+        store.append(b"%d" % i, b"x" * 40)
+    store.flush()
+    store.checkpoint()
+    for i in range(3, 5):
+        store.append(b"%d" % i, b"x" * 40)
+    store.kill()
+    path = log_file(store, 0)
+    data = path.read_bytes()
+    at = [at for at, _ in iter_headers(data)]
+    for number in flips:
+        # Damage below the recovery point; above it a leader epoch, which no CRC covers.
+        flip(path, at[number] + (15 if number == 3 else 70))
+    store.start()
+    (segment,), recent = store.log.tail
+    end = 6 if 3 in flips else 10
+    assert recent.end == (segment.size, segment.end_offset) == (path.stat().st_size, end)
+    assert store.log.log_end_offset == end
+    store.append(b"again", epoch=5)
+    store.restart(Store.stop)
+    assert values_around_damage(store.log)[-1] == b"again"
+    assert store.log.log_end_offset == end + 1

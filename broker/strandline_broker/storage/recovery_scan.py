@@ -186,6 +186,8 @@ class Scan:
                     segment.size, segment.end_offset = size, below
                     return
                 position, offset = behind
+                # Up to here, should what is there be torn off.
+                segment.size, segment.end_offset = position, offset
                 self._recent = RecentBatches(offset, position)
 
     def begin_behind(self, bad: BadBatch, last: Segment) -> None:
