@@ -25,7 +25,7 @@ from strandline_proto.batch import (
     read_records,
 )
 from support.compaction import COMPACTED, batches_of, clean, put, records_of, state_of, task_of
-from support.disk import FaultyDisk
+from support.disk import FaultyDisk, Hurried
 from support.storage import LARGE, Store
 
 NOW_MS = 10_000
@@ -353,6 +353,22 @@ def test_the_largest_timestamp_is_that_of_a_record_that_is_there(store: Store) -
     clean(store, live_producers={7: 0})
     assert batches_of(store.log)[0][0].max_timestamp == 9999
     assert store.log.max_timestamp() == (1900, 20, 0)
+
+
+def test_the_largest_timestamp_is_asked_for_where_compaction_left_nothing_at_the_log_start(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "data", COMPACTED, fs=Hurried())
+    put(store, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"), timestamp_ms=9000)
+    store.log.roll()
+    put(store, (b"b", b"2"), (b"c", b"2"))
+    store.log.roll()
+    put(store, (b"d", b"2"))
+    store.flush()
+    clean(store)
+    assert batches_of(store.log)[0][0].last_offset == 2
+    store.log.raise_log_start(1)  # within a batch of which only the first record stays
+    assert store.log.max_timestamp() == (1000, 3, 0)
 
 
 def test_cleaning_again_changes_nothing(store: Store) -> None:

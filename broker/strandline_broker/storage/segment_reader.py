@@ -196,7 +196,7 @@ def latest_timestamp_from(segment: Segment, log_start: int, *, end: int, gaps_be
             latest = max(latest, header.max_timestamp)
         elif header.last_offset >= log_start:
             live = (r.timestamp for r in _records(view, at, header) if r.offset >= log_start)
-            latest = max(latest, *live)
+            latest = max((latest, *live))  # of a compacted batch none may be left
     return latest
 
 
