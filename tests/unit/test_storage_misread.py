@@ -273,6 +273,21 @@ def test_a_place_whose_offset_is_another_is_not_cut_at(tmp_path: Path) -> None:
     assert kept.end_offset == 3
 
 
+def test_a_batch_beyond_what_a_segment_can_hold_is_named_with_the_offset_that_must_follow(
+    tmp_path: Path,
+) -> None:
+    store = filled(tmp_path / "data", Misdirected())
+    (segment,), _ = store.log.tail
+    segment.begin_scan()
+    data = (store.log_dir / f"{0:020d}.log").read_bytes()
+    Path(segment.path()).write_bytes(
+        data[: 2 * batch_size()] + (1 << 33).to_bytes(8, "big") + data[2 * batch_size() + 8 :]
+    )
+    with pytest.raises(BadBatch, match="beyond what the segment can hold") as found:
+        segment.activate(len(data))
+    assert (found.value.position, found.value.offset) == (2 * batch_size(), 2)
+
+
 def test_a_walk_names_the_offset_that_must_follow_at_the_byte_where_it_ends(tmp_path: Path) -> None:
     data, path = b"", tmp_path / "x.log"
     for number in (0, 1, 5, 6):

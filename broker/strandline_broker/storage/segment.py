@@ -379,6 +379,7 @@ class Segment:
                 recent = RecentBatches(header.base_offset, at)
             self.note_batch(at, header, header.last_offset)
             recent.append(header.last_offset, at + header.size)
+            offset = header.next_offset
         if recent is None:
             recent = RecentBatches(end_offset, position)
             self.end_offset = end_offset
