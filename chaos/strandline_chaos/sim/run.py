@@ -188,12 +188,12 @@ class Run:
             index = key[1]
             if self.oracles.replicas.ghost(key).given_up:
                 continue
-            if partition.original:
-                return f"partition {index} is on the way to {partition.target}: {partition.isr}"
             if partition.leader < 0:
                 if waits_for_a_lost_disk(self.oracles.control, partition):
                     self.operator.elect(partition)
                 return f"partition {index} has no leader"
+            if partition.original:
+                return f"partition {index} is on the way to {partition.target}: {partition.isr}"
             if len(partition.isr) < len(partition.replicas):
                 return f"partition {index} has ISR {partition.isr} of {partition.replicas}"
             if topology.balance_s < LIVENESS_S and partition.leader != partition.replicas[0]:
