@@ -28,9 +28,8 @@ class Hurried(RealFileSystem):
     def _skip(self, fd: int) -> None:
         pass
 
-    # The parent's are os's own functions, whose types no method has.
-    fsync = _skip  # type: ignore[assignment]
-    fdatasync = _skip  # type: ignore[assignment]
+    fsync = _skip  # type: ignore[assignment] # the parent's is os's own, of no method's type
+    fdatasync = _skip  # type: ignore[assignment] # as fsync
 
 
 @dataclass

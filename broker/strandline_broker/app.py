@@ -292,7 +292,6 @@ def _reraise_cannot_start(group: BaseExceptionGroup[BaseException]) -> None:
     """What a user has to know comes first, whatever else failed with it."""
     found = group.subgroup(CannotStart)
     while isinstance(found, BaseExceptionGroup):
-        # Of a group that holds CannotStart alone, which mypy does not know of what is inside.
-        found = found.exceptions[0]  # type: ignore[assignment]
+        found = found.exceptions[0]  # type: ignore[assignment] # no group holds anything else here
     if found is not None:
         raise found

@@ -55,8 +55,7 @@ def _import_structlog() -> Any:
     """
     hidden = "rich" not in sys.modules
     if hidden:
-        # None is how the import system is told that there is no such module.
-        sys.modules["rich"] = None  # type: ignore[assignment]
+        sys.modules["rich"] = None  # type: ignore[assignment] # None says: there is no such module
     try:
         import structlog
     finally:

@@ -38,7 +38,7 @@ class SimExecutor(concurrent.futures.Executor):
                 result = func(*args)
             except Stopped:
                 raise
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
                 if not future.cancelled():
                     future.set_exception(error)
             else:
@@ -58,7 +58,7 @@ class SimExecutor(concurrent.futures.Executor):
                 future.set_result(fn(*args, **kwargs))
             except Stopped:
                 raise
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
                 future.set_exception(error)
 
         self._schedule(on_thread)

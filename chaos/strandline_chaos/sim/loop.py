@@ -317,7 +317,7 @@ class SimLoop:
                     handle.context.run(handle.callback, *handle.args)
                 except Stopped:
                     pass
-                except Exception as error:  # noqa: BLE001
+                except Exception as error:  # noqa: BLE001 - as in asyncio, the handler hears
                     self.call_exception_handler(
                         {"message": "a callback failed", "exception": error}
                     )

@@ -133,7 +133,7 @@ class Node:
     async def _live(self, runtime: Runtime, stop: asyncio.Event) -> None:
         try:
             await self._main(self, runtime, stop)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - the end of a process: told
             self._end(f"{type(error).__name__}: {error}", error)
             return
         self._end("")

@@ -97,7 +97,7 @@ class SimServer:
             await asyncio.shield(self._completed)
         self._phase = _Phase.STOPPED
 
-    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - grpc
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._completed)
