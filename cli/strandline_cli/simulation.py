@@ -7,36 +7,55 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_cli.errors import UsageMistake
-from strandline_cli.output import write_line
+from strandline_cli.output import note, write_line
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.plan import Plan
     from strandline_chaos.sim.run import Outcome
 
+DIRTY: Final = "-dirty"
+VERSION: Final = "version "
 
-def commit() -> str:
-    """The commit of these sources; empty where that cannot be told."""
+
+def commit(source: Path = Path(__file__)) -> str:
+    """The commit of these sources, with `-dirty` if files have changed since; `version N` where
+    git does not know them, and empty where that cannot be told either.
+    """
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=Path(__file__).resolve().parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+        # An installed package may lie in the repository of something else.
+        _git(source, "ls-files", "--error-unmatch", source.name)
+        return _git(
+            source, "describe", "--always", f"--dirty={DIRTY}", "--abbrev=12", "--exclude=*"
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    except (OSError, subprocess.SubprocessError):
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return VERSION + version("strandline")
+        except PackageNotFoundError:
+            return ""
+
+
+def _git(source: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=source.resolve().parent,
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    return done.stdout.strip()
 
 
 def load_plan(file: Path, *, any_commit: bool) -> Plan:
     """The plan in a file. Raises UsageMistake with what is wrong with it."""
     from strandline_chaos.sim.plan import BadPlan, read_plan
 
+    here = "" if any_commit else commit()
     try:
         text = file.read_text("utf-8")
     except OSError as why:
@@ -47,9 +66,22 @@ def load_plan(file: Path, *, any_commit: bool) -> Plan:
     except UnicodeDecodeError as why:
         raise UsageMistake(f"{file} is no plan to run: it is not text: {why}") from None
     try:
-        return read_plan(text, commit="" if any_commit else commit())
+        plan = read_plan(text, commit=here)
     except BadPlan as why:
         raise UsageMistake(f"{file} is no plan to run: {why}") from None
+    if not any_commit:
+        _warn(file, plan.commit, here)
+    return plan
+
+
+def _warn(file: Path, made_by: str, here: str) -> None:
+    """Say so where equal sources cannot be vouched for."""
+    if not made_by:
+        note(f"{file} names no commit: on other sources the same plan is another history")
+    elif not here:
+        note(f"{file} is of {made_by}, and what these sources are of cannot be told")
+    elif here.endswith(DIRTY):
+        note(f"{file} is of {made_by}: if files have changed again since, it is another history")
 
 
 def check_folder(folder: Path) -> None:

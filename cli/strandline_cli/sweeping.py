@@ -10,7 +10,7 @@ from strandline_cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format
 from strandline_cli.output import emit_json, emit_table, note, write_line
-from strandline_cli.simulation import commit, save_plan
+from strandline_cli.simulation import save_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,8 @@ PROGRESS_S: Final = 5.0
 
 class Sweep:
     """`number` plans at most, None where time decides. `varied`: every kind of fault is due;
-    `go_on` says how to run the rest after so many, if it is interrupted.
+    `go_on` says how to run the rest after so many, if it is interrupted. `commit` is that of the
+    sources at the start: by the end, files may be others.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Sweep:
         *,
         number: int | None,
         varied: bool,
+        commit: str,
         save: Path,
         output: Format,
         go_on: Callable[[int], str],
@@ -42,6 +44,7 @@ class Sweep:
         self._tally = Tally()
         self._number = number
         self._varied = varied
+        self._commit = commit
         self._save = save
         self._output = output
         self._go_on = go_on
@@ -137,7 +140,7 @@ class Sweep:
     def _document(self, seconds: float, idle: list[str], *, interrupted: bool) -> dict[str, Any]:
         tally = self._tally
         return {
-            "commit": commit(),
+            "commit": self._commit,
             "machine": f"{platform.machine()} {platform.system()}, Python"
             f" {platform.python_version()}",
             "schedules": tally.runs,

@@ -10,6 +10,7 @@ from strandline_broker.core.leader import Leader
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.topology import Topology
 from strandline_cli.main import run
+from strandline_cli.simulation import commit
 
 
 @pytest.fixture
@@ -73,6 +74,7 @@ def test_a_failure_says_which_invariant_and_how_to_see_it_again(
 def test_a_failure_is_shrunk_into_a_file(failing: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["chaos", "shrink", str(failing)]) == 0
     small = failing.with_suffix(".small.json")
+    assert json.loads(small.read_text())["commit"] == commit(), "it fails on these sources"
     assert [f["kind"] for f in json.loads(small.read_text())["faults"]] == ["pause", "pause"]
     assert run(["chaos", "replay", str(small)]) == 1
     capsys.readouterr()

@@ -17,7 +17,7 @@ import pytest
 from strandline_broker.core.leader import Leader
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Fault, Plan, crash_point_plans, draw_plan
-from strandline_chaos.sim.run import run_plan
+from strandline_chaos.sim.run import Run, run_plan
 from strandline_chaos.sim.sweep import shrink
 from strandline_chaos.sim.topology import Topology
 
@@ -25,7 +25,7 @@ QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
 DIGESTS = """
 import sys
 from strandline_chaos.sim.plan import read_plan
-from strandline_chaos.sim.run import run_plan
+from strandline_chaos.sim.run import Run, run_plan
 for line in sys.stdin:
     print(run_plan(read_plan(line, commit="")).digest)
 """
@@ -40,6 +40,19 @@ def test_a_cluster_without_faults_works() -> None:
     assert outcome.failure is None
     assert outcome.acknowledged > 50
     assert outcome.sometimes["leader changed"] == 0
+
+
+def test_a_run_that_is_cut_off_drops_no_coroutine_half_run() -> None:
+    """Python would complain of each, and here a complaint is an error."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    run = Run(QUIET)
+    run.world.loop.post(1.0, None, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run.execute()
+    assert run.world.loop.is_closed()
 
 
 @pytest.mark.parametrize("seed", range(1, 9))

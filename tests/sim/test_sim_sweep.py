@@ -113,6 +113,7 @@ def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
     shown = Sweep(
         number=10,
         varied=True,
+        commit="here",
         save=tmp_path,
         output=Format.JSON,
         go_on=lambda done: f"{done} are done",
@@ -122,6 +123,7 @@ def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
     assert "interrupted; the rest: 2 are done" in err
     document = json.loads(out)
     assert (document["schedules"], document["interrupted"]) == (2, True)
+    assert document["commit"] == "here", "of the sources that ran, whatever became of them since"
 
 
 def test_the_first_plan_of_each_kind_of_failure_is_kept(
@@ -131,7 +133,14 @@ def test_the_first_plan_of_each_kind_of_failure_is_kept(
         return Result(plan, Broken("I-9", f"offset {plan.seed}", "what nodes said"))
 
     monkeypatch.setattr(sweeping, "run_here", broken)
-    shown = Sweep(number=3, varied=False, save=tmp_path, output=Format.JSON, go_on=lambda done: "")
+    shown = Sweep(
+        number=3,
+        varied=False,
+        commit="here",
+        save=tmp_path,
+        output=Format.JSON,
+        go_on=lambda done: "",
+    )
     assert shown.run(numbered(5, 6, 7), jobs=1) == 1
     (found,) = json.loads(capsys.readouterr().out)["findings"]
     assert found == {

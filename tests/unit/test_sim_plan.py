@@ -53,7 +53,7 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"commit": "there"}, "of commit there, this is here"),
+        ({"commit": "there"}, "of commit there, this is commit here"),
         ({"format": 0}, "no format 1"),
         ({"faults": fault(kind="meteor")}, "'meteor' is not known; use one of kill"),
         ({"faults": fault(after="lunch")}, "'lunch' is not one of leader, isr"),

@@ -96,8 +96,8 @@ def read_plan(text: str, *, commit: str) -> Plan:
         raise BadPlan(f"it has no format {FORMAT}; is it a file that `chaos sim` has written?")
     if commit and found.get("commit") and found["commit"] != commit:
         raise BadPlan(
-            f"it is of commit {found['commit']}, this is {commit}: the same seed means another"
-            " history there; check that commit out, or use --any-commit"
+            f"it is of {_sources(found['commit'])}, this is {_sources(commit)}: the same seed means"
+            " another history there; run it on the sources it is of, or use --any-commit"
         )
     try:
         faults = tuple(Fault(**fault) for fault in found["faults"])
@@ -112,6 +112,14 @@ def read_plan(text: str, *, commit: str) -> Plan:
         ) from None
     check_plan(plan)
     return plan
+
+
+def _sources(commit: object) -> str:
+    """What a plan's `commit` says, in words."""
+    text = str(commit)
+    if text.endswith("-dirty"):
+        return f"commit {text} (with changed files)"
+    return text if text.startswith("version ") else f"commit {text}"
 
 
 CRASH_POINT_PLACES: Final = ((CONTROLLER, 0.0), ("broker-1", 0.0), ("leader-0", 1.5))

@@ -90,6 +90,14 @@ class Run:
 
     def execute(self) -> Outcome:
         """Run it to the end or to the first contradiction."""
+        try:
+            return self._execute()
+        finally:
+            # However it ends, by Ctrl-C too: of what is merely dropped, half run or not begun,
+            # Python would complain at length.
+            self.world.close()
+
+    def _execute(self) -> Outcome:
         outcome, loop = Outcome(self.plan), self.world.loop
         try:
             with guarded():
@@ -103,7 +111,6 @@ class Run:
         outcome.sometimes = self._sometimes()
         outcome.acknowledged = 0 if self.verdict is None else self.verdict.acknowledged
         outcome.timeline = self.world.timeline
-        self.world.close()
         return outcome
 
     def _sometimes(self) -> Counter[str]:

@@ -39,6 +39,7 @@ def mutants(
     from strandline_cli.errors import CliError
     from strandline_cli.simulation import commit
 
+    here = commit()
     try:
         chosen: Sequence[Mutant] = [mutant_named(name) for name in only] if only else MUTANTS
     except UnknownMutant as why:
@@ -57,13 +58,13 @@ def mutants(
     if output is Format.JSON:
         emit_json(
             {
-                "commit": commit(),
+                "commit": here,
                 "machine": _machine(),
                 "mutants": [result.document() for result in results],
             }
         )
     else:
-        _show(results, failed, commit())
+        _show(results, failed, here)
     return EXIT_FAILED if failed else EXIT_OK
 
 

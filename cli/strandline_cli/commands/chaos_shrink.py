@@ -13,12 +13,15 @@ def shrink(
     any_commit: Annotated[bool, typer.Option(help="Also a plan of another commit.")] = False,
 ) -> int:
     """Leave faults out while the same invariant still breaks; writes FILE.small.json."""
+    from dataclasses import replace
+
     from strandline_chaos.sim.plan import Plan
     from strandline_chaos.sim.run import run_plan
     from strandline_chaos.sim.sweep import shrink as shrink_plan
     from strandline_cli.output import note
-    from strandline_cli.simulation import load_plan, report, write_plan
+    from strandline_cli.simulation import commit, load_plan, report, write_plan
 
+    here = commit()
     plan = load_plan(file, any_commit=any_commit)
     if run_plan(plan).sound:
         raise CliError(f"{file} does not fail, so there is nothing to shrink")
@@ -26,7 +29,8 @@ def shrink(
     def on_try(candidate: Plan, fails: bool) -> None:
         note(f"{len(candidate.faults)} faults: {'still fails' if fails else 'does not fail'}")
 
-    small = shrink_plan(plan, on_try)
+    # What is left of it fails on these sources, wherever the whole plan came from.
+    small = replace(shrink_plan(plan, on_try), commit=here)
     target = file.with_suffix(".small.json")
     write_plan(small, target)
     report(run_plan(small), target, timeline=False)

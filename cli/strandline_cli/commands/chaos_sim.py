@@ -70,6 +70,7 @@ def sim(
         crashes = Sweep(
             number=number,
             varied=False,
+            commit=here,
             save=save,
             output=output,
             go_on=lambda done: f"{number - done} of {number} crash points, from the beginning",
@@ -90,7 +91,7 @@ def sim(
         return f"strandline chaos sim --first {base + done} {rest}"
 
     note(f"seeds from {base} on, commit {here or 'unknown'}; replay one: chaos sim --seed N")
-    sweep = Sweep(number=seeds, varied=True, save=save, output=output, go_on=go_on)
+    sweep = Sweep(number=seeds, varied=True, commit=here, save=save, output=output, go_on=go_on)
     return sweep.run(drawn(), jobs=min(jobs, seeds or jobs))
 
 
