@@ -17,11 +17,24 @@ from strandline_cli.target import find_target
 if TYPE_CHECKING:
     from strandline.types import LossInfo
 
+_COLUMNS = (
+    "topic",
+    "partition",
+    "leader_epoch",
+    "leader",
+    "offsets",
+    "acknowledged",
+    "said by",
+)
+
 
 def losses(
     topic: Annotated[
         str | None, typer.Argument(show_default=False, help="Of this topic alone.")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also elections that lost nothing so far.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
@@ -29,10 +42,10 @@ def losses(
 ) -> int:
     """Show which offsets were lost where nobody in sync was left to lead.
 
-    One line for each such election, the oldest first. The offsets are those that replicas have
-    given up, or lost, as far as they have said so: a replica that is down still may hold more.
-    Acknowledged are those that were committed, with acks=all no others: at least as many as a
-    replica knew to be, at most all.
+    One line for each election that lost any, the oldest first; --format json has them all.
+    The offsets are those that replicas have given up, or lost, as far as they have said so: a
+    replica that is down still may hold more. Acknowledged are those that were committed, with
+    acks=all no others: at least as many as a replica knew to be, at most all.
     """
     from strandline import Admin
     from strandline_cli.client import run_client
@@ -49,17 +62,19 @@ def losses(
     elif not found:
         note("every leader so far was known to be in sync: nothing was lost by an election")
     else:
-        names = (
-            "topic",
-            "partition",
-            "leader_epoch",
-            "leader",
-            "offsets",
-            "acknowledged",
-            "said by",
-        )
-        emit_table(names, [_row(loss) for loss in found])
+        _show(found if everything else [loss for loss in found if loss.start >= 0], len(found))
     return 0
+
+
+def _show(shown: "list[LossInfo]", there_are: int) -> None:
+    if shown:
+        emit_table(_COLUMNS, [_row(loss) for loss in shown])
+    if (hidden := there_are - len(shown)) > 0:
+        elections = "election" if hidden == 1 else "elections"
+        note(
+            f"{hidden} {'more ' if shown else ''}{elections} of a leader not known to be in sync,"
+            " by which no replica has lost anything so far (--all shows them)"
+        )
 
 
 def _row(loss: "LossInfo") -> tuple[object, ...]:
