@@ -117,6 +117,36 @@ def test_a_topic_that_only_brokers_know_is_kept_with_its_id_and_all_its_records(
     assert made.state.topic_ids == {"u": U}
 
 
+def test_what_holds_for_a_topic_whose_configuration_is_lost_is_named() -> None:
+    """The minimum it had may have been another: what was acknowledged hangs by it (I-91)."""
+    static = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+    brokers = [found(B1, replica("u", U, 0))]
+    made = restored_state(None, None, brokers, recreate_missing=False, defaults=static)
+    line = made.lines[-1]
+    assert line.startswith("the configuration of u is lost; what holds now: retention.ms=-1,")
+    assert "min.insync.replicas=2, unclean.leader.election.enable=false" in line
+    assert "strandline config alter topic u --set min.insync.replicas=N" in line
+    line = restored(None, *brokers).lines[-1]
+    assert "min.insync.replicas as the controller's configuration says" in line
+
+
+def test_a_default_that_was_altered_holds_where_a_configuration_is_lost() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1,))
+    cluster.alter("", {"min.insync.replicas": "3"})
+    brokers = [found(B1, replica("t", topic, 0), replica("u", U, 0)), found(B2)]
+    v = replica("v", TopicId(b"v" * 16), 0)
+    more = [*brokers, found(B3, v)]
+    static = {"min.insync.replicas": "2"}
+    line = restored_state(cluster.state, None, more, recreate_missing=False, defaults=static).lines[
+        -1
+    ]
+    assert "min.insync.replicas=3," in line
+    assert "config alter topic TOPIC " in line, "of both, u and v"
+    known = restored(cluster.state, found(B1, replica("t", topic, 0)), found(B2))
+    assert not any("what holds now" in line for line in known.lines)
+
+
 def test_a_topic_that_none_of_its_brokers_holds_was_deleted_since() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2))

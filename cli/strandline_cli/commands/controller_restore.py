@@ -1,5 +1,6 @@
 """`strandline controller restore`: a new store in the place of one that is lost or too old."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -122,8 +123,9 @@ def _request(
         if not controller_dir.is_dir():
             raise UsageMistake(f"{controller_dir} is not a directory: make it, if it is lost")
         controller, brokers = str(controller_dir), tuple(map(str, broker_dirs))
+        defaults = None
     else:
-        controller, brokers, node_id = _local(cluster_directory(directory))
+        controller, brokers, node_id, defaults = _local(cluster_directory(directory))
     for path in brokers:
         if not Path(path).is_dir():
             raise UsageMistake(f"{path} is not a directory: name a broker's data directory")
@@ -133,11 +135,14 @@ def _request(
         node_id=node_id,
         discard_store=discard_store,
         recreate_missing=recreate_missing,
+        defaults=defaults,
     )
 
 
-def _local(directory: Path) -> tuple[str, tuple[str, ...], int]:
-    """The data directories of a cluster that `up` has started."""
+def _local(directory: Path) -> tuple[str, tuple[str, ...], int, dict[str, str] | None]:
+    """The data directories of a cluster that `up` has started, the controller's node id, and its
+    defaults for topics.
+    """
     from strandline_cli.cluster_files import broker_keys, controller_keys
     from strandline_cli.local_cluster import LocalCluster
 
@@ -151,7 +156,23 @@ def _local(directory: Path) -> tuple[str, tuple[str, ...], int]:
     present = [path for path in brokers if Path(path).is_dir()]
     for path in sorted(set(brokers) - set(present)):
         note(f"{path} does not exist and is left out")
-    return str(keys["log.dirs"]), tuple(present), int(keys["node.id"])
+    defaults = _topic_defaults({key: str(value) for key, value in keys.items()})
+    return str(keys["log.dirs"]), tuple(present), int(keys["node.id"]), defaults
+
+
+def _topic_defaults(controller: dict[str, str]) -> dict[str, str] | None:
+    """As the controller will have them when it starts; None if it would refuse to."""
+    from strandline_broker.config_loading import ConfigError, load_controller_config
+    from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
+
+    try:
+        config = load_controller_config(None, controller, os.environ)
+    except ConfigError:
+        return None
+    return {
+        MIN_INSYNC_REPLICAS: str(config.min_insync_replicas),
+        UNCLEAN_ELECTION: str(config.unclean_leader_election_enable).lower(),
+    }
 
 
 def _confirm(controller_dir: str, *, yes: bool) -> None:

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline_broker.core.controller.records import RECOVERED
-from strandline_broker.core.controller.state import ControllerState, Partition, Topic
+from strandline_broker.core.controller.state import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_ELECTION,
+    ControllerState,
+    Partition,
+    Topic,
+)
 from strandline_proto.ids import (
     NO_LEADER,
     BrokerId,
@@ -79,8 +85,11 @@ def restored_state(
     brokers: Sequence[FoundBroker],
     *,
     recreate_missing: bool,
+    defaults: Mapping[str, str] | None = None,
 ) -> Restored:
-    """CannotRestore if partitions are missing between those that were found."""
+    """`defaults`: what the controller's configuration says of topics that set none, if that is
+    known. CannotRestore if partitions are missing between those that were found.
+    """
     known = old if old is not None else ControllerState()
     epoch = max(known.controller_epoch, 0, *(b.controller_epoch for b in brokers))
     seen = max(known.last_offset, 0, *(b.metadata_offset for b in brokers))
@@ -105,8 +114,30 @@ def restored_state(
         f" {state.last_offset}",
         f"producer ids go on from {state.next_producer_id}",
     ]
-    _Topics(known, brokers, made, recreate_missing=recreate_missing).restore()
+    topics = _Topics(known, brokers, made, recreate_missing=recreate_missing)
+    topics.restore()
+    if topics.unconfigured:
+        made.lines.append(_what_holds(topics.unconfigured, state.dynamic_defaults, defaults or {}))
     return made
+
+
+def _what_holds(
+    topics: Sequence[str], dynamic: Mapping[str, str], static: Mapping[str, str]
+) -> str:
+    """How topics whose configuration is lost are treated now, and how to set what they had."""
+    holds = [f"{key}={value}" for key, value in KEEP_ALL.items()]
+    for key in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION):
+        value = dynamic.get(key, static.get(key))
+        holds.append(
+            f"{key} as the controller's configuration says" if value is None else f"{key}={value}"
+        )
+    name = topics[0] if len(topics) == 1 else "TOPIC"
+    return (
+        f"the configuration of {', '.join(topics)} is lost; what holds now: {', '.join(holds)},"
+        " and of all other keys the brokers' defaults (cleanup.policy, for one); to set what a"
+        f" topic had: strandline config alter topic {name} --set {MIN_INSYNC_REPLICAS}=N"
+        f" --set {UNCLEAN_ELECTION}=BOOL --set retention.ms=MS"
+    )
 
 
 Hosts = dict[BrokerId, FoundReplica]
@@ -127,6 +158,8 @@ class _Topics:
         self._directories = {b.broker_id: b.directory_id for b in brokers}
         self._found: dict[TopicId, dict[int, Hosts]] = {}
         self._names: dict[TopicId, str] = {}
+        self.unconfigured: list[str] = []
+        """Names of the topics whose configuration is lost."""
         for broker in sorted(brokers, key=lambda b: b.broker_id):
             for found in broker.replicas:
                 partitions = self._found.setdefault(found.topic_id, {})
@@ -175,9 +208,10 @@ class _Topics:
             new.partitions[index] = self._partition(new, index, None, found.get(index, {}))
         self._add(
             new,
-            f"not known to the store; kept under its id {text}; its configuration is lost, so it"
-            f" keeps all records until you set retention.ms",
+            f"not known to the store; kept under its id {text}, with all its records, but its"
+            " configuration is lost",
         )
+        self.unconfigured.append(name)
 
     def _add(self, topic: Topic, what: str) -> None:
         self._made.state.topics[topic.topic_id] = topic

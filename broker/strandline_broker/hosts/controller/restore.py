@@ -41,7 +41,7 @@ from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from strandline_runtime.runtime import Runtime
 
@@ -56,6 +56,8 @@ class RestoreRequest:
     discard_store: bool
     """What is left of the store is not looked at."""
     recreate_missing: bool
+    defaults: Mapping[str, str] | None = None
+    """What the controller's configuration says of topics that set none; None: not known here."""
 
 
 class Restoration:
@@ -106,6 +108,7 @@ class Restoration:
             None if meta is None else meta.store_id,
             brokers,
             recreate_missing=request.recreate_missing,
+            defaults=request.defaults,
         )
         self.state = made.state
         self.lines += made.lines
@@ -119,7 +122,10 @@ class Restoration:
     def _old_store(self) -> ControllerState | None:
         fs, path = self._fs, self._request.controller_dir
         if self._request.discard_store or not fs.exists(f"{path}/{DIRECTORY}"):
-            self._note(f"{path}: no store is read; topics' configuration is lost")
+            self._note(
+                f"{path}: no store is read; the configuration of topics, and what was altered"
+                " for brokers or by default, is lost"
+            )
             return None
         meta = read_meta_properties(fs, path)
         if meta is None:
