@@ -11,7 +11,7 @@ DIR/logs/*.log  DIR/run/*.pid
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,20 @@ class ClusterFile:
     host: str = HOST
     controller_config: Mapping[str, str] = field(default_factory=dict)
     broker_config: Mapping[str, str] = field(default_factory=dict)
+    decommissioned: Mapping[int, int] = field(default_factory=dict)
+    """Brokers that have left, and their ports, which are kept for them."""
+
+    def without(self, broker_id: int) -> "ClusterFile":
+        """As it is once that broker has left."""
+        left = dict(self.broker_ports)
+        gone = {**self.decommissioned, broker_id: left.pop(broker_id)}
+        return replace(self, broker_ports=left, decommissioned=gone)
+
+    def with_again(self, broker_id: int) -> "ClusterFile":
+        """As it is once a broker that had left is part of it again."""
+        gone = dict(self.decommissioned)
+        ports = {**self.broker_ports, broker_id: gone.pop(broker_id)}
+        return replace(self, broker_ports=dict(sorted(ports.items())), decommissioned=gone)
 
     @property
     def bootstrap(self) -> str:
@@ -58,6 +72,7 @@ class ClusterFile:
             "controller": {"port": self.controller_port, "config": dict(self.controller_config)},
             "brokers": [{"id": i, "port": port} for i, port in self.broker_ports.items()],
             "broker_config": dict(self.broker_config),
+            "decommissioned": [{"id": i, "port": p} for i, p in self.decommissioned.items()],
         }
         return json.dumps(document, indent=2) + "\n"
 
@@ -72,6 +87,9 @@ class ClusterFile:
             controller_config=dict(document["controller"]["config"]),
             broker_ports={int(b["id"]): int(b["port"]) for b in document["brokers"]},
             broker_config=dict(document["broker_config"]),
+            decommissioned={
+                int(b["id"]): int(b["port"]) for b in document.get("decommissioned", [])
+            },
         )
 
 
@@ -129,6 +147,40 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
             f"{path} cannot be read as a cluster's description ({why}): restore it, or use another"
             " --dir"
         ) from why
+
+
+def check_resumes(
+    directory: Path, kept: ClusterFile, *, brokers: int | None, port: int | None
+) -> None:
+    """Raises UsageMistake where `up` is asked for what the cluster there is not. A broker that was
+    decommissioned does not count, and -n brings none back.
+    """
+    if brokers is not None and brokers != len(kept.broker_ports):
+        gone = "".join(f"; {_how_it_returns(b)}" for b in kept.decommissioned)
+        raise UsageMistake(
+            f"the cluster in {directory} has {len(kept.broker_ports)} brokers, not {brokers}:"
+            f" leave out -n, or use another --dir{gone}"
+        )
+    first = min((*kept.broker_ports.values(), *kept.decommissioned.values()))
+    if port not in (None, 0, first):
+        raise UsageMistake(
+            f"the cluster in {directory} keeps its ports ({kept.bootstrap}): leave out --port,"
+            " or use another --dir"
+        )
+
+
+def check_not_decommissioned(cluster: ClusterFile, name: str) -> None:
+    """Raises UsageMistake if `name` (`3` or `broker-3`) is a broker that has left."""
+    for broker_id in cluster.decommissioned:
+        if name in (str(broker_id), f"broker-{broker_id}"):
+            raise UsageMistake(_how_it_returns(broker_id))
+
+
+def _how_it_returns(broker_id: int) -> str:
+    return (
+        f"broker {broker_id} was decommissioned and has left the cluster: `strandline broker"
+        f" decommission {broker_id} --undo` takes it in again, as a new and empty member"
+    )
 
 
 def write_cluster_files(directory: Path, cluster: ClusterFile) -> None:

@@ -11,21 +11,24 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from strandline_cli import probe
+from strandline_cli import meeting, probe
 from strandline_cli.cluster_files import (
     CONTROLLER,
     DEFAULT_PORT,
     ClusterFile,
+    check_not_decommissioned,
+    check_resumes,
     new_cluster_file,
     read_cluster_file,
     write_cluster_files,
 )
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.overrides import check_overrides
-from strandline_cli.processes import ServerProcess
+from strandline_cli.processes import ServerProcess, how_it_ended
 from strandline_runtime.real import port_is_free
 
 ProcessId = int | str
@@ -53,6 +56,11 @@ class LocalCluster:
             for name in [CONTROLLER, *(f"broker-{i}" for i in cluster.broker_ports)]
         }
 
+    def keep(self, cluster: ClusterFile) -> None:
+        """Let it be another one from the next command on."""
+        with self._starting():
+            write_cluster_files(self.directory, cluster)
+
     @classmethod
     def create(
         cls,
@@ -79,11 +87,9 @@ class LocalCluster:
                 broker_config=broker_config,
             )
         else:
-            _check_resumes(path, kept, brokers=brokers, port=port)
-            cluster = ClusterFile(
-                host=kept.host,
-                controller_port=kept.controller_port,
-                broker_ports=kept.broker_ports,
+            check_resumes(path, kept, brokers=brokers, port=port)
+            cluster = replace(
+                kept,
                 controller_config={**kept.controller_config, **(controller_config or {})},
                 broker_config={**kept.broker_config, **(broker_config or {})},
             )
@@ -141,6 +147,7 @@ class LocalCluster:
         text = str(process_id)
         name = text if text in self._processes else f"broker-{text}"
         if name not in self._processes:
+            check_not_decommissioned(self.file, text)
             known = ", ".join(["controller", *map(str, self.broker_ids)])
             raise UsageMistake(f"no process {text} in {self.directory}: it has {known}")
         return name
@@ -180,16 +187,20 @@ class LocalCluster:
 
     def start(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
         """Start one process and wait until it answers (a broker: until the controller counts it
-        as alive; not at all while there is no controller to do so).
+        as alive, not at all while there is no controller to do so; the controller: until it has
+        met the brokers that run, which may show that it must not).
         """
         with self._starting():
             pid = self.process(process_id).pid
             if pid is not None:
                 raise CliError(f"{self._title(process_id)} is running already (pid {pid})")
             self._check_port(process_id)
+            is_controller = self._name(process_id) == CONTROLLER
+            applied = meeting.applied(self) if is_controller and wait_s > 0 else {}
             self.launch(process_id)
-        if wait_s > 0 and self.process(CONTROLLER).pid is not None:
+        if wait_s > 0 and (is_controller or self.process(CONTROLLER).pid is not None):
             self.wait_process(process_id, wait_s=wait_s)
+            meeting.watch(self, applied)
 
     def launch(self, process_id: ProcessId) -> None:
         """Start one process and wait for nothing."""
@@ -243,8 +254,10 @@ class LocalCluster:
             self._ask(process_id, deadline, watched=[process_id])
             return
         broker_id = int(self._name(process_id).removeprefix("broker-"))
-        self._await_unfenced(broker_id, deadline, watched=[process_id])
-        self._await_metadata(broker_id, {broker_id}, deadline, watched=[process_id])
+        # The controller too: a broker that it meets may show that it must not run (P-76).
+        watched = [process_id, CONTROLLER]
+        self._await_unfenced(broker_id, deadline, watched=watched)
+        self._await_metadata(broker_id, {broker_id}, deadline, watched=watched)
 
     def _await_unfenced(self, broker_id: int, deadline: float, *, watched: list[ProcessId]) -> None:
         while True:
@@ -296,7 +309,7 @@ class LocalCluster:
     def obituary(self, process_id: ProcessId) -> str:
         process = self.process(process_id)
         status = process.exit_status
-        how = "has ended" if status is None else _how_it_ended(status)
+        how = "has ended" if status is None else how_it_ended(status)
         last = "".join(f"\n  {line}" for line in process.last_log_lines())
         return f"{self._title(process_id)} {how}; its log, {process.log_file}, ends with:{last}"
 
@@ -385,25 +398,3 @@ class LocalCluster:
 
     def __exit__(self, *_: object) -> None:
         self.down()
-
-
-def _how_it_ended(status: int) -> str:
-    if status >= 0:
-        return f"ended with exit status {status}"
-    return f"was ended by {signal.Signals(-status).name}"
-
-
-def _check_resumes(
-    directory: Path, kept: ClusterFile, *, brokers: int | None, port: int | None
-) -> None:
-    if brokers is not None and brokers != len(kept.broker_ports):
-        raise UsageMistake(
-            f"the cluster in {directory} has {len(kept.broker_ports)} brokers, not {brokers}:"
-            " leave out -n, or use another --dir"
-        )
-    first = min(kept.broker_ports.values())
-    if port not in (None, 0, first):
-        raise UsageMistake(
-            f"the cluster in {directory} keeps its ports ({kept.bootstrap}): leave out --port,"
-            " or use another --dir"
-        )

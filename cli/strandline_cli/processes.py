@@ -45,6 +45,13 @@ def _start_identity_by_ps(pid: int) -> str | None:
     return None if state == "" or state.startswith("Z") else started.strip()
 
 
+def how_it_ended(status: int) -> str:
+    """In words; negative for a signal."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    return f"was ended by {signal.Signals(-status).name}"
+
+
 class ServerProcess:
     """The process called `name`, with its pid file and its log file."""
 

@@ -1,6 +1,7 @@
 """How `strandline leader elect` understands what it is given, and what `leader losses` shows."""
 
 import json
+from collections.abc import Coroutine
 
 import pytest
 
@@ -29,8 +30,13 @@ def losses(
     """What `leader losses` says of two elections, of which one has lost offset 7."""
     lost = LossInfo("orders", b"o" * 16, 0, 5, 3, True, 7, 8, 1, (2,))
     nothing = LossInfo("orders", b"o" * 16, 1, 6, 3, True, -1, -1, 0, ())
-    monkeypatch.setattr("strandline_cli.client.run_client", lambda work: work.close() or found)
     found = (lost, nothing) if "orders" in arguments else (nothing,)
+
+    def run_client(work: Coroutine[None, None, None]) -> tuple[LossInfo, ...]:
+        work.close()
+        return found
+
+    monkeypatch.setattr("strandline_cli.client.run_client", run_client)
     where = ("--bootstrap", "127.0.0.1:1")
     assert run(["leader", "losses", *arguments, *where]) == 0
     out, err = capsys.readouterr()

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from strandline_cli.cluster_files import check_not_decommissioned
 from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.local_cluster import LocalCluster
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -32,7 +34,11 @@ def decommission(
         typer.Option("--shutdown", help="Stop it at the end, if it is of the cluster in --dir."),
     ] = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let it take replicas again; moves go on.")
+        bool,
+        typer.Option(
+            "--undo",
+            help="Let it take replicas again; moves go on. Gone by --shutdown: take it in.",
+        ),
     ] = False,
     throttle: ThrottleOption = None,
     dry_run: Annotated[
@@ -56,8 +62,11 @@ def decommission(
     if undo and (shutdown or dry_run or throttle is not None):
         raise UsageMistake("--undo goes alone: it only lets the broker take replicas again")
     target = find_target(bootstrap=bootstrap, directory=directory)
-    if shutdown:
-        _check_local(target, broker)
+    if undo and _take_in_again(target, broker):
+        line = f"broker {broker} is part of the cluster again: `strandline start {broker}`"
+        emit_done(output, {"broker": broker, "state": "TAKEN IN"}, line)
+        return 0
+    _check_local(target, broker, shutdown=shutdown)
 
     async def work() -> None:
         from strandline_cli import reassigning
@@ -72,32 +81,55 @@ def decommission(
                 return
             if throttle is not None:
                 await reassigning.set_throttle(admin, throttle)
-            moved = await _empty(admin, broker, wait)
-            if shutdown:
-                await asyncio.to_thread(_stop, target, broker)
-            is_gone = await _unregister(admin, broker, wait_s=timeout if shutdown else 0.0)
-            document = {
-                "broker": broker,
-                "moved": moved,
-                "state": "UNREGISTERED" if is_gone else "EMPTY",
-            }
-            line = f"broker {broker} has left the cluster"
-            if not is_gone:
-                line = (
-                    f"broker {broker} hosts nothing and gets nothing: stop it, and give this "
-                    "command again"
-                )
+            document, line = await _leave(
+                admin, target, broker, wait_s=wait, stop_within_s=timeout if shutdown else None
+            )
             emit_done(output, document, line)
 
     run_client(work())
     return 0
 
 
-def _check_local(target: Target, broker: int) -> None:
+async def _leave(
+    admin: "Admin", target: Target, broker: int, *, wait_s: float, stop_within_s: float | None
+) -> tuple[dict[str, object], str]:
+    """What has become of it, for scripts and for people. It is stopped unless `stop_within_s` is
+    None.
+    """
+    moved = 0
+    # Where it is forgotten already, an earlier command was interrupted right after that.
+    is_gone = await _is_forgotten(admin, broker) and _may_retire(target, broker)
+    if not is_gone:
+        moved = await _empty(admin, broker, wait_s)
+        if stop_within_s is not None:
+            await asyncio.to_thread(_stop, target, broker)
+        is_gone = await _unregister(admin, broker, wait_s=stop_within_s or 0.0)
+    state = "UNREGISTERED" if is_gone else "EMPTY"
+    line = f"broker {broker} has left the cluster"
+    if is_gone and _may_retire(target, broker):
+        await asyncio.to_thread(_retire, target, broker)
+        line += ", and `strandline up` starts it no more (--undo takes it in again)"
+    if not is_gone:
+        line = (
+            f"broker {broker} hosts nothing and gets nothing: stop it, and give this command again"
+        )
+    return {"broker": broker, "moved": moved, "state": state}, line
+
+
+def _check_local(target: Target, broker: int, *, shutdown: bool) -> None:
+    """Raises UsageMistake before anything is changed."""
+    if target.local is not None:
+        check_not_decommissioned(target.local.file, str(broker))
+    if not shutdown:
+        return
     if target.local is None or broker not in target.local.broker_ids:
         raise UsageMistake(
             f"--shutdown stops a broker of a local cluster, and broker {broker} is none: leave it "
             "out, stop the broker where it runs, and give the command again"
+        )
+    if len(target.local.broker_ids) == 1:
+        raise UsageMistake(
+            f"broker {broker} is the only one left: `strandline down` stops the cluster"
         )
 
 
@@ -105,6 +137,36 @@ def _stop(target: Target, broker: int) -> None:
     assert target.local is not None
     if target.local.process(broker).pid is not None:
         target.local.stop(broker)
+
+
+def _may_retire(target: Target, broker: int) -> bool:
+    """Whether it is a broker of a cluster of `up`, and stopped."""
+    local = target.local
+    return (
+        local is not None
+        and broker in local.broker_ids
+        and len(local.broker_ids) > 1
+        and local.process(broker).pid is None
+    )
+
+
+def _retire(target: Target, broker: int) -> None:
+    """`up` starts it no more. The file is read again: the moves may have taken hours."""
+    assert target.local is not None
+    local = LocalCluster.open(target.local.directory)
+    local.keep(local.file.without(broker))
+
+
+def _take_in_again(target: Target, broker: int) -> bool:
+    """False if it is not one that has left a cluster of `up`."""
+    if target.local is None or broker not in target.local.file.decommissioned:
+        return False
+    target.local.keep(target.local.file.with_again(broker))
+    return True
+
+
+async def _is_forgotten(admin: "Admin", broker: int) -> bool:
+    return all(each.id != broker for each in (await admin.describe_cluster()).brokers)
 
 
 async def _show_plan(admin: "Admin", broker: int, output: Format) -> None:

@@ -48,25 +48,64 @@ def describe(target: Target) -> dict[str, Any]:
             break
         except CliError as why:
             problem = str(why)
+    served = document is not None
     if target.local is not None:
+        if document is None:
+            document = _from_controller(target.local)
         document = _with_local_knowledge(target.local, document)
     if document is None:
         raise CliError(
             f"no broker answers at {target.bootstrap} (last: {problem}): check the addresses, or"
             " start the cluster with `strandline up`"
         )
-    if document["controller"]["state"] == "UNREACHABLE":
-        document["problem"] = (
+    document["problem"] = _problem(document, served=served) or document["problem"]
+    return document
+
+
+def _problem(document: dict[str, Any], *, served: bool) -> str | None:
+    """What somebody has to start; `served`: a broker answers."""
+    controller_is_well = document["controller"]["state"] not in ("UNREACHABLE", "DEAD")
+    if served:
+        if controller_is_well:
+            return None
+        return (
             "the controller cannot be reached: brokers go on serving, but nothing can be created"
             " and no leader elected until it runs again (`strandline start controller`)"
         )
-    return document
+    brokers = document["brokers"]
+    all_dead = all(broker["state"] == "DEAD" for broker in brokers)
+    if document["controller"]["state"] == "DEAD" and all_dead:
+        return "nothing of this cluster runs: `strandline up` starts it"
+    what = "no broker runs" if all_dead else "no broker answers"
+    if not controller_is_well:
+        what += ", and the controller cannot be reached"
+    dead = [f"`strandline start {b['id']}`" for b in brokers if b["state"] == "DEAD"]
+    if document["controller"]["state"] == "DEAD":
+        dead.insert(0, "`strandline start controller`")
+    how = f" ({', '.join(dead)})" if dead else ""
+    return f"{what}: nothing is served until one does{how}"
 
 
 def _through_broker(address: str) -> dict[str, Any]:
     answer = probe.ask_cluster(address, _TIMEOUT_S)
     if answer.error_code != 0:
         return _without_controller(address)
+    return _described(answer)
+
+
+def _from_controller(local: LocalCluster) -> dict[str, Any] | None:
+    """As the controller of this machine says where no broker does; None if it does not either."""
+    from strandline_cli.cluster_files import CONTROLLER
+
+    if local.process(CONTROLLER).pid is None:
+        return None
+    try:
+        return _described(probe.ask_controller(local.controller_address, _TIMEOUT_S))
+    except CliError:
+        return None
+
+
+def _described(answer: "DescribeClusterResponse") -> dict[str, Any]:
     controller = answer.controller
     return {
         "cluster_id": answer.cluster_id,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from strandline_cli.errors import CliError
 from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.local_cluster import LocalCluster, ProcessId
 from strandline_cli.options import DirOption, Format, FormatOption
@@ -114,6 +115,14 @@ def _stay(cluster: LocalCluster) -> int:
                 return 0
     except KeyboardInterrupt:
         note("Stopping the cluster ...")
-        for process_id in cluster.down():
+        for process_id in _as_it_is_now(cluster).down():
             note(f"{process_id} did not stop in time and was killed")
         return 0
+
+
+def _as_it_is_now(cluster: LocalCluster) -> LocalCluster:
+    """Another command may have taken in a broker that had been decommissioned."""
+    try:
+        return LocalCluster.open(cluster.directory)
+    except CliError:
+        return cluster
