@@ -54,6 +54,19 @@ def refused(directory: Path, why: str) -> None:
     strandline("down", "--dir", directory)
 
 
+def ended_at_the_first_broker(directory: Path) -> None:
+    """It has answered by then, so that alone proves nothing."""
+    data, kept = directory / "controller", directory / "kept"
+    assert strandline("kill", "controller", "--dir", directory).status == 0
+    data.rename(kept)
+    started = strandline("start", "controller", "--dir", directory)
+    assert (started.status, started.out) == (1, "")
+    assert f"exit status {REFUSED}" in started.err
+    assert "the controller's data directory was replaced" in started.err
+    shutil.rmtree(data)
+    kept.rename(data)
+
+
 def test_an_old_copy_and_an_empty_directory_are_refused_and_restored(directory: Path) -> None:
     data = directory / "controller"
     made(directory, "old", "a", "b")
@@ -62,6 +75,7 @@ def test_an_old_copy_and_an_empty_directory_are_refused_and_restored(directory: 
     assert strandline("up", "-d", "--dir", directory).status == 0
     made(directory, "old", "c")
     made(directory, "new", "d")
+    ended_at_the_first_broker(directory)
     strandline("down", "--dir", directory)
 
     shutil.rmtree(data)

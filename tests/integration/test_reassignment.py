@@ -53,6 +53,8 @@ def test_replicas_move_and_a_broker_leaves(directory: Path, tmp_path: Path) -> N
     assert left["state"] == "UNREGISTERED"
     assert all(4 not in replicas and len(replicas) == 3 for replicas in _replicas(directory))
     assert not list((directory / "broker-4").glob("orders-*"))
+    assert [b["id"] for b in _json(directory, "status")["brokers"]] == [1, 2, 3]
+    assert "broker 4 was decommissioned" in _in(directory, "start", 4).error
 
     read = _in(directory, "consume", "orders", "--from-beginning", "--count", len(LINES))
     assert sorted(read.out.splitlines()) == sorted(LINES)

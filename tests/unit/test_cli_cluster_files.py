@@ -1,5 +1,6 @@
 """The directory of a local cluster: addresses that last, and one configuration file a process."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -139,6 +140,42 @@ def test_an_existing_cluster_refuses_another_number_of_brokers_or_other_ports(
         LocalCluster.create(tmp_path, brokers=3)
     with pytest.raises(UsageMistake, match="keeps its ports"):
         LocalCluster.create(tmp_path, port=1)
+
+
+def test_a_broker_that_has_left_is_not_started_by_the_next_up_and_keeps_its_port(
+    tmp_path: Path,
+) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=3, port=0)
+    first, leaver = min((port, broker) for broker, port in cluster.file.broker_ports.items())
+    cluster.keep(cluster.file.without(leaver))
+    left = LocalCluster.create(tmp_path, port=first)
+    assert left.process_ids == ["controller", *({1, 2, 3} - {leaver})]
+    assert cluster.address(leaver) not in left.bootstrap
+    left.keep(left.file.with_again(leaver))
+    again = LocalCluster.open(tmp_path)
+    assert again.file == cluster.file
+    assert again.bootstrap == cluster.bootstrap
+
+
+def test_a_broker_that_has_left_is_named_with_the_way_back(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=3, port=0)
+    cluster.keep(cluster.file.without(3))
+    left = LocalCluster.open(tmp_path)
+    for name in (3, "3", "broker-3"):
+        with pytest.raises(UsageMistake, match=r"broker 3 was decommissioned .* 3 --undo"):
+            left.process(name)
+    with pytest.raises(UsageMistake, match=r"has 2 brokers, not 3: .* decommission 3 --undo"):
+        LocalCluster.create(tmp_path, brokers=3)
+    with pytest.raises(UsageMistake, match=r"no process 4 .* it has controller, 1, 2"):
+        left.process(4)
+    assert LocalCluster.create(tmp_path, brokers=2).broker_ids == [1, 2]
+
+
+def test_a_description_of_before_brokers_could_leave_is_read(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=1, port=0)
+    document = json.loads(cluster.file.to_json())
+    del document["decommissioned"]
+    assert ClusterFile.from_json(json.dumps(document)) == cluster.file
 
 
 def test_a_configuration_that_servers_would_refuse_leaves_no_file_behind(tmp_path: Path) -> None:
