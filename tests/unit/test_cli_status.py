@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ class Answers:
             file = self.cluster.process(process_id).pid_file
             file.write_text(f"{pid}\n{start_identity(pid)}\n")
 
-    def states(self) -> tuple[str, list[str], str]:
+    def states(self) -> tuple[str, list[str], Any]:
         document = describe(Target(self.cluster.bootstrap, self.cluster))
         brokers = [broker["state"] for broker in document["brokers"]]
         return document["controller"]["state"], brokers, document["problem"]
