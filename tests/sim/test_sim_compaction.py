@@ -16,7 +16,6 @@ from strandline_chaos.sim.run import Outcome, run_plan
 from strandline_chaos.sim.topology import Topology
 from strandline_proto.batch import build_batch
 
-
 CRASH = {"power": False, "restart_s": 0.3}
 
 
