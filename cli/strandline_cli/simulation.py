@@ -132,6 +132,6 @@ def report(outcome: Outcome, file: Path | None, *, timeline: bool) -> None:
     if outcome.sound:
         write_line(f"sound: {outcome.acknowledged} records acknowledged")
         return
-    write_line(f"BROKEN {outcome.invariant}: {outcome.failure}")
+    write_line(f"BROKEN {outcome.invariant}: {outcome.what}")
     if file is not None:
         write_line(f"replay: strandline chaos replay {file}")

@@ -105,7 +105,7 @@ def search(name: str, first: int, number: int, seconds: float, root: str) -> dic
             found = {
                 "status": "found",
                 "by": _found_by(outcome, raised),
-                "why": str(outcome.failure),
+                "why": outcome.what,
                 "number": first + runs - 1,
             }
             break

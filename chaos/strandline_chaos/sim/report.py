@@ -72,7 +72,7 @@ def result_of(outcome: Outcome) -> Result:
     """The outcome without what is large: its timeline and its failure's frames."""
     broken = None
     if not outcome.sound:
-        broken = Broken(outcome.invariant, str(outcome.failure), last_words(outcome))
+        broken = Broken(outcome.invariant, outcome.what, last_words(outcome))
     return Result(
         outcome.plan,
         broken,

@@ -73,6 +73,11 @@ class Outcome:
             return self.failure.invariant
         return type(self.failure).__name__
 
+    @property
+    def what(self) -> str:
+        """What contradicts the invariant, without its number."""
+        return self.failure.what if isinstance(self.failure, Violation) else str(self.failure)
+
 
 class Run:
     def __init__(self, plan: Plan) -> None:

@@ -90,7 +90,10 @@ def sim(
         rest = f"--minutes {minutes}" if seeds is None else f"--seeds {seeds - done}"
         return f"strandline chaos sim --first {base + done} {rest}"
 
-    note(f"seeds from {base} on, commit {here or 'unknown'}; replay one: chaos sim --seed N")
+    note(
+        f"seeds from {base} on, commit {here or 'unknown'}; replay one: strandline chaos sim"
+        " --seed N"
+    )
     sweep = Sweep(number=seeds, varied=True, commit=here, save=save, output=output, go_on=go_on)
     return sweep.run(drawn(), jobs=min(jobs, seeds or jobs))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.log_view import BASE
 from strandline_chaos.sim.oracles.rules import check_advanced, check_asked
-from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
 from strandline_chaos.sim.topology import broker_id
 
 if TYPE_CHECKING:
@@ -129,7 +129,9 @@ class LeaderOracle:
         if before is not None and seen.epoch == leader.partition_epoch:
             if now is not None and set(now) != set(before):
                 raise Violation(
-                    "I-28", f"{where}: it asks for {now} while {before} is not answered for"
+                    "I-28",
+                    f"{where}: it asks for {told_isr(now)} while {told_isr(before)} is not answered"
+                    " for",
                 )
             decided = self._control.partitions.get(key)
             if (
@@ -140,13 +142,17 @@ class LeaderOracle:
                 and sorted(decided.isr) == sorted(m.broker_id for m in before)
             ):
                 raise Violation(
-                    "I-28", f"{where}: it has taken back {before}, which the controller committed"
+                    "I-28",
+                    f"{where}: it has taken back {told_isr(before)}, which the controller"
+                    " committed",
                 )
         members = {m.broker_id for m in leader.isr}
         for leaves in set(leader.isr) - set(leader.isr if now is None else now):
             if leader.followers[leaves.broker_id].log_end_offset == leader.log_end_offset:
                 raise Violation(
-                    "I-25", f"{where}: it asks to remove {leaves}, which holds all that it holds"
+                    "I-25",
+                    f"{where}: it asks to remove {told_member(leaves)}, which holds all that it"
+                    " holds",
                 )
         for joins in now or ():
             if joins.broker_id in members:
@@ -157,8 +163,8 @@ class LeaderOracle:
             if follower.broker_epoch != joins.broker_epoch or end is None or end < least:
                 raise Violation(
                     "I-24",
-                    f"{where}: it asks to add {joins}, which was last heard as broker epoch"
-                    f" {follower.broker_epoch} at offset {end}; {least} is needed",
+                    f"{where}: it asks to add {told_member(joins)}, which was last heard as"
+                    f" epoch {follower.broker_epoch} at offset {end}; {least} is needed",
                 )
 
     def _tell_joins(self, key: Key, leader: Leader) -> None:
@@ -252,8 +258,8 @@ def _check_incarnations(leader: Leader, me: int, where: str) -> None:
         ):
             raise Violation(
                 "I-90",
-                f"{where}: it counts {follower.log_end_offset} for {member}, which broker epoch"
-                f" {follower.broker_epoch} has said",
+                f"{where}: it counts {follower.log_end_offset} for {told_member(member)}, which"
+                f" epoch {follower.broker_epoch} has said",
             )
 
 

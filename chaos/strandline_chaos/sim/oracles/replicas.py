@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from strandline_chaos.sim.oracles.committed import Committed
 from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.log_starts import LogStartOracle
+from strandline_chaos.sim.oracles.producers import check_producers
 from strandline_chaos.sim.oracles.rules import RuleOracle
-from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.oracles.violation import Violation, told_isr
 from strandline_chaos.sim.topology import broker_id
 
 if TYPE_CHECKING:
@@ -32,15 +33,16 @@ class Replica:
     __slots__ = (
         "end",
         "epoch",
+        "follower",
         "high_watermark",
         "incarnation",
+        "is_due",
         "leader",
         "leader_partition_epoch",
         "log",
         "proposed",
         "start",
         "view",
-        "was_cut",
     )
 
     def __init__(self, incarnation: int, log: Any, view: LogView) -> None:
@@ -54,7 +56,9 @@ class Replica:
         self.leader: Any = None
         self.leader_partition_epoch = -1
         self.proposed: Any = None
-        self.was_cut = False
+        self.follower: Any = None
+        self.is_due = True
+        """What it knows of producers is to be looked at (I-58)."""
 
     def is_unchanged(self, partition: Partition) -> bool:
         log, leader = partition.log, partition.leader
@@ -114,9 +118,12 @@ class ReplicaOracle:
         if known is None or not known.is_unchanged(partition):
             self._on_change(node, key, partition, known)
             known = self._replicas[node.name, key]
-        if known.was_cut and not partition.gate.locked():
-            known.was_cut = False
-            _check_producers(partition, f"{node.name} {partition.name}")
+        if partition.follower is not known.follower:
+            known.follower, known.is_due = partition.follower, True
+        if known.is_due and not partition.gate.locked():
+            known.is_due = False
+            if key != self.compacted and node.name not in self.ghost(key).damaged:
+                check_producers(partition, known.view, f"{node.name} {partition.name}")
 
     def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
         log, where = partition.log, f"{node.name} {partition.name}"
@@ -126,10 +133,10 @@ class ReplicaOracle:
         if start != known.start:
             opened = known.end < 0
             if self.log_starts.on_change(key, partition, ghost, known.view, opened=opened):
-                known.was_cut = True
+                known.is_due = True
         if end < known.end:
             self._sometimes["log truncated"] += 1
-            known.was_cut = True
+            known.is_due = True
             # What could not be read is taken for damaged too, and healed by a copy.
             believed = any(node.disk.counts.get(what) for what in ("misread", "read error"))
             gone, what = known.view.cut(end), f"{where}: cut to {end}"
@@ -209,6 +216,7 @@ class ReplicaOracle:
         leader = partition.leader
         if leader is None or leader is known.leader:
             return
+        known.is_due = True
         self.ghost(key).on_led(leader.leader_epoch, node.name, node.incarnation)
         decided = self._control.partitions.get(key)
         if decided is not None and decided.leader_epoch == leader.leader_epoch:
@@ -250,7 +258,8 @@ class ReplicaOracle:
         current = leader.partition_epoch == decided.partition_epoch
         least = self._control.min_insync(decided) if current else ghost.min_insync
         if len(leader.isr) < least:
-            raise Violation("I-9", f"{where}: committed {mark} with ISR {leader.isr}")
+            told = told_isr(leader.isr)
+            raise Violation("I-9", f"{where}: committed {mark} with ISR {told}, {least} are needed")
         always, last = self._topology.flush_policy == "always", self.ghost(key).last
         for name, view in self._views(key, decided.isr):
             if view.end < mark:
@@ -389,20 +398,3 @@ class ReplicaOracle:
             return None
         known.view.forget_removed()
         return known.view
-
-
-def _check_producers(partition: Partition, where: str) -> None:
-    """I-58, right after a truncation: nothing is known of a producer that the log does not hold.
-
-    Where the truncation was cut short the log says that nobody knows, until the next role.
-    """
-    if partition.log.producers is None:
-        return
-    for producer in partition.producers.snapshot():
-        for batch in producer.batches:
-            if batch.last_offset >= partition.log.log_end_offset:
-                raise Violation(
-                    "I-58",
-                    f"{where}: producer {producer.producer_id} has a batch at offset"
-                    f" {batch.base_offset}, the log ends at {partition.log.log_end_offset}",
-                )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.inode import Inode
-from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
 
 if TYPE_CHECKING:
     from strandline_broker.core.leader import Leader
@@ -64,8 +64,8 @@ class RuleOracle:
         elif appended and leader.below_min_isr():
             raise Violation(
                 "I-20",
-                f"{where}: offset {appended[0].base} was appended with ISR {leader.isr}, which is"
-                " below min.insync.replicas, and all who write wait for all of it",
+                f"{where}: offset {appended[0].base} was appended with ISR {told_isr(leader.isr)},"
+                " which is below min.insync.replicas, and all who write wait for all of it",
             )
 
     def _check_state(self, key: Key, partition: Partition, seen: _Seen, where: str) -> None:
@@ -151,7 +151,8 @@ def check_asked(partition: Partition, leader: Leader, where: str) -> None:
     if proposed is None:
         return
     if context.me not in {member.broker_id for member in proposed}:
-        raise Violation("I-26", f"{where}: it asks for the ISR {proposed}, without itself")
+        told = told_isr(proposed)
+        raise Violation("I-26", f"{where}: it asks for the ISR {told}, without itself")
     lag_ms, now_ms = context.config.replica_lag_time_max_ms, context.now_ms()
     for member in set(leader.isr) - set(proposed):
         follower = leader.followers.get(member.broker_id)
@@ -161,7 +162,7 @@ def check_asked(partition: Partition, leader: Leader, where: str) -> None:
         if level or follower.was_caught_up_within(lag_ms, now_ms=now_ms):
             raise Violation(
                 "I-25",
-                f"{where}: it asks to remove {member}, which was caught up at"
+                f"{where}: it asks to remove {told_member(member)}, which was caught up at"
                 f" {follower.caught_up_ms} ms (now {now_ms}) and ends at {follower.log_end_offset}"
                 f" of {leader.log_end_offset}",
             )

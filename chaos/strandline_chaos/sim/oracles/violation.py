@@ -1,5 +1,14 @@
 """What an oracle raises: the number of the invariant and what contradicts it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.core.partition_state import IsrMember
+
 
 class Violation(AssertionError):
     """`invariant` is a number of REPLICATION.md, for instance I-14."""
@@ -7,3 +16,16 @@ class Violation(AssertionError):
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")
         self.invariant = invariant
+        self.what = what
+
+
+def told_member(member: IsrMember) -> str:
+    """A member of an ISR in words."""
+    return f"broker {member.broker_id} of epoch {member.broker_epoch}"
+
+
+def told_isr(members: Iterable[IsrMember] | None) -> str:
+    """Members of an ISR in words: each broker and its epoch. None: no other ISR is asked for."""
+    if members is None:
+        return "no other ISR"
+    return "[" + ", ".join(f"{m.broker_id} (epoch {m.broker_epoch})" for m in members) + "]"
