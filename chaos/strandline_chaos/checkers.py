@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from strandline_chaos.measures import Measures, measure
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -81,6 +83,7 @@ class Verdict:
     """Records in the last reading."""
     longest_gap_ms: float
     """The longest time in which no send of a key was acknowledged, over all keys."""
+    measures: Measures
     complete: bool
     """Whether there was a last reading at all, and something to read."""
 
@@ -100,6 +103,7 @@ class Verdict:
             "read": self.read,
             **counts,
             "longest_gap_ms": round(self.longest_gap_ms, 1),
+            **self.measures.document(),
         }
 
 
@@ -182,6 +186,7 @@ class _Facts:
 
 def check(events: Iterable[Event]) -> Verdict:
     """Compare what was promised with what was read."""
+    events = list(events)
     facts = _Facts(events)
     found = {name: Anomaly() for name in ANOMALIES}
     for example in facts.corrupt:
@@ -202,6 +207,7 @@ def check(events: Iterable[Event]) -> Verdict:
         unknown=outcomes.count("info"),
         read=read,
         longest_gap_ms=_longest_gap_ms(facts.sends.values()),
+        measures=measure(events),
         complete=facts.has_final and "ok" in outcomes,
     )
 

@@ -127,6 +127,10 @@ class Sweep:
         tally = self._tally
         emit_table(("fault", "struck"), sorted(tally.struck.items()))
         emit_table(("sometimes", "count"), sorted(tally.sometimes.items()))
+        emit_table(
+            ("measure", "count", "p50 ms", "p90 ms", "max ms"),
+            [(name, *spread.document().values()) for name, spread in sorted(tally.spreads.items())],
+        )
         for finding in tally.findings.values():
             write_line(f"BROKEN {_summary(finding)}")
         for event in idle:
@@ -151,6 +155,7 @@ class Sweep:
             "schedules_per_minute": round(60 * tally.runs / seconds, 1),
             "faults": dict(sorted(tally.struck.items())),
             "sometimes": dict(sorted(tally.sometimes.items())),
+            "measures": {name: spread.document() for name, spread in sorted(tally.spreads.items())},
             "broken": tally.failures,
             "findings": [
                 {

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.run import Outcome
 
 LINES_PER_NODE: Final = 12
+OUTAGES: Final = "wait for an acknowledgement of more than half a second"
+REALTIME_LAG: Final = "worst lag of a reader in a run"
+END_LAG: Final = "worst lag of a told end offset in a run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Result:
     acknowledged: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     sometimes: Counter[str] = field(default_factory=Counter)
+    spreads: dict[str, list[float]] = field(default_factory=dict)
+    """Milliseconds, by what was measured."""
 
     def document(self) -> dict[str, Any]:
         """For JSON, without the plan, which whoever reads it has."""
@@ -53,6 +58,7 @@ class Result:
             "acknowledged": self.acknowledged,
             "struck": self.struck,
             "sometimes": self.sometimes,
+            "spreads": self.spreads,
         }
 
 
@@ -82,7 +88,19 @@ def result_of(outcome: Outcome) -> Result:
         outcome.acknowledged,
         outcome.struck,
         outcome.sometimes,
+        _spreads(outcome),
     )
+
+
+def _spreads(outcome: Outcome) -> dict[str, list[float]]:
+    found = outcome.measures
+    if found is None:
+        return {}
+    return {
+        OUTAGES: list(found.outages_ms),
+        REALTIME_LAG: [found.worst_realtime_lag_ms],
+        END_LAG: [found.worst_end_lag_ms],
+    }
 
 
 def crashed(plan: Plan, error: BaseException) -> Result:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_chaos.history import Event
+    from strandline_chaos.measures import Measures
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.plan import Plan
     from strandline_runtime.runtime import Runtime
@@ -60,6 +61,8 @@ class Outcome:
     struck: Counter[str] = field(default_factory=Counter)
     sometimes: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
+    measures: Measures | None = None
+    """None if the run did not come to its end."""
     timeline: Any = None
 
     @property
@@ -114,7 +117,9 @@ class Run:
         outcome.simulated_s = loop.now
         outcome.struck = self.nemesis.struck
         outcome.sometimes = self._sometimes()
-        outcome.acknowledged = 0 if self.verdict is None else self.verdict.acknowledged
+        if self.verdict is not None:
+            outcome.acknowledged = self.verdict.acknowledged
+            outcome.measures = self.verdict.measures
         outcome.timeline = self.world.timeline
         return outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Plan
 from strandline_chaos.sim.report import Result, crashed, result_of
 from strandline_chaos.sim.run import run_plan
+from strandline_chaos.sim.spread import Spread
 from strandline_chaos.sim.topology import Topology
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Tally:
     struck: Counter[str] = field(default_factory=Counter)
     sometimes: Counter[str] = field(default_factory=Counter)
     findings: dict[str, Finding] = field(default_factory=dict)
+    spreads: dict[str, Spread] = field(default_factory=lambda: defaultdict(Spread))
 
     def add(self, result: Result) -> bool:
         """Whether this is the first failure of its kind."""
@@ -104,6 +106,8 @@ class Tally:
         self.acknowledged += result.acknowledged
         self.struck.update(result.struck)
         self.sometimes.update(result.sometimes)
+        for name, values_ms in result.spreads.items():
+            self.spreads[name].add(values_ms)
         if result.broken is None:
             return False
         self.failures += 1

@@ -12,6 +12,7 @@ from strandline_chaos.sim.oracles.compaction import CompactionOracle
 from strandline_chaos.sim.oracles.control import ControlOracle
 from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
+from strandline_chaos.sim.oracles.ends import EndOracle
 from strandline_chaos.sim.oracles.epochs import EpochOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
 from strandline_chaos.sim.oracles.looks import Look
@@ -66,6 +67,7 @@ class Oracles:
         self.leaves = LeaveOracle(world.members, self.control)
         self.metadata = MetadataOracle(self.sometimes)
         self.store = StoreOracle(self.sometimes)
+        self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.disks_may_fail = False
         self.damaged_stores: set[str] = set()
@@ -252,6 +254,19 @@ class CheckedHistory(History):
         self._count(key, "acknowledged in an added partition")
         if offset is not None:
             self._check("I-19", key, offset, "acknowledged")
+            self._oracles.ends.on_acknowledged(key, offset)
+
+    def invoke_ends(self, process: int) -> int:
+        op = super().invoke_ends(process)
+        self._oracles.ends.on_asked(op)
+        return op
+
+    def ended(self, process: int, op: int, ends: Mapping[int, int]) -> None:
+        super().ended(process, op, ends)
+        try:
+            self._oracles.ends.on_told(op, ends)
+        except Violation as violation:
+            self._world.loop.fail(violation)
 
     def polled(self, process: int, op: int, read: Mapping[int, Sequence[Positioned]]) -> Any:
         super().polled(process, op, read)

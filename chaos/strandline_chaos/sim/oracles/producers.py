@@ -37,8 +37,8 @@ def check_producers(partition: Partition, view: LogView, where: str) -> None:
         return
     batches, first = _read(view), max(view.start, log.log_start_offset)
     last: dict[int, int] = {}
-    for base, batch in batches.items():
-        last[batch.producer_id] = base
+    for base, written in batches.items():
+        last[written.producer_id] = base
     for producer in partition.producers.snapshot():
         for batch in producer.batches:
             told = _Batch(

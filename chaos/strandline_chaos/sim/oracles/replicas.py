@@ -4,6 +4,7 @@ I-13 to I-17, I-41.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from strandline_chaos.sim.oracles.committed import Committed
@@ -15,7 +16,6 @@ from strandline_chaos.sim.oracles.violation import Violation, told_isr
 from strandline_chaos.sim.topology import broker_id
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterator
 
     from strandline_broker.core.controller.state import Partition as Decided
@@ -96,6 +96,8 @@ class ReplicaOracle:
         self.looks: dict[Partition, Look] = {}
         """What every replica was like when it was last looked at; without one it will be."""
         self.log_starts = LogStartOracle(sometimes)
+        self.led_late: Counter[Key] = Counter()
+        """How often somebody has begun to lead in an epoch that was over by then."""
         self.compacted: Key | None = None
         """The partition in whose logs offsets may be missing."""
         self._removed: set[tuple[str, Key]] = set()
@@ -226,6 +228,8 @@ class ReplicaOracle:
                 f"{node.name}, elected in epoch {leader.leader_epoch},",
             )
             self.ghost(key).check_deleted(known.start, node.name)
+        elif decided is not None:
+            self.led_late[key] += 1
 
     def _check_watermark(self, node: Node, key: Key, partition: Partition, known: Replica) -> None:
         leader, mark = partition.leader, partition.high_watermark
