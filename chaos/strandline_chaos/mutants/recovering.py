@@ -10,12 +10,19 @@ _ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
 _ELECTION: Final = "strandline_broker/core/controller/election.py"
 _ISR: Final = "strandline_broker/core/controller/isr.py"
 _LEADER: Final = "strandline_broker/core/leader.py"
+_LOSSES: Final = "strandline_broker/hosts/losses.py"
+_REPORTS: Final = "strandline_broker/core/controller/losses.py"
 _RECOVERY: Final = "strandline_broker/core/controller/recovery.py"
 _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
 
 _ALL_DIE: Final = Needs(
     topology={"min_insync_replicas": 2, "flush_policy": "replicated"},
     kinds=("kill", "power", "kill", "crash-point"),
+)
+
+_UNCLEAN: Final = Needs(
+    topology={"min_insync_replicas": 2, "partitions": 1},
+    moments=("unclean-election",),
 )
 
 RECOVERING: Final = (
@@ -125,6 +132,45 @@ RECOVERING: Final = (
             Edit(_LEADER, "        if self._state.recovering:\n", "        if False:\n"),
         ),
         _ALL_DIE,
+    ),
+    Mutant(
+        "loss-report-of-a-wrong-range",
+        "I-53",
+        "a replica that gives up records tells only of those above its high watermark",
+        (
+            Edit(
+                _LOSSES,
+                "                start=offset,\n",
+                "                start=max(offset, partition.high_watermark),\n",
+            ),
+        ),
+        _UNCLEAN,
+    ),
+    Mutant(
+        "loss-report-without-a-count",
+        "I-53",
+        "a replica that gives up records does not tell how many it knew to be committed",
+        (
+            Edit(
+                _LOSSES,
+                "                committed=partition.high_watermark,\n",
+                "                committed=offset,\n",
+            ),
+        ),
+        _UNCLEAN,
+    ),
+    Mutant(
+        "loss-report-keeps-the-first-range",
+        "I-53",
+        "of what several replicas have given up the controller keeps what the first has said",
+        (
+            Edit(
+                _REPORTS,
+                "        start, end = min(report.start, loss.start), max(report.end, loss.end)\n",
+                "        start, end = report.start, report.end\n",
+            ),
+        ),
+        _UNCLEAN,
     ),
     Mutant(
         "no-recovery",

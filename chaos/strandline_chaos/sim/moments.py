@@ -224,6 +224,21 @@ def _old_store(rng: random.Random, p: int) -> list[Step]:
     ]
 
 
+def _unclean_election(rng: random.Random, p: int) -> list[Step]:
+    """A replica that has left the ISR leads, as nobody else is heard of, and those who hold what
+    was committed meanwhile come back, with what they knew of it or without (I-53).
+    """
+    steps = [_at(0.0, "unclean", for_s=5.0), _cut(0.1, f"leader-{p}", f"other-{p}", 2.4)]
+    for role in ("heir", "leader"):
+        at_s, gone_s = 2.4 + rng.choice((0.0, 0.0, 0.2)), rng.uniform(1.8, 2.8)
+        if rng.random() < 0.3:
+            steps.append(_kill(at_s, f"{role}-{p}", gone_s))
+        else:
+            cut_off = {"node": f"{role}-{p}", "for_s": round(gone_s, 3), "hold": False}
+            steps.append(_at(at_s, "isolate", **cut_off))
+    return steps
+
+
 MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "leader-dies-at-a-shrink": _leader_dies_at_a_shrink,
     "three-leaders": _three_leaders,
@@ -241,6 +256,7 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "deposed-unheard": _deposed_unheard,
     "cleaning-cut-off": _cleaning_cut_off,
     "old-store": _old_store,
+    "unclean-election": _unclean_election,
 }
 
 

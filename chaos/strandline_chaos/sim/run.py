@@ -43,6 +43,8 @@ LIVENESS_S: Final = 30.0
 LOOK_S: Final = 0.1
 NEW_RECORDS: Final = 10
 READ_BACK_S: Final = 20.0
+HEARD_S: Final = 3.0
+"""Within so long the controller hears of losses: ten heartbeats."""
 LAST_OFFSET: Final = 3
 """Where a producer's entry names the last offset of its last batch."""
 AUDITOR: Final = "auditor"
@@ -156,6 +158,7 @@ class Run:
         await self._end_churn()
         await self._until(self._unlevel, "the replicas are not level")
         self._check_equal_logs()
+        await self._check_losses()
         await self._read_back()
         self._check_history()
 
@@ -261,11 +264,31 @@ class Run:
                     raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
             self._check_equal_producers(key, list(ends), begins)
             self._audit(key, list(ends), begins)
-            replicas, state = self.oracles.replicas, self.oracles.control.state
-            assert state is not None
-            ghost, view = replicas.ghost(key), replicas.view(first, key)
-            start = self.world.nodes[first].process.replicas.partitions[key].log.log_start_offset
-            check_reported(state, key, ghost, view, start, self.oracles.sometimes)
+
+    async def _check_losses(self) -> None:
+        """I-53. Who gave up records last may be about to say so."""
+        deadline_s = self.world.loop.now + HEARD_S
+        while True:
+            try:
+                seen = [self._check_reported(key, *ends) for key, ends in self._ends().items()]
+            except Violation:
+                if self.world.loop.now > deadline_s:
+                    raise
+                await asyncio.sleep(LOOK_S)
+            else:
+                self.oracles.sometimes.update(filter(None, seen))
+                return
+
+    def _check_reported(self, key: tuple[bytes, int], first: str, *others: str) -> str:
+        replicas, state, nodes = self.oracles.replicas, self.oracles.control.state, self.world.nodes
+        assert state is not None
+        ghost, view = replicas.ghost(key), replicas.view(first, key)
+        start = nodes[first].process.replicas.partitions[key].log.log_start_offset
+
+        def lives(name: str, life: int) -> bool:
+            return name in nodes and nodes[name].running and nodes[name].incarnation == life
+
+        return check_reported(state, key, ghost, view, start, lives)
 
     def _common_begin(self, key: tuple[bytes, int], names: list[str]) -> int:
         """The least offset that all these replicas have; none of them may have what was said to be

@@ -95,6 +95,7 @@ class Oracles:
         self.old_store = False
         self.sometimes["store restored"] += 1
         self.control.on_restored()
+        self.replicas.on_restored()
 
     def on_double_gone(self, node: Node) -> None:
         """A machine is gone for good, with its disk (P-71)."""
@@ -208,7 +209,8 @@ class Oracles:
 
     def excused(self) -> dict[int, str]:
         """Partitions in which records may be missing, with the reason."""
-        return {g.index: g.excused for g in self._main() if g.excused is not None}
+        found = {g.index: "lost by an unclean election" for g in self._main() if g.lost}
+        return found | {g.index: g.excused for g in self._main() if g.excused is not None}
 
     def given_up(self, index: int) -> bool:
         """Whether nothing promises that the partition is ever whole again."""
@@ -238,7 +240,7 @@ class CheckedHistory(History):
 
     def _check(self, invariant: str, key: int, offset: int, what: str) -> None:
         ghost = self._oracles.ghost_of(key)
-        end = 0 if ghost is None else ghost.end
+        end = 0 if ghost is None else ghost.seen_to
         if offset >= end and (ghost is None or ghost.excused is None):
             self._world.loop.fail(
                 Violation(invariant, f"key {key}: offset {offset} was {what}, committed is {end}")

@@ -56,6 +56,10 @@ def _retain(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"bytes": rng.choice((200, 1000, 4000)), "for_s": seconds(rng, 0.5, 4.0)}
 
 
+def _unclean(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"for_s": seconds(rng, 1.0, 6.0)}
+
+
 def _compact(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
         "keys": rng.choice((1, 3, 6, 60)),
@@ -74,6 +78,7 @@ KINDS: Final[dict[str, Draw]] = {
     "delete-records": _delete,
     "retention": _retain,
     "compaction": _compact,
+    "unclean": _unclean,
 }
 COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
 """Kinds that move leaders that live."""

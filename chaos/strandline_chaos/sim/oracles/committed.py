@@ -4,13 +4,14 @@ REPLICATION.md).
 Whether a loss is permitted is decided here: without an fsync for each write, committed records may
 go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54), or
 all that an administrator has left of them, who may take away replicas that were in sync (I-86).
-With `flush.policy=always` never.
+With `flush.policy=always` never. So they may where the topic allows unclean elections: what the
+new leader lacks then is not committed any more, and must be reported (I-53); all else stays so.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_chaos.sim.oracles.log_view import BASE, END, LogView
 from strandline_chaos.sim.oracles.violation import Violation
@@ -18,6 +19,17 @@ from strandline_chaos.sim.oracles.violation import Violation
 if TYPE_CHECKING:
     from strandline_chaos.sim.disk import SimDisk
     from strandline_chaos.sim.oracles.log_view import Entry, Identity
+
+
+class GivenUp(NamedTuple):
+    """What one replica has cut off that was committed once."""
+
+    by: str
+    life: int
+    """Which process of that node it was."""
+    entries: tuple[Entry, ...]
+    believed: int
+    """The high watermark that it had."""
 
 
 class Committed:
@@ -59,6 +71,15 @@ class Committed:
         """
         self.given_up = False
         """Nothing promises that this partition is ever whole again."""
+        self.lost: dict[Identity, Entry] = {}
+        """What was committed, and unclean elections that the topic allows may have cost."""
+        self.unclean_epoch = -1
+        """The leader epoch of the last of them."""
+        self._kept = 0
+        """The offset from which on it may have."""
+        self._alone = False
+        """Nobody but the leader that it brought is known to hold what it kept."""
+        self.given_up_by: list[GivenUp] = []
 
     def view(self, disk: SimDisk, path: str) -> LogView:
         """The log of a replica of it."""
@@ -168,6 +189,64 @@ class Committed:
                 # Its last fetch was still under way to the leader when its power went.
                 self._lost(node, wiped=node in self._replaced)
 
+    @property
+    def seen_to(self) -> int:
+        """The end of what clients may have been told of."""
+        return max([self.end, *(entry.end for entry in self.lost.values())])
+
+    def on_unclean(self, epoch: int, view: LogView | None) -> int:
+        """The log `view` leads by an election that may cost records, from leader epoch `epoch` on:
+        what it does not hold is committed no more. How many entries that are. None: it is empty.
+        """
+        self.unclean_epoch, self._alone = epoch, True
+        if self.excused is not None:
+            return 0
+        keep = len(self.entries)
+        while keep > 0 and (view is None or not view.holds(self.entries[keep - 1])):
+            keep -= 1
+        gone = self.entries[keep:]
+        del self.entries[keep:]
+        for entry in gone:
+            self.lost[entry.identity] = entry
+            del self._committed[entry.identity]
+        if gone:
+            self.end = gone[0].base
+        self._come_back(view)
+        self._kept = self.end
+        return len(gone)
+
+    def _come_back(self, view: LogView | None) -> None:
+        """What an unclean election before this one had cost, the new leader may hold."""
+        for entry in [] if view is None else view.entries:
+            if entry.base < self.end:
+                continue
+            if entry.base > self.end or entry.identity not in self.lost:
+                break
+            self.entries.append(entry)
+            self._committed[entry.identity] = entry
+            self.end = entry.end
+
+    def on_late_high_watermark(self, to: int, view: LogView) -> None:
+        """A leader of before the last unclean election has not heard of it: what it commits is
+        lost, unless the new leader holds it too.
+        """
+        for entry in view.entries[bisect_left(view.entries, self._kept, key=BASE) :]:
+            if entry.end <= to and entry.identity not in self._committed:
+                self.lost[entry.identity] = entry
+
+    def on_in_sync(self, members: int) -> None:
+        """So many are in the ISR of a leader that has recovered."""
+        if members >= self.min_insync:
+            self._alone = False
+
+    def on_given_up(self, by: str, life: int, gone: list[Entry], believed: int) -> None:
+        """A replica has cut these off for another leader's history, and took all below `believed`
+        for committed (I-53).
+        """
+        gone = [e for e in gone if e.identity in self._committed or e.identity in self.lost]
+        if gone:
+            self.given_up_by.append(GivenUp(by, life, tuple(gone), believed))
+
     def check_believed(self, mark: int, view: LogView, start: int, where: str) -> None:
         """I-13: what a follower takes for committed is, and is what it holds itself."""
         if self.excused is not None:
@@ -239,7 +318,7 @@ class Committed:
             self._cut_short[node] = after.end
         if last is None or not before.holds(last) or after.holds(last):
             return
-        if self._always and counted and not wiped:
+        if self._always and counted and not wiped and not self._alone:
             raise Violation(
                 "I-93",
                 f"{self.name}: {node} was in the ISR or the ELR and lost committed offset"
@@ -250,7 +329,7 @@ class Committed:
     def _lost(self, node: str, *, wiped: bool = False) -> None:
         self.lost_on[node] = None
         enough = self.min_insync if self._left is None else min(self.min_insync, self._left)
-        if (wiped or not self._always) and len(self.lost_on) >= enough:
+        if self._alone or ((wiped or not self._always) and len(self.lost_on) >= enough):
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
 
     def on_replaced(self, old: str, new: str, view: LogView) -> None:

@@ -10,6 +10,7 @@ from strandline_broker.core.controller.records import RECOVERED
 from strandline_chaos.sim.oracles.moves import MoveOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import TOPIC
+from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -101,6 +102,12 @@ class ControlOracle:
         assert self.state is not None
         topic = self.state.topics[partition.topic_id]
         return self.state.effective_min_isr(topic, partition)
+
+    def elects_uncleanly(self, key: Key) -> bool:
+        """Whether its topic allows a leader that was not in sync."""
+        assert self.state is not None
+        topic = self.state.topics.get(TopicId(key[0]))
+        return topic is not None and self.state.elects_uncleanly(topic)
 
     def _on_broker(self, number: int, broker: Broker) -> None:
         known = self.brokers.get(number)
@@ -196,6 +203,8 @@ class ControlOracle:
         """I-50: below the minimum whoever was in sync stays eligible, unless it may have lost
         something; nobody else becomes so.
         """
+        if new.leader_recovery_state != RECOVERED and new.leader_epoch != old.leader_epoch:
+            return  # an unclean election: what was known of the others says nothing any more
         complete = {*old.isr, *old.elr} - {*new.isr}
         if not set(new.elr) <= complete:
             raise Violation("I-50", f"{where}: ELR {new.elr} after ISR {old.isr}, ELR {old.elr}")

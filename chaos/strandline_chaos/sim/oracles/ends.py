@@ -57,7 +57,8 @@ class EndOracle:
             key = keys.get(index)
             if end >= least or key is None or self._replicas.led_late[key] != led_late:
                 continue
-            if self._replicas.ghost(key).excused is None:
+            ghost = self._replicas.ghost(key)
+            if ghost.excused is None and not ghost.lost:
                 raise Violation(
                     "I-11",
                     f"key {index}: a client is told {end} as its end, and {least - 1} had been"

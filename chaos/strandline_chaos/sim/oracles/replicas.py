@@ -11,7 +11,9 @@ from strandline_chaos.sim.oracles.committed import Committed
 from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.log_starts import LogStartOracle
 from strandline_chaos.sim.oracles.producers import check_producers
+from strandline_chaos.sim.oracles.replica import Replica
 from strandline_chaos.sim.oracles.rules import RuleOracle
+from strandline_chaos.sim.oracles.unclean import UncleanOracle, note_own_loss
 from strandline_chaos.sim.oracles.violation import Violation, told_isr
 from strandline_chaos.sim.topology import broker_id
 
@@ -27,57 +29,6 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.topology import Topology
 
 
-class Replica:
-    """One replica as it was after the last step of its broker."""
-
-    __slots__ = (
-        "end",
-        "epoch",
-        "follower",
-        "high_watermark",
-        "incarnation",
-        "is_due",
-        "leader",
-        "leader_partition_epoch",
-        "log",
-        "proposed",
-        "start",
-        "view",
-    )
-
-    def __init__(self, incarnation: int, log: Any, view: LogView) -> None:
-        self.incarnation = incarnation
-        self.log = log
-        self.view = view
-        self.end = -1
-        self.start = -1
-        self.high_watermark = -1
-        self.epoch = -1
-        self.leader: Any = None
-        self.leader_partition_epoch = -1
-        self.proposed: Any = None
-        self.follower: Any = None
-        self.is_due = True
-        """What it knows of producers is to be looked at (I-58)."""
-
-    def is_unchanged(self, partition: Partition) -> bool:
-        log, leader = partition.log, partition.leader
-        return (
-            self.log is log
-            and self.leader is leader
-            and self.high_watermark == partition.high_watermark
-            and self.end == log.log_end_offset
-            and self.start == log.log_start_offset
-            and (
-                leader is None
-                or (
-                    self.leader_partition_epoch == leader.partition_epoch
-                    and self.proposed is leader.proposed
-                )
-            )
-        )
-
-
 class ReplicaOracle:
     def __init__(
         self,
@@ -91,6 +42,7 @@ class ReplicaOracle:
         self._topology = topology
         self._control = control
         self._rules = RuleOracle(control)
+        self._unclean = UncleanOracle(control, sometimes)
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
         self.looks: dict[Partition, Look] = {}
@@ -144,6 +96,8 @@ class ReplicaOracle:
             gone, what = known.view.cut(end), f"{where}: cut to {end}"
             if ghost.on_cut(gone, node.name, what, start=start, misread=believed):
                 self._sometimes["damage healed"] += 1
+            else:
+                ghost.on_given_up(node.name, node.incarnation, gone, known.high_watermark)
         appended = known.view.read_to(end, where)
         for entry in appended:
             ghost.on_appended(entry, where)
@@ -151,7 +105,7 @@ class ReplicaOracle:
                 ghost.on_led(entry.epoch, node.name, node.incarnation)
         known.end, known.start = end, start
         self._check_order(partition, known, where)
-        excused = ghost.excused is not None
+        excused = ghost.excused is not None or bool(ghost.lost)
         self._rules.on_change(node, key, partition, appended, where, excused=excused)
         self._check_role(node, key, partition, known)
         self._check_watermark(node, key, partition, known)
@@ -219,6 +173,7 @@ class ReplicaOracle:
         if leader is None or leader is known.leader:
             return
         known.is_due = True
+        note_own_loss(node, partition, self.ghost(key), known.end)
         self.ghost(key).on_led(leader.leader_epoch, node.name, node.incarnation)
         decided = self._control.partitions.get(key)
         if decided is not None and decided.leader_epoch == leader.leader_epoch:
@@ -235,7 +190,8 @@ class ReplicaOracle:
         leader, mark = partition.leader, partition.high_watermark
         where = f"{node.name} {partition.name}"
         if leader is None:
-            if mark > known.high_watermark:
+            late = partition.leader_epoch < self.ghost(key).unclean_epoch
+            if mark > known.high_watermark and not late:
                 self.ghost(key).check_believed(mark, known.view, known.start, where)
             return
         if leader is known.leader and mark < known.high_watermark:
@@ -247,6 +203,9 @@ class ReplicaOracle:
         if leader is not known.leader or mark > known.high_watermark:
             # A new leader that is its ISR by itself commits in its first step.
             ghost = self.ghost(key)
+            if leader.leader_epoch < ghost.unclean_epoch:
+                ghost.on_late_high_watermark(mark, known.view)
+                return
             new = mark > ghost.end
             ghost.on_high_watermark(mark, known.view, where)
             if new and ghost.excused is None:
@@ -311,6 +270,10 @@ class ReplicaOracle:
                 ghost = self.committed[key]
                 ghost.min_insync = min(ghost.min_insync, self._control.min_insync(decided))
                 ghost.on_members(len(decided.isr), len(decided.elr), removed=removed)
+                self._unclean.on_decided(decided, ghost)
+                if self._unclean.is_allowed(key, decided):
+                    leader = self._nodes[int(decided.leader)].name
+                    self._unclean.on_elected(decided, ghost, self.find_view(leader, key))
                 self._check_members(key)
                 self._check_quorum(key, decided)
 
@@ -374,6 +337,11 @@ class ReplicaOracle:
                 view = ghost.view(new.disk, known.view.path)
                 view.read_valid()
                 ghost.on_replaced(old.name, new.name, view)
+
+    def on_restored(self) -> None:
+        """What the controller was told since the copy was made, nobody tells it again."""
+        for ghost in self.committed.values():
+            ghost.given_up_by.clear()
 
     def check_some_copy(self) -> None:
         """I-17: every committed record is on the disk of some machine."""

@@ -29,6 +29,8 @@ NO_LIMIT: Final = (1 << 63) - 1
 RETAINER: Final = "retainer"
 RETENTION_BYTES: Final = "retention.bytes"
 UNLIMITED: Final = -1
+UNCLEAN: Final = "gambler"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 MIN_INSYNC: Final = "min.insync.replicas"
 
 
@@ -41,6 +43,7 @@ class AdminStrikes:
             "delete-records": self._delete_records,
             "retention": self._retain,
             "compaction": self._compact,
+            "unclean": self._elect_uncleanly,
         }
 
     def _recreate(self, pause_s: float, partitions: int) -> None:
@@ -75,6 +78,20 @@ class AdminStrikes:
             await self._alter(runtime, MIN_INSYNC, usual)
 
         scene.run_client(ADMIN, main)
+        return True
+
+    def _elect_uncleanly(self, for_s: float) -> bool:
+        """A partition is led by anybody who lives rather than by nobody, for a while (I-48)."""
+        scene = self._scene
+        if scene.is_busy(UNCLEAN):
+            return False
+
+        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            await self._alter(runtime, UNCLEAN_ELECTION, "true")
+            await asyncio.sleep(0 if scene.over else for_s)
+            await self._alter(runtime, UNCLEAN_ELECTION, "false")
+
+        scene.run_client(UNCLEAN, main)
         return True
 
     def _delete_records(self, partition: int, back: int) -> bool:
@@ -126,7 +143,7 @@ class AdminStrikes:
         scene.run_client(RETAINER, main)
         return True
 
-    async def _alter(self, runtime: Runtime, name: str, value: int) -> None:
+    async def _alter(self, runtime: Runtime, name: str, value: int | str) -> None:
         """However long it takes: what is altered for a while is put back."""
         while True:
             try:

@@ -83,7 +83,9 @@ class ClientStrikes:
                 answer = await call.read()
                 if not isinstance(answer, produce_pb2.ProduceResponse):
                     return
-                self._check(answer.topics[0].partitions[0], entry)
+                ghost = self._scene.oracles.replicas.ghost(key)
+                if ghost.excused is None and not ghost.lost:
+                    self._check(answer.topics[0].partitions[0], entry)
             call.cancel()
         finally:
             await channel.close()
