@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+from strandline_chaos.sim.plan import Fault
 
 _ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
 _ELECTION: Final = "strandline_broker/core/controller/election.py"
@@ -24,6 +25,20 @@ _UNCLEAN: Final = Needs(
     topology={"min_insync_replicas": 2, "partitions": 1},
     moments=("unclean-election",),
 )
+
+_CUT: Final = {"a": "leader-0", "hold": False, "one_way": False}
+_TWO_LOGS_ARE_LOST: Final = Needs(
+    topology={"min_insync_replicas": 1, "partitions": 1, "brokers": 3},
+    kinds=("slow-link",),
+    aimed=(
+        Fault(0.5, "unclean", {"for_s": 9.0}),
+        Fault(1.0, "partition", {**_CUT, "b": "other-0", "for_s": 5.0}),
+        Fault(1.8, "partition", {**_CUT, "b": "heir-0", "for_s": 4.0}),
+        Fault(4.4, "kill", {"node": "heir-0", "restart_s": 1.6}),
+        Fault(4.4, "isolate", {"node": "leader-0", "for_s": 3.0, "hold": False}),
+    ),
+)
+"""Two that hold more than the third, one more than the other, come back one after the other."""
 
 RECOVERING: Final = (
     Mutant(
@@ -170,7 +185,7 @@ RECOVERING: Final = (
                 "        start, end = report.start, report.end\n",
             ),
         ),
-        _UNCLEAN,
+        _TWO_LOGS_ARE_LOST,
     ),
     Mutant(
         "no-recovery",
