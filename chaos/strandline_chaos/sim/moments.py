@@ -234,7 +234,11 @@ def _unclean_election(rng: random.Random, p: int) -> list[Step]:
         if rng.random() < 0.3:
             steps.append(_kill(at_s, f"{role}-{p}", gone_s))
         else:
-            cut_off = {"node": f"{role}-{p}", "for_s": round(gone_s, 3), "hold": False}
+            cut_off: dict[str, Any] = {
+                "node": f"{role}-{p}",
+                "for_s": round(gone_s, 3),
+                "hold": False,
+            }
             steps.append(_at(at_s, "isolate", **cut_off))
     return steps
 

@@ -65,6 +65,8 @@ EXPECTED: Final = (
     "store restored",
     "broker's id taken by another machine",
     "process ended as its id or directory is another's",
+    "elected uncleanly, as the topic allows",
+    "committed records lost by an unclean election",
 )
 
 

@@ -202,7 +202,7 @@ class Committed:
         if self.excused is not None:
             return 0
         keep = len(self.entries)
-        while keep > 0 and (view is None or not view.holds(self.entries[keep - 1])):
+        while keep > 0 and (view is None or not self._has(view, self.entries[keep - 1])):
             keep -= 1
         gone = self.entries[keep:]
         del self.entries[keep:]

@@ -41,6 +41,7 @@ def check_reported(
     `lives(node, life)`: whether that process of that node still runs. What was seen, in words.
     """
     committed = {entry.identity: entry for entry in (*ghost.entries, *ghost.lost.values())}
+    start = max(start, ghost.begins)
     lost = {i: e for i, e in committed.items() if e.base >= start and not view.holds(e)}
     if not lost or ghost.given_up:
         return ""
