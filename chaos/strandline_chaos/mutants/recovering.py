@@ -149,6 +149,24 @@ RECOVERING: Final = (
         _ALL_DIE,
     ),
     Mutant(
+        "unclean-though-the-topic-forbids",
+        "P-27, I-48",
+        "a partition without a leader is led by whoever lives, whatever its topic says",
+        (
+            Edit(
+                _RECOVERY,
+                "        if leader == NO_LEADER and"
+                " state.elects_uncleanly(state.topics[partition.topic_id]):\n",
+                "        if leader == NO_LEADER:\n",
+            ),
+        ),
+        Needs(
+            topology=_TWO_LOGS_ARE_LOST.topology,
+            kinds=_TWO_LOGS_ARE_LOST.kinds,
+            aimed=_TWO_LOGS_ARE_LOST.aimed[1:],
+        ),
+    ),
+    Mutant(
         "loss-report-of-a-wrong-range",
         "I-53",
         "a replica that gives up records tells only of those above its high watermark",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.state import Broker, ControllerState, Partition
 
 NO_LEADER = -1
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+"""Set by topics only, here."""
 QUIET_S = 0.7
 """What the fastest clock of a controller takes for a session without unrest, and a little less."""
 Key = tuple[bytes, int]
@@ -107,7 +109,7 @@ class ControlOracle:
         """Whether its topic allows a leader that was not in sync."""
         assert self.state is not None
         topic = self.state.topics.get(TopicId(key[0]))
-        return topic is not None and self.state.elects_uncleanly(topic)
+        return topic is not None and topic.configs.get(UNCLEAN_ELECTION) == "true"
 
     def _on_broker(self, number: int, broker: Broker) -> None:
         known = self.brokers.get(number)
