@@ -126,6 +126,26 @@ def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
     assert document["commit"] == "here", "of the sources that ran, whatever became of them since"
 
 
+def test_a_sweep_tells_how_its_measures_are_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(plan: Plan) -> Result:
+        return Result(plan, spreads={"wait": [plan.seed * 100.0, 10.0]})
+
+    monkeypatch.setattr(sweeping, "run_here", measured)
+    for output in (Format.JSON, Format.TABLE):
+        shown = Sweep(number=2, varied=False, save=tmp_path, output=output, go_on=lambda done: "")
+        assert shown.run(numbered(5, 6), jobs=1) == 0
+        out = capsys.readouterr().out
+        if output is Format.JSON:
+            told = {"count": 4, "p50_ms": 50.0, "p90_ms": 600.0, "max_ms": 600.0}
+            assert json.loads(out)["measures"] == {"wait": told}
+        else:
+            assert ["wait", "4", "50.0", "600.0", "600.0"] in [
+                line.split() for line in out.splitlines()
+            ]
+
+
 def test_the_first_plan_of_each_kind_of_failure_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
