@@ -40,8 +40,9 @@ def test_the_same_faults_cost_nothing_where_it_does_not() -> None:
 
 def test_an_election_that_the_topic_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ControllerState, "elects_uncleanly", lambda self, topic: True)
-    found = run(*(fault for fault in FAULTS if fault.kind != "unclean")).invariant
-    assert found in ("I-14", "I-15")
+    outcome = run(*(fault for fault in FAULTS if fault.kind != "unclean"))
+    assert outcome.invariant == "I-48"
+    assert "its topic does not allow that" in outcome.what
 
 
 def test_a_loss_that_nobody_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:

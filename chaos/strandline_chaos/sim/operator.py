@@ -44,6 +44,7 @@ class Operator:
         scene = self._scene
         if scene.is_busy(OPERATOR):
             return
+        scene.oracles.control.by_hand = True
 
         async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
             state = scene.oracles.control.state

@@ -38,6 +38,8 @@ class ControlOracle:
         self.now: Callable[[], float] = lambda: 0.0
         self.commanded = False
         """Whether an administrator moves leaders too, quiet or not."""
+        self.by_hand = False
+        """Whether an operator may have had a leader elected uncleanly."""
         self._unrest_s = 0.0
         """When a broker last came back, went, or began to stop."""
         self._sometimes = sometimes
@@ -66,6 +68,7 @@ class ControlOracle:
             raise Violation("I-30", f"controller epoch fell to {state.controller_epoch}")
         self._epoch = state.controller_epoch
         self._last_offset = state.last_offset
+        self.state = state
         self._reborn.clear()
         for number, broker in state.brokers.items():
             if self.brokers.get(number) is not broker:
@@ -79,7 +82,6 @@ class ControlOracle:
                 self._on_partition(key, partition, state.effective_min_isr(topic, partition))
         if len(self.partitions) > count:
             self._forget(state)
-        self.state = state
         self._check_fenced()
         return True
 
@@ -140,6 +142,8 @@ class ControlOracle:
         if old is None or old == new:
             return
         self._check_recovery(where, old, new)
+        if new.unclean_epoch > old.unclean_epoch and new.unclean_epoch == new.leader_epoch:
+            self._check_unclean(where, key, old)
         self.moves.on_change(where, old, new)
         if was_least == least and old.replicas == new.replicas:
             self._check_eligible(where, old, new, least)
@@ -200,6 +204,22 @@ class ControlOracle:
                 raise Violation("I-49", f"{where}: a recovery begins without an election")
             if new.elr or new.last_known_elr:
                 raise Violation("I-48", f"{where}: ELR {new.elr}, {new.last_known_elr} stay")
+
+    def _check_unclean(self, where: str, key: Key, old: Partition) -> None:
+        """I-48, I-53: a leader that was not in sync is elected where the topic allows it, where an
+        operator has asked for it, or when all who were in sync last are here again.
+        """
+        if self.by_hand or self.elects_uncleanly(key):
+            return
+        brokers = self.brokers
+        away = [b for b in old.last_known_elr if b not in brokers or brokers[b].fenced]
+        if away or old.isr or old.elr:
+            raise Violation(
+                "I-48",
+                f"{where}: a leader that need not be in sync was elected over ISR {old.isr}, ELR"
+                f" {old.elr}, last known {old.last_known_elr}, of whom {away} are not here; its"
+                " topic does not allow that",
+            )
 
     def _check_eligible(self, where: str, old: Partition, new: Partition, least: int) -> None:
         """I-50: below the minimum whoever was in sync stays eligible, unless it may have lost
