@@ -134,7 +134,9 @@ def test_a_sweep_tells_how_its_measures_are_spread(
 
     monkeypatch.setattr(sweeping, "run_here", measured)
     for output in (Format.JSON, Format.TABLE):
-        shown = Sweep(number=2, varied=False, save=tmp_path, output=output, go_on=lambda done: "")
+        shown = Sweep(
+            number=2, varied=False, commit="", save=tmp_path, output=output, go_on=lambda done: ""
+        )
         assert shown.run(numbered(5, 6), jobs=1) == 0
         out = capsys.readouterr().out
         if output is Format.JSON:
