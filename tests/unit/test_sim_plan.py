@@ -8,7 +8,7 @@ import pytest
 
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.moments import MOMENTS
-from strandline_chaos.sim.plan import BadPlan, check_fault, draw_plan, moment, read_plan
+from strandline_chaos.sim.plan import BadPlan, Fault, check_fault, draw_plan, moment, read_plan
 from strandline_chaos.sim.topology import ImpossibleTopology, Topology
 
 
@@ -35,6 +35,24 @@ def test_a_moment_consists_of_faults_that_there_are(name: str) -> None:
     assert min(each.at_s for each in faults) == 2.0
 
 
+def test_what_is_drawn_is_within_its_bounds() -> None:
+    topology = Topology(brokers=4)
+    for kind, draw in KINDS.items():
+        for seed in range(60):
+            check_fault(Fault(1.0, kind, draw(random.Random(seed), topology)), topology)
+
+
+def test_every_number_of_a_fault_has_a_bound() -> None:
+    topology = Topology(brokers=4)
+    for kind, draw in KINDS.items():
+        drawn = draw(random.Random(1), topology)
+        for name, value in drawn.items():
+            if type(value) in (int, float):
+                most = 1e300 if type(value) is float else 1 << 62
+                with pytest.raises(BadPlan, match=name):
+                    check_fault(Fault(1.0, kind, {**drawn, name: most}), topology)
+
+
 def test_half_of_the_faults_at_most_wait_for_an_event() -> None:
     faults = [fault for seed in range(100) for fault in draw_plan(seed).faults]
     waiting = sum(fault.after is not None for fault in faults)
@@ -42,6 +60,8 @@ def test_half_of_the_faults_at_most_wait_for_an_event() -> None:
 
 
 SPLIT: dict[str, Any] = {"shape": "ring", "for_s": 1, "hold": False, "one_way": False}
+RESEND: dict[str, Any] = {"partition": 0, "back": 0, "times": 1}
+RATE: dict[str, Any] = {"node": "broker-1", "rate": 1.2, "for_s": 1.0}
 POWER: dict[str, Any] = {"nodes": ["broker-1"], "restart_s": 1, "survival": 0}
 
 
@@ -98,6 +118,36 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ),
         ({"faults": fault(kind="power", arguments=POWER | {"nodes": ["writer"]})}, "no server"),
         ({"faults": fault(kind="power", arguments=POWER | {"survival": 2})}, "is above 1"),
+        ({"faults": fault(kind=["kill"])}, "is not known; use one of kill"),
+        ({"faults": fault(kind="power", arguments=POWER | {"nodes": [{}]})}, "no server {}"),
+        ({"faults": {}}, "faults is an object, not a list"),
+        ({"faults": None}, "faults is null, not a list"),
+        ({"faults": ["kill"]}, "fault 1 is a text, not an object with fields"),
+        ({"faults": [*fault(), *fault(when=3)]}, "fault 2 has 'when', known are at_s, kind"),
+        ({"topology": [3]}, "topology is a list, not an object with fields"),
+        ({"topology": None}, "topology is null"),
+        ({"weather": "rain"}, "the plan has 'weather'"),
+        ({"seed": 10**400, "chaos_s": 10**400}, "chaos_s="),
+        ({"faults": fault(at_s=10**400)}, "at_s=10+ is not a number"),
+        ({"faults": fault(delay_s=1e9)}, "delay_s=1000000000.0 is above 3600 s"),
+        ({"faults": fault() * 10_001}, "it has 10001 faults; leave at most 10000"),
+        ({"faults": fault(kind="resend", arguments=RESEND | {"times": 10**8})}, "above 1000"),
+        ({"faults": fault(kind="resend", arguments=RESEND | {"back": -1})}, "back=-1 is below 0"),
+        ({"faults": fault(kind="clock-rate", arguments=RATE | {"rate": 1e300})}, "is above 100"),
+        ({"faults": fault(kind="clock-rate", arguments=RATE | {"rate": 1e-9})}, "is below 0.01"),
+        ({"faults": fault(kind="clock-rate", arguments=RATE | {"for_s": 1e9})}, "is above 3600"),
+        (
+            {"faults": fault(kind="clock-jump", arguments={"node": "broker-1", "offset_s": 1e12})},
+            "offset_s=1000000000000.0 is above 31536000",
+        ),
+        (
+            {"faults": fault(kind="move-leader", arguments={"partition": 0, "to": 9})},
+            "to=9 is not a broker from 1 to",
+        ),
+        (
+            {"faults": fault(kind="topic-recreate", arguments={"pause_s": 0, "partitions": 0})},
+            "partitions=0 is below 1",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_said(changes: dict[str, Any], why: str) -> None:

@@ -19,7 +19,14 @@ from strandline_chaos.sim.kinds.draw import seconds
 from strandline_chaos.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
 from strandline_chaos.sim.kinds.moves import KINDS as MOVES
 from strandline_chaos.sim.moments import MOMENTS, steps_of
-from strandline_chaos.sim.plan_check import EVENTS, BadPlan, check_fault, check_plan
+from strandline_chaos.sim.plan_check import (
+    EVENTS,
+    BadPlan,
+    check_fault,
+    check_fields,
+    check_list,
+    check_plan,
+)
 from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
@@ -54,7 +61,8 @@ LAST_MOMENT_S: Final = 6.0
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`kind` strikes at `at_s`; with `after` it strikes `delay_s` after the first such event from
-    then on. A node may be named by what it does: `leader-0` is whoever leads partition 0.
+    then on, or after `faults.PATIENCE_S` without one. A node may be named by what it does:
+    `leader-0` is whoever leads partition 0.
     """
 
     at_s: float
@@ -99,17 +107,17 @@ def read_plan(text: str, *, commit: str) -> Plan:
             f"it is of {_sources(found['commit'])}, this is {_sources(commit)}: the same seed means"
             " another history there; run it on the sources it is of, or use --any-commit"
         )
+    check_fields("the plan", {k: v for k, v in found.items() if k != "format"}, Plan)
+    faults = tuple(
+        Fault(**check_fields(f"fault {number}", fault, Fault))
+        for number, fault in enumerate(check_list("faults", found["faults"]), start=1)
+    )
     try:
-        faults = tuple(Fault(**fault) for fault in found["faults"])
-        topology = Topology(**found["topology"])
-        plan = Plan(found["seed"], topology, faults, found["chaos_s"], found.get("commit", ""))
+        topology = Topology(**check_fields("topology", found["topology"], Topology))
     except ImpossibleTopology as error:
         raise BadPlan(str(error)) from None
-    except (KeyError, TypeError) as error:
-        raise BadPlan(
-            f"a field is missing or unknown: {error}; compare it with a file that `chaos sim` has"
-            " kept"
-        ) from None
+    chaos_s = found.get("chaos_s", CHAOS_S)
+    plan = Plan(found["seed"], topology, faults, chaos_s, found.get("commit", ""))
     check_plan(plan)
     return plan
 

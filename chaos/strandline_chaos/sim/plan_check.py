@@ -4,6 +4,7 @@ value and remedy, and not when the fault is due.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from typing import TYPE_CHECKING, Any, Final
@@ -30,15 +31,72 @@ NAMED: Final[dict[str, tuple[str, ...]]] = {
     "shape": SHAPES,
 }
 """Arguments that are one of some words."""
-SIGNED: Final = ("offset_s",)
-"""Arguments that may be below zero."""
 SHARES: Final = ("rate", "probability", "survival")
 """Arguments from 0 to 1, but for the rate of a clock."""
 CHAOS_S_MAX: Final = 3600
+SECONDS: Final = (0.0, float(CHAOS_S_MAX))
+"""Of every argument whose name says that it is in seconds."""
+BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "offset_s": (-31_536_000, 31_536_000),
+    "times": (0, 1000),
+    "count": (1, 100_000),
+    "operation": (0, 1_000_000_000),
+    "factor": (0, 10_000),
+    "ms": (0, 60_000),
+    "delete_retention_ms": (0, 1_000_000_000),
+    "lag_ms": (0, 1_000_000_000),
+    "bits": (1, 1000),
+    "bytes": (0, 1 << 20),
+    "room": (0, 1 << 30),
+    "back": (0, 1_000_000),
+    "keys": (1, 10_000),
+    "partitions": (1, 20),
+}
+"""Least and most of the other numbers: beyond them a run says nothing, or never ends."""
+CLOCK_RATES: Final = (0.01, 100.0)
+FAULTS_MAX: Final = 10_000
 
 
 class BadPlan(ValueError):
     """A plan that cannot be run; the message names what is wrong with it."""
+
+
+def check_fields(what: str, found: Any, like: Any) -> dict[str, Any]:
+    """The fields of a dataclass `like`, as somebody wrote them: each one that must be there, and
+    none that is not known.
+    """
+    remedy = "; compare it with a file that `chaos sim` has kept"
+    if not isinstance(found, dict):
+        raise BadPlan(f"{what} is {_kind_of(found)}, not an object with fields{remedy}")
+    for each in dataclasses.fields(like):
+        needed = each.default is each.default_factory is dataclasses.MISSING
+        if needed and each.name not in found:
+            raise BadPlan(f"a field is missing or unknown: {what} has no {each.name}{remedy}")
+    known = [each.name for each in dataclasses.fields(like)]
+    for name in found:
+        if name not in known:
+            raise BadPlan(
+                f"a field is missing or unknown: {what} has {name!r}, known are"
+                f" {', '.join(known)}{remedy}"
+            )
+    return found
+
+
+def check_list(what: str, found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise BadPlan(
+            f"{what} is {_kind_of(found)}, not a list; compare it with a file that"
+            " `chaos sim` has kept"
+        )
+    return found
+
+
+def _kind_of(found: Any) -> str:
+    """What JSON calls it."""
+    if found is None:
+        return "null"
+    names = {bool: "a truth value", str: "a text", list: "a list", dict: "an object"}
+    return names.get(type(found), "a number")
 
 
 def check_plan(plan: Plan) -> None:
@@ -46,6 +104,8 @@ def check_plan(plan: Plan) -> None:
         raise BadPlan(f"seed={plan.seed!r} is not a whole number from 0 on")
     if not _is_number(plan.chaos_s) or not 0 < plan.chaos_s <= CHAOS_S_MAX:
         raise BadPlan(f"chaos_s={plan.chaos_s!r} is not a number of seconds up to {CHAOS_S_MAX}")
+    if len(plan.faults) > FAULTS_MAX:
+        raise BadPlan(f"it has {len(plan.faults)} faults; leave at most {FAULTS_MAX} of them")
     for fault in plan.faults:
         if _is_number(fault.at_s) and fault.at_s > plan.chaos_s:
             raise BadPlan(
@@ -56,13 +116,15 @@ def check_plan(plan: Plan) -> None:
 
 
 def check_fault(fault: Fault, topology: Topology) -> None:
-    if fault.kind not in KINDS:
+    if not isinstance(fault.kind, str) or fault.kind not in KINDS:
         raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(KINDS)}")
     if fault.after not in (None, *EVENTS):
         raise BadPlan(f"after={fault.after!r} is not one of {', '.join(EVENTS)}")
     for name, value in (("at_s", fault.at_s), ("delay_s", fault.delay_s)):
         if not _is_number(value) or value < 0:
             raise BadPlan(f"{fault.kind}: {name}={value!r} is not a number of seconds from 0 on")
+        if value > CHAOS_S_MAX:
+            raise BadPlan(f"{fault.kind}: {name}={value!r} is above {CHAOS_S_MAX} s")
     example = KINDS[fault.kind](random.Random(0), topology)
     if not isinstance(fault.arguments, dict) or set(fault.arguments) != set(example):
         raise BadPlan(f"{fault.kind} takes {sorted(example)}, not {fault.arguments!r}")
@@ -97,11 +159,17 @@ def _number_problem(kind: str, name: str, value: Any, *, whole: bool) -> str:
         return "is not a number"
     if whole and type(value) is not int:
         return "is not a whole number"
-    if value < 0 and name not in SIGNED:
-        return "is below 0"
     if kind == "clock-rate" and name == "rate":
-        return "lets the clock stand still: that is the fault clock-freeze" if value == 0 else ""
-    return "is above 1" if value > 1 and name in SHARES else ""
+        if value == 0:
+            return "lets the clock stand still: that is the fault clock-freeze"
+        low, high = CLOCK_RATES
+    elif name in SHARES:
+        low, high = 0.0, 1.0
+    else:
+        low, high = BOUNDS.get(name, SECONDS if name.endswith("_s") else (0.0, math.inf))
+    if low <= value <= high:
+        return ""
+    return f"is below {low:.10g}" if value < low else f"is above {high:.10g}"
 
 
 def _check_nodes(fault: Fault, topology: Topology) -> None:
@@ -112,7 +180,7 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
         if node not in {*topology.nodes, *roles}:
             raise BadPlan(f"{fault.kind}: there is no node {node!r}{there}")
     for node in fault.arguments.get("nodes", ()):
-        if node not in {*topology.servers, *roles}:
+        if not isinstance(node, str) or node not in {*topology.servers, *roles}:
             raise BadPlan(f"{fault.kind}: there is no server {node!r}{there}")
     partition = fault.arguments.get("partition", 0)
     if partition >= topology.partitions:
@@ -122,6 +190,9 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
         )
     for name in ("target", "other"):
         _check_replicas(fault, name, topology)
+    to = fault.arguments.get("to", 1)
+    if not 1 <= to <= topology.brokers:
+        raise BadPlan(f"{fault.kind}: to={to} is not a broker from 1 to {topology.brokers}")
     least = fault.arguments.get("value", 1)
     if fault.kind == "min-insync" and not 1 <= least <= topology.replication_factor:
         raise BadPlan(
@@ -133,7 +204,9 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
 def _check_replicas(fault: Fault, name: str, topology: Topology) -> None:
     replicas = fault.arguments.get(name, [1])
     ids = range(1, topology.brokers + 1)
-    if not replicas or any(replicas.count(b) > 1 or b not in ids for b in replicas):
+    if not replicas or any(
+        type(b) is not int or replicas.count(b) > 1 or b not in ids for b in replicas
+    ):
         raise BadPlan(
             f"{fault.kind}: {name}={replicas!r} is not a list of different brokers from 1 to"
             f" {topology.brokers}"
@@ -141,4 +214,6 @@ def _check_replicas(fault: Fault, name: str, topology: Topology) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
+    if type(value) is int:
+        return abs(value) < 1 << 63
+    return isinstance(value, float) and math.isfinite(value)
