@@ -115,6 +115,18 @@ def save_plan(plan: Plan, folder: Path) -> Path:
     return file
 
 
+def _struck(outcome: Outcome) -> str:
+    """How many of the plan's faults have done something."""
+    planned, struck = len(outcome.plan.faults), outcome.struck.total()
+    said = f"{struck} of {planned} faults struck"
+    if struck < planned:
+        said += f"; {planned - struck} found nothing to strike"
+        said += " before everything healed" if outcome.sound else " by then"
+    if outcome.unprompted:
+        said += f"; {outcome.unprompted} waited in vain for an event, and went on without it"
+    return said
+
+
 def report(outcome: Outcome, file: Path | None, *, timeline: bool) -> None:
     """A run in words: the plan, what each node said, what was broken, how to see it again."""
     from strandline_chaos.sim.report import last_words
@@ -129,6 +141,8 @@ def report(outcome: Outcome, file: Path | None, *, timeline: bool) -> None:
         f"{outcome.steps} steps, {outcome.simulated_s:.1f} simulated seconds,"
         f" digest {outcome.digest}"
     )
+    if plan.faults:
+        write_line(_struck(outcome))
     if outcome.sound:
         write_line(f"sound: {outcome.acknowledged} records acknowledged")
         return

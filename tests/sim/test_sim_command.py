@@ -1,6 +1,8 @@
 """`strandline chaos`: what it says of sound runs, of failures and of bad input."""
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,10 @@ import pytest
 
 from strandline_broker.core.leader import Leader
 from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.run import Outcome
 from strandline_chaos.sim.topology import Topology
 from strandline_cli.main import run
-from strandline_cli.simulation import commit
+from strandline_cli.simulation import commit, report
 
 
 @pytest.fixture
@@ -37,7 +40,34 @@ def test_a_sound_seed_ends_with_what_was_acknowledged(
     lines, _ = said(capsys)
     assert lines[0].startswith("seed 1, Topology(")
     assert lines[-1].startswith("sound: ")
+    assert re.search(r"^\d+ of \d+ faults struck", lines[-2])
     assert not (tmp_path / "failures").exists()
+
+
+@pytest.mark.parametrize(
+    ("planned", "struck", "unprompted", "said_so"),
+    [
+        (4, 4, 0, "4 of 4 faults struck"),
+        (4, 3, 0, "3 of 4 faults struck; 1 found nothing to strike before everything healed"),
+        (
+            4,
+            4,
+            2,
+            "4 of 4 faults struck; 2 waited in vain for an event, and went on without it",
+        ),
+    ],
+)
+def test_how_many_faults_have_struck_is_said(
+    planned: int, struck: int, unprompted: int, said_so: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kill = Fault(1.0, "kill", {"node": "broker-1", "restart_s": 1.0}, after="isr")
+    outcome = Outcome(
+        Plan(1, Topology(), (kill,) * planned),
+        struck=Counter({"kill": struck}),
+        unprompted=unprompted,
+    )
+    report(outcome, None, timeline=False)
+    assert said_so in said(capsys)[0]
 
 
 def test_the_timeline_of_a_sound_seed_is_shown_to_who_asks(

@@ -190,6 +190,44 @@ def test_an_executor_is_serial_and_a_cancelled_waiter_stops_only_what_has_not_be
     assert seen == [0, 2]
 
 
+def test_an_operation_that_hangs_holds_up_its_thread_and_nothing_else() -> None:
+    loop = SimLoop()
+    seen: list[tuple[str, float]] = []
+
+    def note(what: str) -> None:
+        seen.append((what, round(loop.now)))
+
+    async def main() -> None:
+        thread, other = SimExecutor(loop, lambda: 1.0), SimExecutor(loop, lambda: 1.0)
+
+        def hangs() -> None:
+            note("begun")
+            assert thread.hang(5.0)
+            assert not other.hang(5.0)
+
+        first = loop.run_in_executor(thread, hangs)
+        queued = loop.run_in_executor(thread, note, "queued")
+        await loop.run_in_executor(other, note, "other thread")
+        note("loop goes on")
+        assert not first.done()
+        late = loop.run_in_executor(thread, note, "asked for meanwhile")
+        await first
+        note("told")
+        await queued
+        await late
+        assert not thread.hang(5.0), "no function of it runs"
+
+    run(main(), loop)
+    assert seen == [
+        ("begun", 1),
+        ("other thread", 1),
+        ("loop goes on", 1),
+        ("queued", 6),
+        ("told", 6),
+        ("asked for meanwhile", 7),
+    ]
+
+
 def test_an_executor_tells_what_its_function_raised() -> None:
     loop = SimLoop()
 

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.leader import Leader
+from strandline_chaos.sim.faults import BEFORE_HEALING_S, PATIENCE_S
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Fault, Plan, crash_point_plans, draw_plan
-from strandline_chaos.sim.run import Run, run_plan
+from strandline_chaos.sim.run import Outcome, Run, run_plan
 from strandline_chaos.sim.sweep import shrink
 from strandline_chaos.sim.topology import Topology
 
@@ -127,8 +128,59 @@ def test_no_disk_operation_is_a_bad_moment_to_lose_all_power(operation: int) -> 
 def test_a_fault_may_wait_for_a_change_of_the_isr() -> None:
     pause = Fault(2.0, "pause", {"node": "broker-1", "for_s": 2.5})
     kill = Fault(1.0, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
-    assert run_plan(with_faults(kill)).struck == {}
-    assert run_plan(with_faults(pause, kill)).struck == {"pause": 1, "kill": 1}
+    outcome = run_plan(with_faults(pause, kill))
+    assert outcome.struck == {"pause": 1, "kill": 1}
+    assert outcome.unprompted == 0
+    assert death_of("broker-2", outcome) < 1.0 + PATIENCE_S
+
+
+@pytest.mark.parametrize(("at_s", "dies_s"), [(1.0, 1.0 + PATIENCE_S), (3.0, 5.0), (4.9, 5.0)])
+def test_a_fault_whose_event_does_not_come_strikes_all_the_same(at_s: float, dies_s: float) -> None:
+    """After a while, and before everything heals."""
+    kill = Fault(at_s, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
+    outcome = run_plan(with_faults(kill))
+    assert outcome.failure is None
+    assert outcome.struck == {"kill": 1}
+    assert outcome.unprompted == 1
+    assert dies_s - BEFORE_HEALING_S <= death_of("broker-2", outcome) < dies_s + 0.001
+
+
+def death_of(name: str, outcome: Outcome) -> float:
+    (death,) = (li for li in outcome.timeline.lines if (li.node, li.event) == (name, "killed"))
+    return float(death.time_s)
+
+
+def test_a_fault_that_lies_in_wait_has_struck_when_it_does() -> None:
+    waits = {"node": "broker-1", "power": False, "restart_s": 0.3}
+    never = Fault(1.0, "crash-at", {**waits, "point": "truncation", "count": 100})
+    once = Fault(1.0, "crash-at", {**waits, "point": "append", "count": 2})
+    far = {"node": "broker-2", "operation": 10**6, "nodes": [], "restart_s": 0.3, "survival": 0.0}
+    copied = {"age_s": 2.0, "meets_s": 0.2}  # nothing happens that the copy does not know
+    idle = run_plan(
+        with_faults(never, Fault(1.0, "crash-point", far), Fault(2.2, "store-restored", copied))
+    )
+    assert idle.failure is None
+    assert idle.struck == {}
+    assert run_plan(with_faults(once)).struck == {"crash-at": 1}
+    near = Fault(1.0, "crash-point", {**far, "operation": 5})
+    assert run_plan(with_faults(near)).struck == {"crash-point": 1}
+
+
+def test_an_operation_that_hangs_for_five_seconds_is_survived() -> None:
+    hang = {"node": "leader-0", "for_s": 3.0, "probability": 0.2, "stall_s": 5.0}
+    outcome = run_plan(with_faults(Fault(1.5, "stalling-disk", hang)))
+    assert outcome.failure is None
+    assert outcome.sometimes["disk operation hung"] == 1, "once, or what waits would wait on"
+
+
+@pytest.mark.parametrize("kind", ["read-error", "disk-full"])
+def test_the_controllers_disk_may_fail_too(kind: str) -> None:
+    how = {"rate": 0.5} if kind == "read-error" else {"room": 0}
+    strike = Fault(1.5, kind, {"node": "controller", "for_s": 1.5, **how})
+    restart = Fault(1.6, "kill", {"node": "controller", "restart_s": 0.2})
+    outcome = run_plan(with_faults(strike, restart))
+    assert outcome.failure is None
+    assert outcome.struck == {kind: 1, "kill": 1}
 
 
 # What the oracles are for: each of these takes one rule out of the broker.

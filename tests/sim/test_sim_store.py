@@ -137,6 +137,22 @@ def test_a_copy_that_went_on_by_itself_is_refused_though_it_reaches_further(seed
     run(seed, story)
 
 
+@pytest.mark.parametrize("back", [0, 1])
+def test_of_two_snapshots_one_may_be_damaged(back: int) -> None:
+    """The oracles compare what the next start knows with what was known before (P-84)."""
+    kills = [Fault(1.0 + n, "kill", {"node": f"broker-{n}", "restart_s": 0.2}) for n in (1, 2, 3)]
+    flip = Fault(4.6, "snapshot-flip", {"back": back, "restart_s": 0.2})
+    again = Fault(4.7, "snapshot-flip", {"back": 0, "restart_s": 0.2})
+    plan = Plan(1, Topology(partitions=2), (*kills, flip, again), chaos_s=6.0)
+    outcome = Run(plan).execute()
+    assert outcome.failure is None, outcome.timeline.text()
+    assert outcome.struck == {"kill": 3, "snapshot-flip": 1}, "one at a time"
+    assert outcome.sometimes["bit flipped: controller's snapshot"] == 1
+    assert outcome.sometimes["controller began from a snapshot"] >= 1
+    passed_over = "does not read" in outcome.timeline.text()
+    assert passed_over == (back == 0), "the older one is not looked at"
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_after_a_restoration_everything_goes_on_above_what_was_said_before(seed: int) -> None:
     """A drawn fault does this too; all oracles watch the cluster before and after it."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from strandline_chaos.sim import sweep as sweeping
+from strandline_chaos.sim.expected import EVENTS, KIND, ODDS, RARE_KINDS, RUNS_MIN, runs_needed
+from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Plan, draw_plan
 from strandline_chaos.sim.pool import NoWorker, Pool
 from strandline_chaos.sim.report import Broken, Result
@@ -101,6 +103,31 @@ def test_a_sweep_of_many_different_failures_stays_small() -> None:
         tally.add(Result(plan, Broken("I-9", "x" * plan.seed, "")))
     assert len(tally.findings) == KINDS_KEPT
     assert tally.failures == 1000
+
+
+def test_an_event_is_demanded_of_a_sweep_that_hardly_lacks_it_by_chance() -> None:
+    for rate in {*EVENTS.values(), *RARE_KINDS.values(), KIND}:
+        runs = runs_needed(rate)
+        assert (1 - rate / 1000) ** runs <= 1 / ODDS
+        assert runs == RUNS_MIN or (1 - rate / 1000) ** (runs * 0.8) > 1 / ODDS
+    assert runs_needed(KIND) < 400
+    assert set(RARE_KINDS) <= set(KINDS)
+
+
+def test_a_minute_is_asked_for_what_is_frequent_and_a_long_sweep_for_the_rest() -> None:
+    def lacks(runs: int, *but: str) -> list[str]:
+        tally = Tally(runs=runs)
+        tally.struck.update(kind for kind in KINDS if kind not in but)
+        tally.sometimes.update(event for event in EVENTS if event not in but)
+        return tally.idle()
+
+    assert lacks(RUNS_MIN - 1, *KINDS, *EVENTS) == []
+    assert lacks(150, "ISR shrunk") == ["ISR shrunk"]
+    assert lacks(150, "store restored", "reassignment cancelled", "helix") == []
+    assert lacks(1000, "reassignment cancelled", "helix") == ["helix", "reassignment cancelled"]
+    assert lacks(1000, "store restored") == []
+    assert lacks(10_000, *KINDS, *EVENTS) == [*KINDS, *EVENTS]
+    assert lacks(10_000) == []
 
 
 def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(

@@ -68,6 +68,8 @@ class ClientCall:
         self._attached: asyncio.Future[bool] = self._loop.create_future()
         self._headers: asyncio.Future[Metadata | None] = self._loop.create_future()
         self._inbox = Inbox(self._network, self._tell_if_over)
+        self._is_first = True
+        """Nothing was said in this stream."""
         self._is_single = False
         """One operation takes the answer and the status together."""
         self._final: Any = None
@@ -237,6 +239,21 @@ class ClientCall:
 
     def _open(self, far_end: End, timeout_s: float | None) -> None:
         """At the server."""
+        if self._request is not None:
+            echoer = self._network.echoer
+            delay_s = echoer.delay_of(self, far_end, self._metadata, self._request)
+            if delay_s > 0:
+                owner = far_end.node.owner
+                self._network.later(delay_s, owner, self._open_again, far_end, timeout_s)
+                return
+        self._accept(far_end, timeout_s)
+
+    def _open_again(self, far_end: End, timeout_s: float | None) -> None:
+        """At the server, which has carried it out before: if anybody still asks."""
+        if self._final is None and far_end.is_open:
+            self._accept(far_end, timeout_s)
+
+    def _accept(self, far_end: End, timeout_s: float | None) -> None:
         assert far_end.accept_call is not None
         self._far = far_end.accept_call(self, self._metadata, timeout_s)
         if self._request is not None:
@@ -244,7 +261,17 @@ class ClientCall:
             self._far.on_half_close()
 
     def _send_message(self, message: bytes) -> None:
-        self._send(lambda call: call.on_message(message))
+        if self._is_first:
+            self._is_first = False
+            self._send(lambda call: self._on_first_message(call, message))
+        else:
+            self._send(lambda call: call.on_message(message))
+
+    def _on_first_message(self, call: ServerCall, message: bytes) -> None:
+        """At the server."""
+        assert self._end is not None
+        call.on_message(message)
+        self._network.echoer.on_first(self, self._end.peer, self._metadata, message)
 
     def _half_close(self) -> None:
         self._send(lambda call: call.on_half_close())

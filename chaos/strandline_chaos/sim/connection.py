@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_chaos.sim.client_call import ClientCall
+    from strandline_chaos.sim.echo import Echoes
     from strandline_chaos.sim.network import NodeNetwork, SimNetwork
     from strandline_chaos.sim.server_call import ServerCall
 
@@ -36,6 +37,8 @@ class Link:
         self.slow_s = 0.0
         self.loss = 0.0
         """How likely a segment is lost, and sent again by TCP a while later."""
+        self.echoes: Echoes | None = None
+        """Set where requests arrive twice."""
         self.held: deque[tuple[End, Pipe | None, Callable[[], None]]] = deque()
         """In order: whose frame it is, and how to send it again."""
 

@@ -29,6 +29,10 @@ CAPACITY: Final = 1 << 30
 MISREAD: Final = (".log", ".index", ".timeindex")
 NOT_MISREAD: Final = f"/{COMPACTED}-"
 """Where batches may be missing, nobody can tell a later one of the same size from the one asked."""
+HANG_S: Final = 1.0
+"""An operation that takes as long as a broker's session, or longer, hangs: the thread that does it
+waits, and the event loop only where it does it itself, as it does appends.
+"""
 REFUSALS: Final = ("read error", "write error", "fsync error")
 
 
@@ -165,8 +169,12 @@ class SimDisk:
         return any(self.counts.get(fault) for fault in REFUSALS)
 
     def stall(self) -> None:
-        if self.strikes(self.faults.stall, "stall"):
-            self.stalled(self.faults.stall_s)
+        if not self.strikes(self.faults.stall, "stall"):
+            return
+        if self.faults.stall_s >= HANG_S:
+            self.faults.stall = 0.0  # once: what waits for it would wait for the next one too
+            self.counts["disk operation hung"] = self.counts.get("disk operation hung", 0) + 1
+        self.stalled(self.faults.stall_s)
 
     def room_for(self, wanted: int) -> int:
         """How many of `wanted` bytes are written."""

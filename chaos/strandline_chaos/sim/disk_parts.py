@@ -36,4 +36,4 @@ class DiskFaults:
     """Factor on what an operation takes."""
     stall: float = 0.0
     stall_s: float = 0.0
-    """A write or fsync blocks its thread for so long, with this probability."""
+    """A write or fsync takes so long, with this probability; a long one (`HANG_S`) comes once."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.sim.disk import CAPACITY
 from strandline_chaos.sim.disk_parts import DiskFaults
@@ -12,6 +11,8 @@ from strandline_chaos.sim.strikes import all_strikes
 from strandline_chaos.sim.strikes.scene import NO_LEADER, Scene
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from strandline_broker.core.controller.state import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import Key
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.world import World
 
 LINK_KINDS = ("partition", "slow-link")
+PATIENCE_S: Final = 3.0
+"""A fault that waits for an event strikes after so long without it: a plan is not to lose it."""
+BEFORE_HEALING_S: Final = 0.2
+"""It strikes so long before everything heals at the latest, to do something at all."""
 
 
 def _is_out_of_use(node: Node) -> bool:
@@ -37,12 +42,17 @@ class Nemesis:
     """`struck` counts faults that really did something."""
 
     def __init__(self, world: World, oracles: Oracles) -> None:
-        self.struck: Counter[str] = Counter()
+        self.unprompted = 0
+        """How many were carried out although the event that they waited for had not come."""
         self._world = world
         self._oracles = oracles
         self._armed: list[Fault] = []
         self._scene = Scene(world, oracles)
         self._strike = all_strikes(self._scene)
+
+    @property
+    def struck(self) -> Counter[str]:
+        return self._scene.struck
 
     def start(self, plan: Plan) -> None:
         """Before any node runs: a crash point may be the very first operation."""
@@ -53,16 +63,25 @@ class Nemesis:
                 self._scene.later(fault.at_s, self._carry_out, fault)
             else:
                 self._scene.later(fault.at_s, self._armed.append, fault)
+                last_s = max(fault.at_s, plan.chaos_s - BEFORE_HEALING_S)
+                patience_s = min(fault.at_s + PATIENCE_S, last_s)
+                self._scene.later(patience_s, self._on_nothing_happened, fault)
 
     def on_event(self, event: str) -> None:
         """Something happened that faults may wait for."""
         due = [fault for fault in self._armed if fault.after == event]
+        self._armed = [fault for fault in self._armed if fault.after != event]
         for fault in due:
-            self._armed.remove(fault)
             if fault.delay_s == 0 and fault.kind in LINK_KINDS:
                 self._carry_out(fault)  # before what is to be sent now is on its way
             else:
                 self._scene.later(fault.delay_s, self._carry_out, fault)
+
+    def _on_nothing_happened(self, fault: Fault) -> None:
+        if any(armed is fault for armed in self._armed):
+            self._armed = [armed for armed in self._armed if armed is not fault]
+            self.unprompted += 1
+            self._carry_out(fault)
 
     def _carry_out(self, fault: Fault) -> None:
         if self._scene.over:

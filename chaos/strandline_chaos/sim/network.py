@@ -6,9 +6,10 @@ order of the calls.
 
 What a fault does: `kill` ends a process, whose kernel resets its connections; `power_off` leaves
 them silent, until keepalive gives up or the machine is back and answers with a reset; `partition`
-holds or drops what is sent between two nodes; `slow` and `lossy` delay it. Not modelled: flow
-control, limits on sizes, pings as such, a channel's back-off while it is not needed, and calls that
-gRPC tries again by itself because they never left the client.
+holds or drops what is sent between two nodes; `slow` and `lossy` delay it; `duplicate` lets
+requests arrive twice (`echo.py`). Not modelled: flow control, limits on sizes, pings as such, a
+channel's back-off while it is not needed, and calls that gRPC tries again by itself because they
+never left the client.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from strandline_chaos.sim.channel import SimChannel
 from strandline_chaos.sim.connection import Blocked, End, Link, Pipe, connect
+from strandline_chaos.sim.echo import Echoer, Echoes
 from strandline_chaos.sim.server import SimServer
 from strandline_runtime.runtime import Probe
 
@@ -75,6 +77,7 @@ class SimNetwork:
         """Machines without power."""
         self._ports = itertools.count(FIRST_PORT)
         self.call_ids = itertools.count(1)
+        self.echoer = Echoer(self)
         self.on_handler_error: Callable[[str, str, Exception], None] | None = None
         """Told of an exception that a handler let out: node, method, exception."""
 
@@ -141,6 +144,14 @@ class SimNetwork:
         for pair in ((a, b), (b, a)):
             self._link(*pair).loss = probability
 
+    def duplicate(self, a: str, b: str, echoes: Echoes) -> None:
+        """Requests between the two arrive twice, until `heal`. Their connections are reset, so that
+        streams begin anew.
+        """
+        for pair in ((a, b), (b, a)):
+            self._link(*pair).echoes = echoes
+        self.reset(a, b)
+
     def reset(self, a: str, b: str) -> None:
         """Every connection between the two is reset: what is under way is lost, on either side."""
         for end in self._between(a, b):
@@ -161,6 +172,7 @@ class SimNetwork:
             if a is not None and set(pair) != {a, b}:
                 continue
             link.slow_s = link.loss = 0.0
+            link.echoes = None
             if link.blocked is not None:
                 self._unblock(pair, link)
 
@@ -287,6 +299,12 @@ class SimNetwork:
         near, far = connect(client, server)
         self._post(self._latency_s(back), client.owner, _opened, near, opened)
         return far
+
+    def echoes_towards(self, end: End) -> Echoes | None:
+        return self._link(end.peer.node.name, end.node.name).echoes
+
+    def later(self, delay_s: float, owner: Any, callback: Callable[..., Any], *args: Any) -> None:
+        self._post(delay_s, owner, callback, *args)
 
     def chance(self, low: float, high: float) -> float:
         return self._rng.uniform(low, high)

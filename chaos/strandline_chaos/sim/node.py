@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from prometheus_client import CollectorRegistry
 
-from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.disk import HANG_S, SimDisk, SimFs
 from strandline_chaos.sim.executor import SimExecutor
 from strandline_chaos.sim.owner import EPOCH_S, Stopped
 from strandline_chaos.sim.timeline import SimLog
@@ -81,6 +81,7 @@ class Node:
         self._main = main
         self._fs: SimFs | None = None
         self._stop: asyncio.Event | None = None
+        self._threads: list[SimExecutor] = []
 
     @property
     def running(self) -> bool:
@@ -99,6 +100,8 @@ class Node:
         return EPOCH_S + self.wall_offset_s + self.loop.now
 
     def _stall(self, seconds: float) -> None:
+        if seconds >= HANG_S and any(thread.hang(seconds) for thread in self._threads):
+            return
         if self.owner is not None:
             self.owner.busy_s += seconds
 
@@ -113,6 +116,7 @@ class Node:
         owner.on_step = self.on_step
         self._fs = SimFs(self.disk)
         self.process = None
+        self._threads.clear()
         self._stop = asyncio.Event()
         runtime = Runtime(
             clock=cast("Clock", SimClock(self.loop, owner)),
@@ -139,7 +143,9 @@ class Node:
         self._end("")
 
     def _executor(self, name: str) -> SimExecutor:
-        return SimExecutor(self.loop, self._latency)
+        thread = SimExecutor(self.loop, self._latency)
+        self._threads.append(thread)
+        return thread
 
     def _latency(self) -> float:
         return self._rng.uniform(*EXECUTOR_S) * self.disk.faults.slow

@@ -61,6 +61,8 @@ class Outcome:
     steps: int = 0
     simulated_s: float = 0.0
     struck: Counter[str] = field(default_factory=Counter)
+    unprompted: int = 0
+    """Faults that were carried out although the event that they waited for had not come."""
     sometimes: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     measures: Measures | None = None
@@ -118,6 +120,7 @@ class Run:
         outcome.digest, outcome.steps = loop.digest(), loop.steps
         outcome.simulated_s = loop.now
         outcome.struck = self.nemesis.struck
+        outcome.unprompted = self.nemesis.unprompted
         outcome.sometimes = self._sometimes()
         if self.verdict is not None:
             outcome.acknowledged = self.verdict.acknowledged
@@ -130,6 +133,8 @@ class Run:
         for node in self.world.nodes.values():
             found.update(node.disk.counts)
         found.update(self.world.timeline.told())
+        for method, count in self.world.network.echoer.counts.items():
+            found[f"arrived twice: {method}"] += count
         found[EXCUSED] += len(self.oracles.excused())
         return found
 

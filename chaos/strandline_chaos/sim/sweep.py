@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.expected import missing
 from strandline_chaos.sim.plan import Plan
 from strandline_chaos.sim.report import Result, crashed, result_of
 from strandline_chaos.sim.run import run_plan
@@ -18,57 +18,6 @@ from strandline_chaos.sim.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-IDLE_AFTER: Final = 300
-"""So many runs must have shown every one of these, or the sweep has tested too little."""
-EXPECTED: Final = (
-    "broker fenced",
-    "leader changed",
-    "ISR shrunk",
-    "ISR grown",
-    "log truncated",
-    "records lost with the power",
-    "process ended by itself",
-    "disk full",
-    "short write",
-    "fsync error",
-    "write error",
-    "read error",
-    "misread",
-    "stall",
-    "leader moved without need",
-    "leader moved by command",
-    "partitions added",
-    "acknowledged in an added partition",
-    "read from an added partition",
-    "torn tail on a disk",
-    "power lost at a disk operation",
-    "bit flipped: log",
-    "damage noticed",
-    "damage healed",
-    "damaged store refused",
-    "fetch refused",
-    "topic deleted under load",
-    "topic created again",
-    "configuration altered",
-    "resent batch known",
-    "records deleted by command",
-    "records deleted by retention",
-    "log begun anew at its leader's start",
-    "log compacted",
-    "tombstone removed",
-    "cleaning cut off by a crash",
-    "leader changed over logs compacted differently",
-    "controller took a snapshot",
-    "controller began from a snapshot",
-    "old store refused",
-    "store restored",
-    "broker's id taken by another machine",
-    "process ended as its id or directory is another's",
-    "elected uncleanly, as the topic allows",
-    "committed records lost by an unclean election",
-)
-
 
 KINDS_KEPT: Final = 100
 GENERATIONS: Final = 3
@@ -124,12 +73,7 @@ class Tally:
 
     def idle(self) -> list[str]:
         """What a long enough sweep should have seen and has not."""
-        if self.runs < IDLE_AFTER:
-            return []
-        return [
-            *(kind for kind in KINDS if self.struck[kind] == 0),
-            *(event for event in EXPECTED if self.sometimes[event] == 0),
-        ]
+        return missing(self.runs, self.struck, self.sometimes)
 
 
 def run_here(plan: Plan) -> Result:

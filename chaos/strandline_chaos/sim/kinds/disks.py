@@ -26,6 +26,12 @@ FILES: Final = {
 """What a bit may flip in: how the name of such a file ends."""
 
 
+STALLS_S: Final = (0.02, 0.02, 0.02, 0.3, 0.3, 0.3, 1.8, 5.0)
+"""How long an operation is held up. The long ones outlast a session and the lag that a follower may
+have; they come once in a fault, as a hang does, and all that waits for the disk waits with them.
+"""
+
+
 def _slow_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
         "node": server(rng, topology),
@@ -39,7 +45,7 @@ def _stalling_disk(rng: random.Random, topology: Topology) -> dict[str, Any]:
         "node": server(rng, topology),
         "for_s": seconds(rng, 0.2, 3.0),
         "probability": rng.choice((0.02, 0.2)),
-        "stall_s": rng.choice((0.02, 0.3)),
+        "stall_s": rng.choice(STALLS_S),
     }
 
 
@@ -51,13 +57,13 @@ def _rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
-def _broker_rate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+def _misread(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {**_rate(rng, topology), "node": broker(rng, topology)}
 
 
 def _full(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
-        "node": broker(rng, topology),
+        "node": server(rng, topology),
         "for_s": seconds(rng, 0.2, 3.0),
         "room": rng.choice((0, 100, 3000)),
     }
@@ -78,6 +84,10 @@ def _helix(rng: random.Random, topology: Topology) -> dict[str, Any]:
 
 def _store_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"back": rng.choice((1, 2, 5, 20)), "repair_s": seconds(rng, 0.3, 2.0)}
+
+
+def _snapshot_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"back": rng.choice((0, 0, 0, 1)), "restart_s": seconds(rng, 0.1, 1.0)}
 
 
 def _zero_tail(rng: random.Random, topology: Topology) -> dict[str, Any]:
@@ -102,12 +112,13 @@ KINDS: Final[dict[str, Draw]] = {
     "fsync-error": _rate,
     "write-error": _rate,
     "short-write": _rate,
-    "read-error": _broker_rate,
-    "misread": _broker_rate,
+    "read-error": _rate,
+    "misread": _misread,
     "disk-full": _full,
     "bit-flip": _bit_flip,
     "helix": _helix,
     "store-flip": _store_flip,
+    "snapshot-flip": _snapshot_flip,
     "zero-tail": _zero_tail,
     "wipe": _wipe,
     "store-restored": _store_restored,

@@ -80,6 +80,18 @@ def _half_open(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {**_ends(rng, topology)}
 
 
+def _duplicate(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    a = broker(rng, topology)
+    others = [n for n in topology.broker_names if n != a]
+    return {
+        "a": a,
+        "b": CONTROLLER if rng.random() < 0.7 else rng.choice(others),
+        "for_s": seconds(rng, 1.0, 6.0),
+        "probability": rng.choice((0.3, 0.7)),
+        "late_s": rng.choice((0.001, 0.02, 0.1, 0.4)),
+    }
+
+
 KINDS: Final[dict[str, Draw]] = {
     "partition": _partition,
     "isolate": _isolate,
@@ -89,4 +101,5 @@ KINDS: Final[dict[str, Draw]] = {
     "flapping-link": _flapping_link,
     "reset": _reset,
     "half-open": _half_open,
+    "duplicate": _duplicate,
 }

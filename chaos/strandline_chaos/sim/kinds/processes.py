@@ -30,8 +30,12 @@ def _pause(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"node": rng.choice(anybody), "for_s": seconds(rng, 0.1, 3.0)}
 
 
+STALLS_S: Final = (0.3, 0.3, 0.3, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 7.0, 10.0)
+"""How long an event loop stands still; the longest ones are rare, as they make a run longer."""
+
+
 def _stall(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    return {"node": server(rng, topology), "for_s": rng.choice((0.3, 1.0, 2.0, 4.0))}
+    return {"node": server(rng, topology), "for_s": rng.choice(STALLS_S)}
 
 
 def _power(rng: random.Random, topology: Topology) -> dict[str, Any]:

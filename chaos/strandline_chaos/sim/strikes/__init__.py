@@ -37,7 +37,9 @@ FAMILIES = (
 
 
 def all_strikes(scene: Scene) -> dict[str, Callable[..., object]]:
-    """By kind; one that returns False has found nothing to strike."""
+    """By kind; one that returns False has found nothing to strike, or waits for its moment and
+    counts itself in `Scene.struck` when it comes.
+    """
     found: dict[str, Callable[..., object]] = {}
     for family in FAMILIES:
         found.update(family(scene).strikes)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.offline.roots import expected_of
+from strandline_broker.storage.metadata_snapshot import NAME
 from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.kinds.disks import FILES
@@ -40,6 +41,7 @@ class DamageStrikes:
             "bit-flip": self._bit_flip,
             "helix": self._helix,
             "store-flip": self._store_flip,
+            "snapshot-flip": self._snapshot_flip,
             "zero-tail": self._zero_tail,
             "wipe": self._wipe,
         }
@@ -189,6 +191,33 @@ class DamageStrikes:
 
         scene.later(repair_s, repair)
         return True
+
+    def _snapshot_flip(self, back: int, restart_s: float) -> bool:
+        """A bit of a snapshot of the controller's, of the newest or the one before it, and of one
+        at a time. The next start begins from the other one, and knows the very same (P-84).
+        """
+        scene, struck = self._scene, self._scene.world.controller
+        oracles = scene.oracles
+        if not struck.running or oracles.old_store or struck.name in oracles.damaged_stores:
+            return False
+        found = self._snapshots(struck)
+        if back >= len(found) or any(inode.flips for inode in found):
+            return False
+        scene.darken([struck], restart_s, survival=1.0)
+        found = self._snapshots(struck)  # as the platter has them
+        if back >= len(found) or found[-1 - back].dirty:
+            return False
+        inode = found[-1 - back]
+        inode.flip(scene.rng.randrange(len(inode.data)), 1 << scene.rng.randrange(8))
+        oracles.sometimes["bit flipped: controller's snapshot"] += 1
+        return True
+
+    def _snapshots(self, struck: Node) -> list[Inode]:
+        """The controller's, oldest first; none before it has taken one."""
+        fs = Reader(struck.disk)
+        names = fs.listdir(METADATA) if fs.isdir(METADATA) else []
+        found = (struck.disk.find(f"{METADATA}/{n}") for n in sorted(names) if NAME.fullmatch(n))
+        return [inode for inode in found if isinstance(inode, Inode)]
 
     def _zero_tail(self, node: str, bytes: int, restart_s: float) -> bool:
         """The newest files were made larger than what was written to them when the power went."""

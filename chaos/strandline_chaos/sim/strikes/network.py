@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from strandline_chaos.sim.echo import Echoes
 from strandline_chaos.sim.topology import CONTROLLER, READER, WRITER
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class NetworkStrikes:
             "flapping-link": self._flapping_link,
             "reset": self._reset,
             "half-open": self._half_open,
+            "duplicate": self._duplicate,
         }
 
     def _partition(self, a: str, b: str, for_s: float, hold: bool, one_way: bool) -> None:
@@ -83,3 +85,17 @@ class NetworkStrikes:
 
     def _half_open(self, a: str, b: str) -> None:
         self._network.forget(a, b)
+
+    def _duplicate(self, a: str, b: str, for_s: float, probability: float, late_s: float) -> bool:
+        """It has struck when the first request has arrived twice."""
+        scene, struck = self._scene, False
+
+        def on_echo() -> None:
+            nonlocal struck
+            if not struck:
+                struck = True
+                scene.struck["duplicate"] += 1
+
+        self._network.duplicate(a, b, Echoes(probability, late_s, on_echo))
+        scene.later(for_s, self._network.heal, a, b)
+        return False

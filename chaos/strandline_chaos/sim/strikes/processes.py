@@ -51,7 +51,7 @@ class ProcessStrikes:
 
     def _crash_point(
         self, node: str, operation: int, nodes: list[str], restart_s: float, survival: float
-    ) -> None:
+    ) -> bool:
         """Power goes right before the disk of `node` does its next operation of that number; the
         other `nodes` go with it.
         """
@@ -65,9 +65,11 @@ class ProcessStrikes:
             if not scene.over:
                 scene.world.timeline.add("*", "fault", f"power goes before {name}", {"node": node})
                 scene.oracles.sometimes["power lost at a disk operation"] += 1
+                scene.struck["crash-point"] += 1
                 self._power([node, *nodes], restart_s, survival)
 
         disk.crash = crash
+        return False
 
     def _crash_loop(self, node: str, times: int, lives_s: float) -> None:
         struck = self._scene.node(node)
@@ -78,7 +80,7 @@ class ProcessStrikes:
 
         self._scene.repeat(times, lives_s, once)
 
-    def _crash_at(self, node: str, point: str, count: int, power: bool, restart_s: float) -> None:
+    def _crash_at(self, node: str, point: str, count: int, power: bool, restart_s: float) -> bool:
         """The process, or its machine, ends right before a named operation."""
         scene, struck = self._scene, self._scene.node(node)
         wanted, part = POINTS[point]
@@ -96,6 +98,7 @@ class ProcessStrikes:
                 return
             scene.world.timeline.add("*", "fault", f"ends before {name} of {path}", {"node": node})
             scene.oracles.sometimes[f"ended before: {point}"] += 1
+            scene.struck["crash-at"] += 1
             if power:
                 scene.darken([struck], restart_s, 0.5)
             else:
@@ -103,3 +106,4 @@ class ProcessStrikes:
                 scene.later(restart_s, scene.start, struck)
 
         struck.disk.crash = crash
+        return False

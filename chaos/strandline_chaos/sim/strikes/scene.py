@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Scene:
         self.world = world
         self.oracles = oracles
         self.over = False
+        self.struck: Counter[str] = Counter()
+        """How many faults of each kind have really done something."""
         self.rng = random.Random(f"strikes {world.seed}")
         """Of what a fault leaves to chance; drawing from it changes nobody else's."""
         self.churn: Churn | None = None

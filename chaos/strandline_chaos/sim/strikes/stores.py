@@ -52,6 +52,7 @@ class StoreStrikes:
         self.strikes: dict[str, Callable[..., object]] = {"store-restored": self._restored}
 
     def _restored(self, age_s: float, meets_s: float) -> bool:
+        """The copy is taken; it has struck when it is put back."""
         scene, controller = self._scene, self._scene.world.controller
         if not controller.running or controller.process is None or not self._is_well():
             return False
@@ -59,7 +60,7 @@ class StoreStrikes:
         settle(root)
         last = controller.process.state.last_offset
         scene.later(age_s, self._put_back, root, last, meets_s)
-        return True
+        return False
 
     def _is_well(self) -> bool:
         """No topic is being deleted, and nothing on a disk is other than it was written."""
@@ -78,6 +79,7 @@ class StoreStrikes:
         seen = max((m.highest_offset for m in known if m is not None), default=-1)
         if scene.over or not self._is_well() or seen < last + NEWER:
             return
+        scene.struck["store-restored"] += 1
         scene.world.timeline.add("*", "fault", "the store is an old copy", {"up to": last})
         controller.kill()
         controller.disk.put(root)
