@@ -18,14 +18,16 @@ from strandline_chaos.sim.topology import Topology
 from support.grpc_rig import Rig, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
+
+    Story = Coroutine[Any, Any, None]
 
 LATE_S = 0.5
 APART = {"probability": 0.7, "late_s": 0.02}
 SEEDS = range(6)
 
 
-def run(seed: int, main: Callable[[SimLoop, SimNetwork, Rig], Awaitable[None]]) -> SimNetwork:
+def run(seed: int, main: Callable[[SimLoop, SimNetwork, Rig], Story]) -> SimNetwork:
     loop = SimLoop()
     network = SimNetwork(random.Random(seed), now=lambda: loop.now, post=loop.post)
     rig = Rig(network.node("s"), network.node("c"), "s")

@@ -46,6 +46,7 @@ SENDS_PER_S: Final = (2, 6, 12)
 """An idle partition has faults of its own, and a busy one takes most of the time of a run."""
 SCRUB_MS: Final = 1500
 """How often logs are read for what a disk has changed, where one may."""
+RACKS: Final = (0, 0, 2, 3)
 TOGETHER: Final = 0.4
 """How likely a fault follows the one before it within half a second, on the same server if both
 have one: what one fault alone does not break, two at the right moment may.
@@ -177,6 +178,7 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         fetch_bytes=rng.choice((1, 1 << 20, 1 << 20, 1 << 20)),
         balance_s=random.Random(f"balance {seed}").choice(BALANCE_S),
         sends_per_s=random.Random(f"pace {seed}").choice(SENDS_PER_S),
+        racks=random.Random(f"racks {seed}").choice(RACKS),
     )
     kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):

@@ -42,6 +42,7 @@ BOUNDS: Final = {
     "cleaner_ms": (0, 1_000_000_000),
     "fetch_bytes": (1, 1 << 30),
     "sends_per_s": (1, 1000),
+    "racks": (0, 20),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
 
@@ -70,6 +71,8 @@ class Topology:
     """Most of one partition in one fetch of a follower or a reader; one batch at least."""
     sends_per_s: int = 12
     """Records of each of the two producers."""
+    racks: int = 0
+    """Over how many racks the brokers stand, in turn. 0: nobody says."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
@@ -148,6 +151,8 @@ def broker_config(topology: Topology, name: str) -> object:
         "flush.policy": topology.flush_policy,
         "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),
     }
+    if topology.racks > 0:
+        settings["broker.rack"] = f"rack-{(broker_id(name) - 1) % topology.racks + 1}"
     if topology.fetch_bytes < 1 << 20:
         settings["replica.fetch.max.bytes"] = str(topology.fetch_bytes)
     if topology.scrub_ms > 0:
