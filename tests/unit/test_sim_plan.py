@@ -8,7 +8,15 @@ import pytest
 
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.moments import MOMENTS
-from strandline_chaos.sim.plan import BadPlan, Fault, check_fault, draw_plan, moment, read_plan
+from strandline_chaos.sim.plan import (
+    BadPlan,
+    Fault,
+    check_fault,
+    check_plan,
+    draw_plan,
+    moment,
+    read_plan,
+)
 from strandline_chaos.sim.topology import ImpossibleTopology, Topology
 
 
@@ -53,6 +61,11 @@ def test_every_number_of_a_fault_has_a_bound() -> None:
                     check_fault(Fault(1.0, kind, {**drawn, name: most}), topology)
 
 
+def test_what_is_drawn_can_be_replayed() -> None:
+    for seed in range(300):
+        check_plan(draw_plan(seed))
+
+
 def test_half_of_the_faults_at_most_wait_for_an_event() -> None:
     faults = [fault for seed in range(100) for fault in draw_plan(seed).faults]
     waiting = sum(fault.after is not None for fault in faults)
@@ -89,6 +102,8 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ({"topology": {"brokers": "3"}}, "brokers='3' is not a whole number from 1 to 20"),
         ({"topology": {"brokers": 1000}}, "brokers=1000 is not a whole number"),
         ({"topology": {"segment_bytes": 0}}, "segment_bytes=0"),
+        ({"away": "writer"}, "away='writer' is not one of broker-1, broker-2"),
+        ({"away": []}, r"away=\[\] is not one of"),
         ({"seed": True}, "seed=True"),
         ({"seed": -4}, "seed=-4"),
         ({"chaos_s": "long"}, "chaos_s='long'"),

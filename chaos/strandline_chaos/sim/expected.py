@@ -24,6 +24,7 @@ RUNS_MIN: Final = 100
 EVENTS: Final[dict[str, float]] = {
     "broker fenced": 500,
     "leader changed": 500,
+    "core was well without a broker": 300,
     "ISR shrunk": 500,
     "ISR grown": 500,
     "fetch refused": 500,
@@ -82,6 +83,8 @@ which happened twice in 16,000; `tests/sim/corpus/a-wiped-disk-is-waited-for.jso
 KIND: Final = 30
 """In how many of 1,000 schedules a kind of fault strikes at least, but for these."""
 RARE_KINDS: Final[dict[str, float]] = {
+    "crash-at": 25,
+    "crash-point": 25,
     "store-flip": 20,
     "snapshot-flip": 20,
     "duplicate": 20,

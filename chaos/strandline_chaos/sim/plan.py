@@ -32,10 +32,23 @@ from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topolo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["EVENTS", "BadPlan", "Fault", "Plan", "check_fault", "draw_plan", "read_plan"]
+__all__ = [
+    "EVENTS",
+    "BadPlan",
+    "Fault",
+    "Plan",
+    "check_fault",
+    "check_plan",
+    "draw_plan",
+    "read_plan",
+]
 
 CHAOS_S: Final = 9.0
+CHAOS_BEFORE_CORE_S: Final = 8.25
 LAST_FAULT_S: Final = 8.0
+CORE: Final = 0.5
+RESTORES: Final = ("store-restored",)
+"""Who is in sync by a restored store is for all brokers together to say."""
 FAULTS_MAX: Final = 12
 KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
 """How many kinds of faults the seeds draw from: few find what depth finds, many what breadth does.
@@ -85,6 +98,9 @@ class Plan:
     topology: Topology
     faults: tuple[Fault, ...]
     chaos_s: float = CHAOS_S
+    away: str = ""
+    """A broker that is dead when everything heals, until the others have shown that they are well.
+    """
     commit: str = field(default="", compare=False)
 
     def document(self) -> dict[str, Any]:
@@ -92,6 +108,8 @@ class Plan:
 
     def text(self) -> str:
         head = f"seed {self.seed}, {self.topology}, {self.chaos_s} s of chaos"
+        if self.away:
+            head += f", then {self.away} is away for a while"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 
@@ -117,8 +135,8 @@ def read_plan(text: str, *, commit: str) -> Plan:
         topology = Topology(**check_fields("topology", found["topology"], Topology))
     except ImpossibleTopology as error:
         raise BadPlan(str(error)) from None
-    chaos_s = found.get("chaos_s", CHAOS_S)
-    plan = Plan(found["seed"], topology, faults, chaos_s, found.get("commit", ""))
+    others = {k: found[k] for k in ("chaos_s", "away", "commit") if k in found}
+    plan = Plan(found["seed"], topology, faults, **others)
     check_plan(plan)
     return plan
 
@@ -203,4 +221,16 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         topology = dataclasses.replace(topology, retention_check_ms=RETENTION_CHECK_MS)
     if any(fault.kind in COMPACTION for fault in faults):
         topology = dataclasses.replace(topology, cleaner_ms=CLEANER_MS)
-    return Plan(seed, topology, tuple(faults), commit=commit)
+    plan = Plan(seed, topology, tuple(faults), commit=commit)
+    return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
+
+
+def _without_one(plan: Plan) -> Plan:
+    """In half of the seeds one broker is away at first when the others are healed, which takes the
+    time of some of the chaos.
+    """
+    rng = random.Random(f"core {plan.seed}")
+    if rng.random() < CORE:
+        away = rng.choice(plan.topology.broker_names)
+        return dataclasses.replace(plan, away=away, chaos_s=CHAOS_BEFORE_CORE_S)
+    return plan

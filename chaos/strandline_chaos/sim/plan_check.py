@@ -104,6 +104,10 @@ def check_plan(plan: Plan) -> None:
         raise BadPlan(f"seed={plan.seed!r} is not a whole number from 0 on")
     if not _is_number(plan.chaos_s) or not 0 < plan.chaos_s <= CHAOS_S_MAX:
         raise BadPlan(f"chaos_s={plan.chaos_s!r} is not a number of seconds up to {CHAOS_S_MAX}")
+    if plan.away not in ("", *plan.topology.broker_names):
+        raise BadPlan(
+            f"away={plan.away!r} is not one of {', '.join(plan.topology.broker_names)}, nor empty"
+        )
     if len(plan.faults) > FAULTS_MAX:
         raise BadPlan(f"it has {len(plan.faults)} faults; leave at most {FAULTS_MAX} of them")
     for fault in plan.faults:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.checkers import Verdict, check
 from strandline_chaos.sim.churn import CHURN
 from strandline_chaos.sim.clients import workload
+from strandline_chaos.sim.core import Core
 from strandline_chaos.sim.faults import Nemesis
 from strandline_chaos.sim.guard import guarded
 from strandline_chaos.sim.kinds.admin import ADDING, COMMANDS
@@ -150,6 +151,10 @@ class Run:
             node.start()
         await asyncio.sleep(self.plan.chaos_s)
         self.nemesis.heal()
+        if self.plan.away:
+            core = Core(world, self.oracles, self.plan.away)
+            await self._until(core.problem, f"the core is not well without {self.plan.away}")
+            core.done()
         before = self.oracles.history.acknowledged
         await self._until(
             lambda: self._unwell() or self._too_few(before), "the cluster is not well again"
