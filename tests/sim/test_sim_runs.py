@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.leader import Leader
-from strandline_chaos.sim.faults import BEFORE_HEALING_S, PATIENCE_S
+from strandline_chaos.sim.faults import BEFORE_HEALING_S
 from strandline_chaos.sim.kinds import KINDS
-from strandline_chaos.sim.plan import Fault, Plan, crash_point_plans, draw_plan
+from strandline_chaos.sim.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
 from strandline_chaos.sim.run import Outcome, Run, run_plan
 from strandline_chaos.sim.sweep import shrink
 from strandline_chaos.sim.topology import Topology
@@ -143,6 +143,12 @@ def test_a_fault_whose_event_does_not_come_strikes_all_the_same(at_s: float, die
     assert outcome.struck == {"kill": 1}
     assert outcome.unprompted == 1
     assert dies_s - BEFORE_HEALING_S <= death_of("broker-2", outcome) < dies_s + 0.001
+
+
+def test_a_fault_may_wait_for_ever() -> None:
+    kill = Fault(1.0, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
+    outcome = run_plan(dataclasses.replace(with_faults(kill), patience_s=None))
+    assert (outcome.struck, outcome.unprompted) == ({}, 0)
 
 
 def death_of(name: str, outcome: Outcome) -> float:

@@ -104,6 +104,11 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ({"topology": {"segment_bytes": 0}}, "segment_bytes=0"),
         ({"away": "writer"}, "away='writer' is not one of broker-1, broker-2"),
         ({"away": []}, r"away=\[\] is not one of"),
+        (
+            {"patience_s": "long"},
+            "patience_s='long' is not a number of seconds up to 3600, nor null",
+        ),
+        ({"patience_s": -1}, "patience_s=-1"),
         ({"seed": True}, "seed=True"),
         ({"seed": -4}, "seed=-4"),
         ({"chaos_s": "long"}, "chaos_s='long'"),

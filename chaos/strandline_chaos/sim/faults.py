@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.world import World
 
 LINK_KINDS = ("partition", "slow-link")
-PATIENCE_S: Final = 3.0
-"""A fault that waits for an event strikes after so long without it: a plan is not to lose it."""
 BEFORE_HEALING_S: Final = 0.2
-"""It strikes so long before everything heals at the latest, to do something at all."""
+"""A fault that goes on without its event strikes so long before everything heals at the latest, to
+do something at all.
+"""
 
 
 def _is_out_of_use(node: Node) -> bool:
@@ -63,9 +63,10 @@ class Nemesis:
                 self._scene.later(fault.at_s, self._carry_out, fault)
             else:
                 self._scene.later(fault.at_s, self._armed.append, fault)
-                last_s = max(fault.at_s, plan.chaos_s - BEFORE_HEALING_S)
-                patience_s = min(fault.at_s + PATIENCE_S, last_s)
-                self._scene.later(patience_s, self._on_nothing_happened, fault)
+                if plan.patience_s is not None:
+                    last_s = max(fault.at_s, plan.chaos_s - BEFORE_HEALING_S)
+                    without_s = min(fault.at_s + plan.patience_s, last_s)
+                    self._scene.later(without_s, self._on_nothing_happened, fault)
 
     def on_event(self, event: str) -> None:
         """Something happened that faults may wait for."""

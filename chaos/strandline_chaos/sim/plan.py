@@ -46,6 +46,8 @@ __all__ = [
 CHAOS_S: Final = 9.0
 CHAOS_BEFORE_CORE_S: Final = 8.25
 LAST_FAULT_S: Final = 8.0
+PATIENCE_S: Final = 3.0
+"""A fault that waits for an event strikes after so long without it: a plan is not to lose it."""
 CORE: Final = 0.5
 RESTORES: Final = ("store-restored",)
 """Who is in sync by a restored store is for all brokers together to say."""
@@ -75,7 +77,7 @@ LAST_MOMENT_S: Final = 6.0
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`kind` strikes at `at_s`; with `after` it strikes `delay_s` after the first such event from
-    then on, or after `faults.PATIENCE_S` without one. A node may be named by what it does:
+    then on, or when the plan's patience ends. A node may be named by what it does:
     `leader-0` is whoever leads partition 0.
     """
 
@@ -101,6 +103,8 @@ class Plan:
     away: str = ""
     """A broker that is dead when everything heals, until the others have shown that they are well.
     """
+    patience_s: float | None = PATIENCE_S
+    """How long a fault waits for its event before it strikes without it; None: for ever."""
     commit: str = field(default="", compare=False)
 
     def document(self) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def read_plan(text: str, *, commit: str) -> Plan:
         topology = Topology(**check_fields("topology", found["topology"], Topology))
     except ImpossibleTopology as error:
         raise BadPlan(str(error)) from None
-    others = {k: found[k] for k in ("chaos_s", "away", "commit") if k in found}
+    others = {k: found[k] for k in ("chaos_s", "away", "patience_s", "commit") if k in found}
     plan = Plan(found["seed"], topology, faults, **others)
     check_plan(plan)
     return plan

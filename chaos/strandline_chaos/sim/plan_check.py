@@ -104,6 +104,11 @@ def check_plan(plan: Plan) -> None:
         raise BadPlan(f"seed={plan.seed!r} is not a whole number from 0 on")
     if not _is_number(plan.chaos_s) or not 0 < plan.chaos_s <= CHAOS_S_MAX:
         raise BadPlan(f"chaos_s={plan.chaos_s!r} is not a number of seconds up to {CHAOS_S_MAX}")
+    patience_s = plan.patience_s
+    if patience_s is not None and not (_is_number(patience_s) and 0 <= patience_s <= CHAOS_S_MAX):
+        raise BadPlan(
+            f"patience_s={patience_s!r} is not a number of seconds up to {CHAOS_S_MAX}, nor null"
+        )
     if plan.away not in ("", *plan.topology.broker_names):
         raise BadPlan(
             f"away={plan.away!r} is not one of {', '.join(plan.topology.broker_names)}, nor empty"
