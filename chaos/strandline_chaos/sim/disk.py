@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import errno
 import os
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.disk_parts import Change, Directory, DiskFaults
+from strandline_chaos.sim.disk_parts import (
+    HANG_S,
+    Change,
+    Directory,
+    DiskFaults,
+    can_be_misread,
+    parts,
+)
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.owner import Stopped
-from strandline_chaos.sim.topology import COMPACTED
 from strandline_runtime.runtime import FileStat
 
 if TYPE_CHECKING:
@@ -26,19 +31,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Buffer
 
 CAPACITY: Final = 1 << 30
-MISREAD: Final = (".log", ".index", ".timeindex")
-NOT_MISREAD: Final = f"/{COMPACTED}-"
-"""Where batches may be missing, nobody can tell a later one of the same size from the one asked."""
-HANG_S: Final = 1.0
-"""An operation that takes as long as a broker's session, or longer, hangs: the thread that does it
-waits, and the event loop only where it does it itself, as it does appends.
-"""
 REFUSALS: Final = ("read error", "write error", "fsync error")
-
-
-@lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part)
 
 
 class SimDisk:
@@ -68,7 +61,7 @@ class SimDisk:
 
     def find(self, path: str) -> Inode | Directory:
         found: Inode | Directory = self.root
-        for part in _parts(path):
+        for part in parts(path):
             if not isinstance(found, Directory):
                 raise _error(errno.ENOTDIR, path)
             below = found.entries.get(part)
@@ -271,7 +264,7 @@ class SimFs:
             raise _error(errno.EIO, "")
         data = self._inode(fd).data
         rate = self._disk.faults.misread
-        if rate and _can_be_misread(self._paths[fd]) and self._disk.strikes(rate, "misread"):
+        if rate and can_be_misread(self._paths[fd]) and self._disk.strikes(rate, "misread"):
             return self._disk.misread(data, length, offset)
         return bytes(data[offset : offset + length])
 
@@ -411,7 +404,3 @@ class SimFs:
 
 def _error(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
-
-
-def _can_be_misread(path: str) -> bool:
-    return path.endswith(MISREAD) and NOT_MISREAD not in path

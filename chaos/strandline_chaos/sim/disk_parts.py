@@ -1,12 +1,23 @@
-"""What a simulated disk is made of: directories, and the rates of its faults."""
+"""What a simulated disk is made of: directories, paths, and the rates of its faults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.sim.topology import COMPACTED
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.inode import Inode
+
+HANG_S: Final = 1.0
+"""An operation that takes as long as a broker's session, or longer, hangs: the thread that does it
+waits, and the event loop only where it does it itself, as it does appends.
+"""
+MISREAD: Final = (".log", ".index", ".timeindex")
+NOT_MISREAD: Final = f"/{COMPACTED}-"
+"""Where batches may be missing, nobody can tell a later one of the same size from the one asked."""
 
 
 class Directory:
@@ -37,3 +48,12 @@ class DiskFaults:
     stall: float = 0.0
     stall_s: float = 0.0
     """A write or fsync takes so long, with this probability; a long one (`HANG_S`) comes once."""
+
+
+@lru_cache(maxsize=4096)
+def parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
+
+
+def can_be_misread(path: str) -> bool:
+    return path.endswith(MISREAD) and NOT_MISREAD not in path

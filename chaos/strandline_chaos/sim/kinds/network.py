@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.sim.kinds.draw import broker, seconds, server
-from strandline_chaos.sim.topology import CONTROLLER
+from strandline_chaos.sim.topology import CONTROLLER, READER, WRITER
 
 if TYPE_CHECKING:
     import random
@@ -82,10 +82,10 @@ def _half_open(rng: random.Random, topology: Topology) -> dict[str, Any]:
 
 def _duplicate(rng: random.Random, topology: Topology) -> dict[str, Any]:
     a = broker(rng, topology)
-    others = [n for n in topology.broker_names if n != a]
+    others = [WRITER, READER, *(n for n in topology.broker_names if n != a)]
     return {
         "a": a,
-        "b": CONTROLLER if rng.random() < 0.7 else rng.choice(others),
+        "b": CONTROLLER if rng.random() < 0.65 else rng.choice(others),
         "for_s": seconds(rng, 1.0, 6.0),
         "probability": rng.choice((0.3, 0.7)),
         "late_s": rng.choice((0.001, 0.02, 0.1, 0.4)),
