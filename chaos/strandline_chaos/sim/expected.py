@@ -80,7 +80,9 @@ EVENTS: Final[dict[str, float]] = {
     "arrived twice: AllocateProducerIds": 5,
     "loss reported": 5,
     "snapshot asked for after a gap": 5,
+    "elected uncleanly, as the topic allows": 4,
     "arrived twice: AlterPartition": 3,
+    "committed records lost by an unclean election": 1,
 }
 """In how many of 1,000 schedules each happens at least. Not here: "elected by the operator's word",
 which happened twice in 16,000; `tests/sim/corpus/a-wiped-disk-is-waited-for.json` has it.

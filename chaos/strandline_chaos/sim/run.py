@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from strandline_chaos.checkers import Verdict, check
 from strandline_chaos.sim.churn import CHURN
 from strandline_chaos.sim.clients import workload
 from strandline_chaos.sim.core import Core
+from strandline_chaos.sim.excused import without
 from strandline_chaos.sim.faults import Nemesis
 from strandline_chaos.sim.guard import guarded
 from strandline_chaos.sim.kinds.admin import ADDING, COMMANDS
@@ -33,7 +34,6 @@ from strandline_chaos.workload import FinalReadIncomplete
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_chaos.history import Event
     from strandline_chaos.measures import Measures
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.plan import Plan
@@ -379,7 +379,7 @@ class Run:
 
     def _check_history(self) -> None:
         excused = self.oracles.excused()
-        events = [e for e in (_without(e, excused) for e in self.world.history.events) if e]
+        events = [e for e in (without(e, excused) for e in self.world.history.events) if e]
         self.verdict = verdict = check(events)
         for name, anomaly in verdict.anomalies.items():
             if anomaly.count:
@@ -387,21 +387,6 @@ class Run:
         # Besides what is excused there may be new partitions, which nobody has written to yet.
         if not verdict.sound and not excused:
             raise Violation("history", "nothing was acknowledged or read back")
-
-
-def _without(event: Event, keys: dict[int, str]) -> Event | None:
-    """The event as far as it is about other keys; None if nothing is left."""
-    if not keys:
-        return event
-    if event.f == "send" and event.value[0][1] in keys:
-        return None
-    if event.f == "poll" and event.type == "ok":
-        runs = [run for run in event.value[0][1] if run[0] not in keys]
-        return replace(event, value=[["poll", runs]])
-    if event.f == "ends" and event.type == "ok":
-        ends = [pair for pair in event.value[0][1] if pair[0] not in keys]
-        return replace(event, value=[["ends", ends]])
-    return event
 
 
 def run_plan(plan: Plan) -> Outcome:
