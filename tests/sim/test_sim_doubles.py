@@ -58,3 +58,10 @@ def test_a_second_process_on_the_same_directory_ends_at_once(node: str) -> None:
     (why,) = exits(run, "second")
     assert "is locked by another running process" in why
     assert not exits(run, node)
+
+
+def test_a_second_process_does_not_mend_the_disk_of_the_first() -> None:
+    rate = {"node": "broker-1", "for_s": 5.0, "rate": 0.5}
+    second = Fault(3.01, "second", {"node": "broker-1"})
+    run = ran(3, Fault(3.0, "misread", rate), second, scrub_ms=1500, segment_bytes=400)
+    assert run.world.nodes["broker-1"].disk.counts["misread"] > 0

@@ -12,6 +12,7 @@ import pytest
 
 from strandline_chaos.sim.disk import SimDisk, SimFs
 from strandline_chaos.sim.inode import PAGE, Inode
+from strandline_chaos.sim.oracles.disks import Reader
 from strandline_chaos.sim.owner import Stopped
 from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import FileSystem
@@ -318,3 +319,21 @@ def test_a_file_that_is_put_back_from_a_copy_is_right_again() -> None:
     _, fs, inode, fd = flipped()
     inode.restore()
     assert fs.pread(fd, 6, 0) == b"abcdef" == inode.as_written()
+
+
+def test_a_look_from_outside_ends_no_fault() -> None:
+    disk = new_disk()
+    disk.faults.misread = 0.5
+    Reader(disk)
+    assert disk.faults.misread == 0.5
+
+
+def test_a_lock_that_another_process_holds_leaves_nothing_open() -> None:
+    disk = new_disk()
+    fs, second = SimFs(disk), SimFs(disk)
+    fs.makedirs("/data")
+    fs.lock("/data/.lock")
+    with pytest.raises(BlockingIOError):
+        second.lock("/data/.lock")
+    assert not second._open
+    assert not second._paths

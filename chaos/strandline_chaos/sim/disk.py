@@ -212,7 +212,6 @@ class SimFs:
         self._open: dict[int, Inode | Directory] = {}
         self._paths: dict[int, str] = {}
         self._last_fd = 2
-        disk.faults.misread = 0.0  # a start cannot tell a misread from a torn tail
 
     def _begin(self, operation: str, path: str) -> None:
         if not self.alive:
@@ -393,7 +392,7 @@ class SimFs:
         try:
             self._disk.lock(self._inode(fd), self)
         except BlockingIOError:
-            del self._open[fd]
+            self.close(fd)
             raise
         return fd
 

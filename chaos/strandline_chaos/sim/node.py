@@ -116,6 +116,7 @@ class Node:
         owner.set_rate(self.loop.now, self.rate)
         owner.on_step = self.on_step
         self._fs = SimFs(self.disk)
+        self.disk.faults.misread = 0.0  # a start cannot tell a misread from a torn tail
         self.process = None
         self._threads.clear()
         self._stop = asyncio.Event()

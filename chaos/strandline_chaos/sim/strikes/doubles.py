@@ -101,7 +101,9 @@ class DoubleStrikes:
 
         second.on_step = look
         scene.doubles[second] = goes
+        rate = struck.disk.faults.misread
         second.start()
+        struck.disk.faults.misread = rate  # the disk goes on as it was for the first one
         scene.later(SECOND_S, goes)
         return True
 
