@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CAPACITY: Final = 1 << 30
 REFUSALS: Final = ("read error", "write error", "fsync error")
+UNREAD: Final = ("misread", "read error")
+"""Faults that leave all as it was written, and a reader without it."""
 
 
 class SimDisk:

@@ -269,23 +269,27 @@ class Committed:
         self.excused, self.given_up = why, True
 
     def on_cut(self, gone: list[Entry], node: str, what: str, *, start: int, misread: bool) -> bool:
-        """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed,
-        or seems to have where it was `misread`; true if it does. Below its `start` it may.
+        """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed:
+        from there on, or from anywhere on where it was `misread`; true if it does. Below its
+        `start` it may.
         """
-        damage = self.damaged.get(node)
-        if misread or (damage is not None and damage in gone):
-            self.damaged.pop(node, None)
-            if self.last in gone:
-                # Until it has copied them again, its copies are as lost as with the power (I-54).
-                self._lost(node)
-            return True
+        damage, healed_from = self.damaged.get(node), start if misread else None
+        if damage is not None and damage.identity in {entry.identity for entry in gone}:
+            healed_from = damage.base if healed_from is None else healed_from
+            del self.damaged[node]
         for entry in gone:
+            heals = healed_from is not None and entry.base >= healed_from
             lives = entry.end > start and entry.identity in self._committed
-            if lives and self.excused is None:
+            if lives and not heals and self.excused is None:
                 raise Violation(
                     "I-41", f"{what}, and offset {entry.base} of epoch {entry.epoch} was committed"
                 )
-        return False
+        if healed_from is None:
+            return False
+        if self.last in gone:
+            # Until it has copied them again, its copies are as lost as with the power (I-54).
+            self._lost(node)
+        return True
 
     def _has(self, view: LogView, entry: Entry) -> bool:
         """Whether a log holds it, or goes on behind it where it is deleted: before a log start may

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from strandline_chaos.sim.disk import UNREAD
 from strandline_chaos.sim.oracles.committed import Committed
 from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.log_starts import LogStartOracle
@@ -92,7 +93,7 @@ class ReplicaOracle:
             self._sometimes["log truncated"] += 1
             known.is_due = True
             # What could not be read is taken for damaged too, and healed by a copy.
-            believed = any(node.disk.counts.get(what) for what in ("misread", "read error"))
+            believed = partition.healing and any(map(node.disk.counts.get, UNREAD))
             gone, what = known.view.cut(end), f"{where}: cut to {end}"
             if ghost.on_cut(gone, node.name, what, start=start, misread=believed):
                 self._sometimes["damage healed"] += 1

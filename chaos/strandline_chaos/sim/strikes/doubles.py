@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final
 
+from strandline_chaos.sim.disk import UNREAD
 from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER
@@ -25,7 +26,6 @@ AGAIN_S: Final = 0.3
 """How soon a twin that has ended is started again, where somebody does."""
 SECOND_S: Final = 0.5
 """How long a second process may take to find out that it is one."""
-UNREAD: Final = ("misread", "read error")
 
 
 class DoubleStrikes:

@@ -1,0 +1,71 @@
+"""What is excused is excused no further than its reason goes: a cut that heals, a loss that the
+minimum permits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from strandline_broker.hosts.damage_watch import DamageWatch
+from strandline_chaos.sim.oracles.committed import Committed
+from strandline_chaos.sim.oracles.log_view import Entry
+from strandline_chaos.sim.oracles.violation import Violation
+from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.topology import Topology
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.partition import Partition
+
+FLIP = {"node": "broker-2", "file": "log", "bits": 1, "restart_s": 0.0}
+FLIPPED = Fault(3.0, "bit-flip", FLIP)
+TINY = {"scrub_ms": 1500, "segment_bytes": 400}
+
+
+def ran(*faults: Fault, chaos_s: float = 4.0, **topology: Any) -> Outcome:
+    return run_plan(Plan(1, Topology(partitions=1, **topology), faults, chaos_s=chaos_s))
+
+
+def committed(count: int) -> Committed:
+    """So many batches of one record, all of them committed."""
+    ghost = Committed(0, min_insync=2, always=False)
+    for base in range(count):
+        entry = Entry(base, base + 1, 0, base, (base - 1, 0) if base > 0 else None)
+        ghost.entries.append(entry)
+        ghost._committed[entry.identity] = entry
+    ghost.end = count
+    return ghost
+
+
+def test_a_cut_that_heals_takes_nothing_below_the_damage() -> None:
+    ghost = committed(5)
+    ghost.on_damaged("broker-1", ghost.entries[3])
+    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, misread=False)
+    ghost.on_damaged("broker-1", ghost.entries[3])
+    with pytest.raises(Violation, match="I-41.*offset 2"):
+        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=0, misread=False)
+
+
+def test_a_cut_for_what_was_misread_leaves_other_damage_where_it_is() -> None:
+    ghost = committed(5)
+    ghost.on_damaged("broker-1", ghost.entries[1])
+    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, misread=True)
+    assert "broker-1" in ghost.damaged
+    assert ghost.on_cut(ghost.entries[1:3], "broker-1", "cut", start=0, misread=True)
+    assert not ghost.damaged
+
+
+def test_a_healing_that_begins_at_the_very_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DamageWatch._heal
+
+    async def heal(self: DamageWatch, partition: Partition) -> None:
+        truncate = partition.truncate
+        with monkeypatch.context() as patched:
+            patched.setattr(partition, "truncate", lambda to: truncate(0))
+            await real(self, partition)
+
+    assert ran(FLIPPED, **TINY).sometimes["damage healed"] == 1
+    monkeypatch.setattr(DamageWatch, "_heal", heal)
+    assert ran(FLIPPED, **TINY).invariant == "I-41"
