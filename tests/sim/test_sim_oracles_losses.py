@@ -69,3 +69,15 @@ def test_a_healing_that_begins_at_the_very_beginning(monkeypatch: pytest.MonkeyP
     assert ran(FLIPPED, **TINY).sometimes["damage healed"] == 1
     monkeypatch.setattr(DamageWatch, "_heal", heal)
     assert ran(FLIPPED, **TINY).invariant == "I-41"
+
+
+def power(at_s: float, node: str) -> Fault:
+    return Fault(at_s, "power", {"nodes": [node], "restart_s": 0.5, "survival": 0.0})
+
+
+def test_a_minimum_that_was_lower_for_a_while_permits_no_loss_afterwards() -> None:
+    lowered = Fault(1.5, "min-insync", {"value": 1, "for_s": 0.4})
+    found = ran(lowered, power(5.0, "broker-3"), power(7.0, "broker-2"), chaos_s=9.0).sometimes
+    assert found["configuration altered"] == 2
+    assert found["records lost with the power"] == 2
+    assert found["loss permitted"] == 0

@@ -42,7 +42,9 @@ class Committed:
         self.excused: str | None = None
         """Why records may be missing from here on."""
         self.min_insync = min_insync
-        """The lowest that min.insync.replicas has ever been."""
+        """The lowest that min.insync.replicas has been since as many members of the ISR as it asks
+        for held all that is committed.
+        """
         self._left: int | None = None
         """How many were in the ISR or the ELR when replicas were last taken away, until the ISR has
         the minimum again.

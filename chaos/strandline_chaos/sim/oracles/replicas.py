@@ -225,7 +225,9 @@ class ReplicaOracle:
             told = told_isr(leader.isr)
             raise Violation("I-9", f"{where}: committed {mark} with ISR {told}, {least} are needed")
         always, last = self._topology.flush_policy == "always", self.ghost(key).last
+        held = 0
         for name, view in self._views(key, decided.isr):
+            held += 1
             if view.end < mark:
                 raise Violation(
                     "I-9",
@@ -237,6 +239,8 @@ class ReplicaOracle:
                     f"{where}: committed {mark} under flush.policy=always, {name} has not flushed"
                     f" offset {last.base}",
                 )
+        if current and held >= least:
+            ghost.min_insync = least
 
     def _views(self, key: Key, members: tuple[Any, ...]) -> Iterator[tuple[str, LogView]]:
         """The logs of brokers that run as the incarnation that the controller counts."""
