@@ -2,6 +2,7 @@
 
 import os
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from strandline_chaos.sim.disk import SimDisk, SimFs
 from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.compacted_view import CompactedView, Record
+from strandline_chaos.sim.oracles.compaction import _check_left
 from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import CLEANER_MS, Fault, Plan
@@ -115,6 +117,20 @@ def test_what_a_client_is_told_is_what_is_committed(told: Record) -> None:
     ghost().check_told("I-12", ONE)
     with pytest.raises(Violation, match="I-12"):
         ghost().check_told("I-12", told)
+
+
+def test_a_tombstone_goes_with_all_that_it_has_deleted() -> None:
+    def held(*records: Record) -> Any:
+        return SimpleNamespace(batches=[SimpleNamespace(records=records)])
+
+    left = held(TWO)
+    _check_left(ghost(), held(ONE, TWO, GONE).batches, left, left.batches, "a log")
+    left = held(ONE, TWO)
+    with pytest.raises(Violation, match="I-71.*offset 2"):
+        _check_left(ghost(), held(ONE, TWO, GONE).batches, left, left.batches, "a log")
+    found = ghost()
+    found._by_key[b"a"].append(3)
+    _check_left(found, held(ONE, TWO, GONE).batches, left, left.batches, "a key that is written")
 
 
 PATH = "/data/t-0"

@@ -89,6 +89,20 @@ COMPACTING: Final = (
         _needs(60, 60_000),
     ),
     Mutant(
+        "tombstone-goes-before-what-it-deletes",
+        "I-71",
+        "some values that a tombstone has deleted stay, and it goes in its time",
+        (
+            Edit(
+                _FILTER,
+                "            if offset < bound:\n                if last_offset > offset:\n",
+                "            if offset < bound:\n"
+                "                if last_offset > offset and (record.value is None or offset % 7):\n",
+            ),
+        ),
+        _needs(60, 0),
+    ),
+    Mutant(
         "leaders-horizon-believed",
         "I-70",
         "the time of a tombstone that came with its horizon began at the leader",

@@ -108,6 +108,10 @@ class CompactedCommitted(Committed):
         at = bisect_right(offsets, record.offset)
         return offsets[at] if at < len(offsets) else None
 
+    def is_last(self, record: Record) -> bool:
+        """Whether it is the last of its key that is committed."""
+        return self.truth.get(record.offset) == record and self.later(record) is None
+
     def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
         known = len(self.entries)
         super().on_high_watermark(to, view, where)

@@ -121,7 +121,7 @@ class CompactionOracle:
             for batch in before.view.batches
             if batch.identity in there or batch.end <= after.batches[-1].end
         ]
-        return self._judge(old, after.batches, before.began, f"{node.name} {COMPACTED}-0")
+        return self._judge(old, after, after.batches, before.began, f"{node.name} {COMPACTED}-0")
 
     def _on_replaced(self, node: Node, partition: Partition, seen: _Seen) -> None:
         view, where = seen.view, f"{node.name} {partition.name}"
@@ -131,7 +131,7 @@ class CompactionOracle:
             return
         if not new or new[-1].end != old[-1].end or view.end != end:
             raise Violation("I-79", f"{where}: a cleaning has taken the last batch, {old[-1]}")
-        if self._judge(old, new, seen.began, where):
+        if self._judge(old, view, new, seen.began, where):
             self._sometimes["log compacted"] += 1
         self._check_producers(partition, view, where)
         check_answers(
@@ -141,11 +141,14 @@ class CompactionOracle:
     def _judge(
         self,
         old: list[Batch],
+        view: CompactedView,
         new: list[Batch],
         began: _Began,
         where: str,
     ) -> bool:
-        """Whether records of `old` are not in `new`; each that is not was to be removed."""
+        """Whether records of `old` are not in `new`, a part of `view`; each that is not was to be
+        removed.
+        """
         ghost = self.ghost()
         if ghost is None or ghost.excused is not None:
             return False
@@ -167,6 +170,8 @@ class CompactionOracle:
             if after is not None:
                 ghost.check_copy(after, where)
                 self._check_horizon(before, after, began, where)
+        if gone:
+            _check_left(ghost, old, view, new, where)
         return gone
 
     def _check_removed(
@@ -261,6 +266,27 @@ class CompactionOracle:
             view = self._replicas.view(name, self.key) if self.key is not None else None
             if ghost is not None and isinstance(view, CompactedView):
                 ghost.check_whole(view, name)
+
+
+def _check_left(
+    ghost: CompactedCommitted, old: list[Batch], view: CompactedView, new: list[Batch], where: str
+) -> None:
+    """I-71: a tombstone goes with all that it has deleted, or a deleted key would be back."""
+    kept = {record.offset for batch in new for record in batch.records}
+    over = {
+        record.key: record.offset
+        for batch in old
+        for record in batch.records
+        if record.value is None and record.offset not in kept and ghost.is_last(record)
+    }
+    for batch in view.batches:
+        for record in batch.records:
+            if record.offset < over.get(record.key, -1):
+                raise Violation(
+                    "I-71",
+                    f"{where}: the tombstone at offset {over[record.key]} was removed, and {record}"
+                    " that it has deleted is still there",
+                )
 
 
 def _check_bound(batch: Batch, began: _Began, where: str) -> None:
