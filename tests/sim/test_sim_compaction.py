@@ -126,7 +126,7 @@ def test_a_tombstone_goes_with_all_that_it_has_deleted() -> None:
     left = held(TWO)
     _check_left(ghost(), held(ONE, TWO, GONE).batches, left, left.batches, "a log")
     left = held(ONE, TWO)
-    with pytest.raises(Violation, match="I-71.*offset 2"):
+    with pytest.raises(Violation, match=r"I-71.*offset 2"):
         _check_left(ghost(), held(ONE, TWO, GONE).batches, left, left.batches, "a log")
     found = ghost()
     found._by_key[b"a"].append(3)

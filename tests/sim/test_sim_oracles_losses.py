@@ -44,7 +44,7 @@ def test_a_cut_that_heals_takes_nothing_below_the_damage() -> None:
     ghost.on_damaged("broker-1", ghost.entries[3])
     assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, misread=False)
     ghost.on_damaged("broker-1", ghost.entries[3])
-    with pytest.raises(Violation, match="I-41.*offset 2"):
+    with pytest.raises(Violation, match=r"I-41.*offset 2"):
         ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=0, misread=False)
 
 

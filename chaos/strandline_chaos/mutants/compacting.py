@@ -97,7 +97,8 @@ COMPACTING: Final = (
                 _FILTER,
                 "            if offset < bound:\n                if last_offset > offset:\n",
                 "            if offset < bound:\n"
-                "                if last_offset > offset and (record.value is None or offset % 7):\n",
+                "                stays = record.value is not None and offset % 7 == 0\n"
+                "                if last_offset > offset and not stays:\n",
             ),
         ),
         _needs(60, 0),

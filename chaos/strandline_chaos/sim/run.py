@@ -20,7 +20,6 @@ from strandline_chaos.sim.excused import without
 from strandline_chaos.sim.faults import Nemesis
 from strandline_chaos.sim.guard import guarded
 from strandline_chaos.sim.kinds.admin import ADDING, COMMANDS
-from strandline_chaos.sim.kinds.disks import MAY_END_A_PROCESS
 from strandline_chaos.sim.loop import Deadlock, Livelock
 from strandline_chaos.sim.operator import Operator, waits_for_a_lost_disk
 from strandline_chaos.sim.oracles.audit import audit
@@ -94,7 +93,6 @@ class Run:
         if any(f.kind in ADDING for f in plan.faults):
             self.world.metadata_max_age_ms = METADATA_MAX_AGE_MS_ADDED
         self.oracles = Oracles(self.world)
-        self.oracles.disks_may_fail = any(f.kind in MAY_END_A_PROCESS for f in plan.faults)
         self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event

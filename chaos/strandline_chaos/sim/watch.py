@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.world import World
 
-DISK_REASONS: Final = ("Errno", "Input/output error", "No space left")
+DISK_REASONS: Final = ("[Errno 5]", "[Errno 28]", "Input/output error", "No space left")
 """How a process says that its disk has failed it."""
 DOUBLE_REASONS: Final = (
     "has been replaced by another",
@@ -69,7 +69,6 @@ class Oracles:
         self.store = StoreOracle(self.sometimes)
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
-        self.disks_may_fail = False
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
         self.old_store = False
@@ -155,7 +154,9 @@ class Oracles:
             self._world.partitions = max(self._world.partitions, len(self.control.main_keys()))
 
     def _on_exit(self, node: Node, why: str) -> None:
-        """A process ends by itself only where its disk has failed it."""
+        """A process ends by itself only where its own disk has failed it, or where another says
+        that it is the same server.
+        """
         if not why:
             return
         self.sometimes["process ended by itself"] += 1
@@ -165,11 +166,16 @@ class Oracles:
         if node.name in self.damaged_stores and "__cluster_metadata" in why:
             self.sometimes["damaged store refused"] += 1
             return
-        if self._world.doubles and any(reason in why for reason in DOUBLE_REASONS):
+        if any(reason in why for reason in DOUBLE_REASONS) and self._has_double(node):
             self.sometimes["process ended as its id or directory is another's"] += 1
             return
-        if not (self.disks_may_fail and any(reason in why for reason in DISK_REASONS)):
+        disk_failed = node.disk.has_failed or node.disk.counts.get("disk full")
+        if not (disk_failed and any(reason in why for reason in DISK_REASONS)):
             self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
+
+    def _has_double(self, node: Node) -> bool:
+        """Whether there has been another process that says it is the same server."""
+        return any(_server(double.name) == _server(node.name) for double in self._world.doubles)
 
     def _check_disk(self, node: Node) -> None:
         try:
@@ -222,6 +228,11 @@ class Oracles:
         topic_id = None if state is None else state.topic_ids.get(topic)
         ghosts = self.replicas.committed.items()
         return any(g.excused is not None for (of, _), g in ghosts if of == topic_id)
+
+
+def _server(name: str) -> str:
+    """The id of the server that a process says it is: `1` of `broker-1` and of `twin1-1`."""
+    return name.rpartition("-")[2]
 
 
 def _incarnation(node: Node) -> str | None:

@@ -123,7 +123,5 @@ KINDS: Final[dict[str, Draw]] = {
     "wipe": _wipe,
     "store-restored": _store_restored,
 }
-MAY_END_A_PROCESS: Final = frozenset({"fsync-error", "write-error", "read-error", "disk-full"})
-"""After one of these a process may end by itself."""
 CHANGE_BYTES: Final = frozenset({"bit-flip", "helix", "misread"})
 """After one of these what a process reads may not be what was written."""
