@@ -140,6 +140,15 @@ def test_retention_that_takes_more_than_it_may(monkeypatch: pytest.MonkeyPatch) 
     assert broken(RETAIN, segment_bytes=400, retention_check_ms=300) == "I-74"
 
 
+def test_retention_that_takes_too_much_after_all_was_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_retention, "expired", all_sealed)
+    deleted = replace(DELETE, at_s=1.0, arguments={"partition": 0, "back": 0})
+    settings = {"segment_bytes": 400, "retention_check_ms": 2000}
+    assert broken(deleted, **settings) == "I-75"
+
+
 def test_retention_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_retention, "expired", all_sealed)
     assert broken(segment_bytes=400, retention_check_ms=300) == "I-75"

@@ -101,8 +101,8 @@ class AdminStrikes:
         if ghost is None or ghost.end <= back or scene.is_busy(DELETER):
             return False
         before = TO_HIGH_WATERMARK if back == 0 else ghost.end - back
+        asked_before = ghost.asked
         ghost.asked = NO_LIMIT if back == 0 else max(ghost.asked, before)
-
         members = self._isr_of(partition)
 
         async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
@@ -117,6 +117,8 @@ class AdminStrikes:
             except StrandlineError:
                 scene.oracles.sometimes["records not known to be deleted"] += 1
                 return
+            if back == 0:  # it was carried out, and named no more than is committed now
+                ghost.asked = max(asked_before, ghost.end)
             ghost.on_deleted(min(found.values()), members & self._isr_of(partition))
 
         scene.run_client(DELETER, main)
