@@ -81,3 +81,16 @@ def test_a_minimum_that_was_lower_for_a_while_permits_no_loss_afterwards() -> No
     assert found["configuration altered"] == 2
     assert found["records lost with the power"] == 2
     assert found["loss permitted"] == 0
+
+
+def test_what_was_said_to_be_deleted_counts_for_each_who_was_there() -> None:
+    ghost = committed(30)
+    ghost.on_deleted(10, frozenset({"broker-1", "broker-2", "broker-3"}))
+    ghost.on_deleted(20, frozenset({"broker-1", "broker-2"}))
+    ghost.check_deleted(10, "broker-3")
+    with pytest.raises(Violation, match=r"I-75.*below 10"):
+        ghost.check_deleted(0, "broker-3")
+    with pytest.raises(Violation, match=r"I-75.*below 20"):
+        ghost.check_deleted(10, "broker-1")
+    ghost.on_removed("broker-3")
+    ghost.check_deleted(0, "broker-3")

@@ -65,11 +65,10 @@ class Committed:
         """Up to where an administrator has asked to delete records."""
         self.begins = 0
         """The greatest log start that any replica has had."""
-        self.deleted = 0
-        """Below this the witnesses hold nothing: an administrator was told so (I-75)."""
-        self.witnesses: frozenset[str] = frozenset()
-        """Who was in the ISR when that was asked and when it was answered. One that had left it,
-        and may lead again as it is eligible, need not have heard of it.
+        self.deleted: dict[str, int] = {}
+        """Below this a node holds nothing: an administrator was told so, and it was in the ISR when
+        that was asked and when it was answered (I-75). One that had left it, and may lead again as
+        it is eligible, need not have heard of it.
         """
         self.given_up = False
         """Nothing promises that this partition is ever whole again."""
@@ -157,17 +156,18 @@ class Committed:
             )
 
     def on_deleted(self, low_watermark: int, witnesses: frozenset[str]) -> None:
-        """An administrator was told so."""
-        if low_watermark > self.deleted:
-            self.deleted, self.witnesses = low_watermark, witnesses
+        """An administrator was told so, and the `witnesses` were in the ISR."""
+        for node in witnesses:
+            self.deleted[node] = max(low_watermark, self.deleted.get(node, 0))
 
     def check_deleted(self, start: int, node: str) -> None:
         """I-75: what was said to be deleted does not come back."""
-        if start < self.deleted and node in self.witnesses and self.excused is None:
+        deleted = self.deleted.get(node, 0)
+        if start < deleted and self.excused is None:
             raise Violation(
                 "I-75",
-                f"{self.name}: the log of {node} begins at {start}, and all below {self.deleted}"
-                " was said to be deleted while it was in the ISR",
+                f"{self.name}: the log of {node} begins at {start}, and all below {deleted} was"
+                " said to be deleted while it was in the ISR",
             )
 
     def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
@@ -318,7 +318,7 @@ class Committed:
         """
         if wiped:
             self.damaged.pop(node, None)
-            self.witnesses -= {node}
+            self.deleted.pop(node, None)
         last = self.last
         if after.end < before.end:
             self._cut_short[node] = after.end
@@ -342,7 +342,7 @@ class Committed:
         """Another machine is the same broker now. It may have nothing of what the one before it has
         got since, whatever the flush policy (P-71).
         """
-        self.witnesses -= {old}
+        self.deleted.pop(old, None)
         self.lost_on.pop(old, None)
         self._cut_short.pop(old, None)
         self._cut_short[new] = view.end
@@ -359,7 +359,7 @@ class Committed:
 
     def on_removed(self, node: str) -> None:
         """The node holds the partition no more, and what it lost is held by others."""
-        self.witnesses -= {node}
+        self.deleted.pop(node, None)
         self.lost_on.pop(node, None)
         self._cut_short.pop(node, None)
         self.damaged.pop(node, None)

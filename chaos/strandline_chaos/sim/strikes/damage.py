@@ -77,7 +77,7 @@ class DamageStrikes:
         replicas = self._scene.oracles.replicas
         for key in self._scene.oracles.control.partitions:
             replicas.log_starts.forget(struck.name, key)
-            replicas.ghost(key).witnesses -= {struck.name}
+            replicas.ghost(key).deleted.pop(struck.name, None)
 
     def _flip_log(self, struck: Node, bits: int, restart_s: float) -> bool:
         for key in self._scene.oracles.control.main_keys():
