@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from strandline_chaos.sim.disk import SimDisk, SimFs
 from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.compacted_view import CompactedView, Record
-from strandline_chaos.sim.oracles.compaction import _check_left
+from strandline_chaos.sim.oracles.compaction import CompactionOracle, _check_left
 from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import CLEANER_MS, Fault, Plan
@@ -207,3 +208,19 @@ def test_what_was_replaced_is_read_again() -> None:
     assert [entry.base for entry in view.entries] == [1, 2]
     assert view.holds(view.entries[0])
     assert not view.read_to(3, "a log")
+
+
+def test_the_time_of_a_tombstone_does_not_outlive_its_replica() -> None:
+    known: Any = SimpleNamespace()
+    oracle, seen = CompactionOracle(known, Counter()), {(0, 0), (1, 0)}
+    oracle._timed["broker-1 compacted-0"] = set(seen)
+    node: Any = SimpleNamespace(name="broker-1")
+    partition: Any = SimpleNamespace(key=None, log=SimpleNamespace(replacements=0))
+    view = CompactedView(disk(log_0=batch(0, "a") + batch(1, "b")), PATH, {})
+    known.known = lambda *_: view
+    view.read_to(2, "a log")
+    oracle._open(node, partition, None)
+    assert oracle._timed["broker-1 compacted-0"] == seen
+    view = CompactedView(disk(), PATH, {})
+    oracle._open(node, partition, None)
+    assert not oracle._timed["broker-1 compacted-0"]

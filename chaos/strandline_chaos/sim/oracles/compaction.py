@@ -108,6 +108,9 @@ class CompactionOracle:
         seen = self._seen[node.name] = _Seen(partition.log, view)
         if before is not None and self._judge_start(node, before, view):
             self._sometimes["compaction finished at a start"] += 1
+        # What a lost disk or a removed replica has had may be copied again: its time begins anew.
+        where = f"{node.name} {COMPACTED}-0"
+        self._timed[where] = self._timed.get(where, set()) & {b.identity for b in view.batches}
         return seen
 
     def _judge_start(self, node: Node, before: _Seen, after: LogView) -> bool:
