@@ -15,6 +15,7 @@ from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.run import Outcome, run_plan
 from strandline_chaos.sim.topology import Topology
+from strandline_chaos.sim.watch import CheckedHistory
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
@@ -94,3 +95,21 @@ def test_what_was_said_to_be_deleted_counts_for_each_who_was_there() -> None:
         ghost.check_deleted(10, "broker-1")
     ghost.on_removed("broker-3")
     ghost.check_deleted(0, "broker-3")
+
+
+def test_a_record_that_nobody_has_sent_where_others_may_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = CheckedHistory.polled
+
+    def polled(self: CheckedHistory, process: int, op: int, read: Any) -> Any:
+        if self._oracles.given_up(0):
+            read = {k: [(offset, value + 10**6) for offset, value in of] for k, of in read.items()}
+        return real(self, process, op, read)
+
+    helix = Fault(4.0, "helix", {"partition": 0})
+    settings = {**TINY, "chaos_s": 6.0}
+    assert ran(helix, **settings).sound
+    monkeypatch.setattr(CheckedHistory, "polled", polled)
+    found = ran(helix, **settings)
+    assert (found.invariant, "was never sent" in str(found.failure)) == ("history", True)
