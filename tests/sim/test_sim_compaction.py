@@ -167,7 +167,7 @@ def test_only_a_compacted_log_may_lack_offsets() -> None:
 
 
 def test_offsets_that_nobody_has_committed_may_not_be_missing() -> None:
-    found, there = ghost(), disk(log_0=batch(0, "a"), log_7=batch(7, "c"))
+    found, there = ghost(), disk(log_0=batch(0, "a") + batch(1, *"bcdefg"), log_7=batch(7, "c"))
     view = found.view(there, PATH)
     for entry in view.read_to(8, "a log"):
         found.on_appended(entry, "its leader")
@@ -175,6 +175,14 @@ def test_offsets_that_nobody_has_committed_may_not_be_missing() -> None:
     (entry,) = lacking.read_to(8, "a log")
     with pytest.raises(Violation, match="I-1"):
         found.on_appended(entry, "a follower")
+
+
+def test_a_leader_appends_at_the_end_of_its_log() -> None:
+    found = ghost()
+    first, late = found.view(disk(log_0=batch(0, "a"), log_7=batch(7, "c")), PATH).read_to(8, "")
+    found.on_appended(first, "its leader")
+    with pytest.raises(Violation, match=r"I-1: .* offsets 1 to 7 are missing"):
+        found.on_appended(late, "its leader")
 
 
 def test_the_segment_behind_a_torn_batch_is_not_what_a_recovery_keeps() -> None:

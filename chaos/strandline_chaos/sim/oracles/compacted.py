@@ -42,8 +42,11 @@ class CompactedCommitted(Committed):
         """
         known = self._ids.get(entry.identity)
         batch = self._batches[entry.identity, entry.crc]
+        before = self._ids.get(entry.previous) if entry.previous is not None else None
         if known is None:
             self._ids[entry.identity], self._whole[entry.identity] = entry, batch
+            if self.excused is None:
+                self._check_gap(0 if before is None else before.end, entry.base, where)
             return
         if known.end != entry.end:
             raise Violation(
@@ -52,7 +55,6 @@ class CompactedCommitted(Committed):
         self.check_copy(batch, where)
         if self.excused is not None or entry.previous == known.previous:
             return
-        before = self._ids.get(entry.previous) if entry.previous is not None else None
         if before is not None and before.identity not in self._committed:
             raise Violation(
                 "I-4",
