@@ -4,12 +4,16 @@ minimum permits.
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.hosts.damage_watch import DamageWatch
 from strandline_chaos.sim.oracles.committed import Committed
+from strandline_chaos.sim.oracles.log_starts import LogStartOracle
 from strandline_chaos.sim.oracles.log_view import Entry
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import Fault, Plan
@@ -113,3 +117,17 @@ def test_a_record_that_nobody_has_sent_where_others_may_be_missing(
     monkeypatch.setattr(CheckedHistory, "polled", polled)
     found = ran(helix, **settings)
     assert (found.invariant, "was never sent" in str(found.failure)) == ("history", True)
+
+
+@pytest.mark.parametrize("retained", [True, False])
+def test_retention_of_one_topic_deletes_nothing_of_another(*, retained: bool) -> None:
+    oracle = LogStartOracle(Counter())
+    oracle.on_retention(200)
+    view: Any = SimpleNamespace(end=100, kept_from=lambda offset: 5000)
+    partition: Any = SimpleNamespace(
+        log=SimpleNamespace(log_start_offset=4), leader=object(), name="compacted-0"
+    )
+    with nullcontext() if retained else pytest.raises(Violation, match="I-75"):
+        oracle.on_change(
+            (bytes(16), 0), partition, committed(9), view, opened=False, retained=retained
+        )

@@ -98,8 +98,10 @@ class ControlOracle:
 
     def main_keys(self) -> list[Key]:
         """The partitions of the topic that everything is checked in."""
-        topic_id = None if self.state is None else self.state.topic_ids.get(TOPIC)
-        return [key for key in self.partitions if key[0] == topic_id]
+        return [key for key in self.partitions if self.is_main(key)]
+
+    def is_main(self, key: Key) -> bool:
+        return self.state is not None and key[0] == self.state.topic_ids.get(TOPIC)
 
     def min_insync(self, partition: Partition) -> int:
         """What the controller resolves for it (I-91)."""

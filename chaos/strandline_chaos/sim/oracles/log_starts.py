@@ -28,21 +28,30 @@ class LogStartOracle:
         """The log start that each follower has told a leader."""
 
     def on_retention(self, retention_bytes: int) -> None:
-        """It is about to be altered to so much."""
+        """It is about to be altered to so much, for the topic that everything is checked in."""
         least = self._retention_bytes
         self._retention_bytes = retention_bytes if least is None else min(least, retention_bytes)
 
     def on_change(
-        self, key: Key, partition: Partition, ghost: Committed, view: LogView, *, opened: bool
+        self,
+        key: Key,
+        partition: Partition,
+        ghost: Committed,
+        view: LogView,
+        *,
+        opened: bool,
+        retained: bool,
     ) -> bool:
-        """True if the log has begun anew; `opened`: it was just opened and not read yet."""
+        """True if the log has begun anew; `opened`: it was just opened and not read yet;
+        `retained`: of the topic whose retention may be altered.
+        """
         start = partition.log.log_start_offset
         how = ghost.on_log_start(
             start,
             view,
             partition.name,
             leads=partition.leader is not None,
-            retention_bytes=self._retention_bytes,
+            retention_bytes=self._retention_bytes if retained else None,
         )
         if how:
             self._sometimes[how] += 1

@@ -86,8 +86,10 @@ class ReplicaOracle:
         if known is None or known.log is not log:
             known = self._open(node, key, partition, known)
         if start != known.start:
-            opened = known.end < 0
-            if self.log_starts.on_change(key, partition, ghost, known.view, opened=opened):
+            opened, retained = known.end < 0, self._control.is_main(key)
+            if self.log_starts.on_change(
+                key, partition, ghost, known.view, opened=opened, retained=retained
+            ):
                 known.is_due = True
         if end < known.end:
             self._sometimes["log truncated"] += 1
