@@ -4,15 +4,17 @@ import contextlib
 import errno
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from strandline_chaos.sim.disk import SimDisk, SimFs
 from strandline_chaos.sim.inode import PAGE, Inode
-from strandline_chaos.sim.oracles.disks import Reader
+from strandline_chaos.sim.oracles.disks import Reader, check_disk
 from strandline_chaos.sim.owner import Stopped
 from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import FileSystem
@@ -337,3 +339,19 @@ def test_a_lock_that_another_process_holds_leaves_nothing_open() -> None:
         second.lock("/data/.lock")
     assert not second._open
     assert not second._paths
+
+
+def test_a_disk_is_verified_again_once_a_start_has_mended_a_failed_flush() -> None:
+    disk, verified = new_disk(), Counter[str]()
+    SimFs(disk).makedirs("/data")
+    node: Any = SimpleNamespace(disk=disk, failed_before=0, process=SimpleNamespace(is_loaded=True))
+    disk.counts["fsync error"] = 2
+    check_disk(node, verified)
+    node.failed_before, node.process.is_loaded = 2, False
+    check_disk(node, verified)
+    assert not verified, "the process whose flush failed has ended, and the next while it loaded"
+    node.process.is_loaded = True
+    check_disk(node, verified)
+    node.process.is_loaded = False
+    check_disk(node, verified)
+    assert verified["disk verified after a crash"] == 2

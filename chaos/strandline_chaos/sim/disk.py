@@ -52,6 +52,8 @@ class SimDisk:
         self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
         self.counts: dict[str, int] = {}
         """How often each fault has really struck."""
+        self.mended = 0
+        """After so many failed flushes what they left has been written again."""
         self._rng = rng
         self.wall = wall
         self.root = Directory()

@@ -72,6 +72,8 @@ class Node:
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         self.on_crash: Callable[[Node], None] = lambda node: None
         """A process has ended in any other way than in order; its disk is as it left it."""
+        self.failed_before = 0
+        """How many flushes of its disk had failed when its process began."""
         self.clean_epoch = -1
         """Broker epoch of the last process that was registered, if it ended in order."""
         self.wall_offset_s = 0.0
@@ -111,6 +113,7 @@ class Node:
         if self.running:
             return
         self.incarnation += 1
+        self.failed_before = self.disk.counts.get("fsync error", 0)
         owner = self.owner = self.loop.new_owner(self.name)
         owner.wall_offset_s = self.wall_offset_s
         owner.set_rate(self.loop.now, self.rate)

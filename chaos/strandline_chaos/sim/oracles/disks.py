@@ -33,8 +33,10 @@ class Reader(SimFs):
 
 def check_disk(node: Node, sometimes: Counter[str]) -> None:
     """Right after a crash of `node`, whatever kind it was."""
-    if node.disk.counts.get("fsync error"):
-        return  # what it called durable may be gone (P-24)
+    if getattr(node.process, "is_loaded", node.process is not None):
+        node.disk.mended = node.failed_before
+    if node.disk.counts.get("fsync error", 0) > node.disk.mended:
+        return  # what it called durable may be gone, until a recovery has written it again (P-24)
     fs = Reader(node.disk)
     if not fs.isdir(DATA):
         return
