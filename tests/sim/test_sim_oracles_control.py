@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.core import metadata_cache
-from strandline_broker.core.controller import applied, heartbeat
+from strandline_broker.core.controller import applied, heartbeat, registration
 from strandline_broker.core.isr_proposal import Proposal
 from strandline_broker.core.leader import Leader
 from strandline_broker.core.partition_state import PartitionState
-from strandline_broker.hosts.controller import controller
+from strandline_broker.hosts.controller import controller, push_answers
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.flush_ticket import FlushTicket
 from strandline_chaos.sim.oracles.control import ControlOracle
 from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.log_view import Entry
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.plan import Fault, Plan
+from strandline_chaos.sim.plan import Fault, Plan, moment
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.topology import Topology
 
@@ -126,3 +127,11 @@ def test_an_offset_that_names_two_decisions() -> None:
     oracle._check_kept(view, [Entry(0, 1, 1, 7, None)], state)
     with pytest.raises(Violation, match="I-92"):
         oracle._check_kept(view, [Entry(0, 1, 1, 8, None)], state)
+
+
+def test_a_controller_that_answers_who_knows_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (registration, push_answers):
+        monkeypatch.setattr(module, "check_memory", lambda *_, **named: None)
+    topology = Topology(partitions=1)
+    faults = sorted(moment("old-store", Random(1), topology, 2.1), key=lambda fault: fault.at_s)
+    assert run_plan(Plan(1, topology, tuple(faults))).invariant == "I-92"

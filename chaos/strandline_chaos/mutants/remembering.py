@@ -60,6 +60,19 @@ REMEMBERING: Final = (
         _RESTORED,
     ),
     Mutant(
+        "old-store-answers-who-knows-more",
+        "P-76, I-92",
+        "a controller on an old copy of its store answers brokers that have applied later records",
+        (
+            Edit(
+                "strandline_broker/core/controller/registration.py",
+                "    found = state.epoch_at(metadata_offset)\n",
+                "    found = controller_epoch\n",
+            ),
+        ),
+        Needs(moments=("old-store",)),
+    ),
+    Mutant(
         "restored-offsets-go-on-from-the-copy",
         "P-76, I-92",
         "a restored store names offsets again that brokers have applied",

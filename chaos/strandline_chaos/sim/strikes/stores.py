@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
 from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.owner import EPOCH_S
 from strandline_chaos.sim.strikes.doubles import settle
 from strandline_chaos.sim.topology import CONTROLLER
@@ -33,6 +34,8 @@ NEWER: Final = 10
 """By how many records brokers must be ahead of the copy. One that decides more before it meets them
 cannot be told apart (docs/adr/0006).
 """
+UNDER_WAY_S: Final = 0.05
+"""What the controller before it had answered may come so much later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class _Clock:
 class StoreStrikes:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self._put_back_s = 0.0
         self.strikes: dict[str, Callable[..., object]] = {"store-restored": self._restored}
 
     def _restored(self, age_s: float, meets_s: float) -> bool:
@@ -85,8 +89,29 @@ class StoreStrikes:
         controller.disk.put(root)
         scene.oracles.old_store = True
         controller.start()
+        self._put_back_s = scene.world.loop.now
         scene.pending = self._restore
         scene.later(meets_s, self._restore)
+
+    def _check_refused(self) -> None:
+        """I-92: nobody is answered by a controller that knows less than it does itself."""
+        world = self._scene.world
+        process = world.controller.process
+        if process is None or not world.controller.running:
+            return
+        for node in world.brokers:
+            lifecycle = getattr(node.process, "lifecycle", None)
+            answered_s = None if lifecycle is None else lifecycle.last_answer_s
+            if not node.running or node.owner is None or answered_s is None:
+                continue
+            ahead = node.process.metadata.highest_offset > process.state.last_offset
+            if ahead and node.owner.to_global(answered_s) > self._put_back_s + UNDER_WAY_S:
+                violation = Violation(
+                    "I-92",
+                    f"{node.name} has applied record {node.process.metadata.highest_offset}, and is"
+                    f" answered by a controller whose log ends at {process.state.last_offset}",
+                )
+                world.loop.fail(violation)
 
     def _restore(self) -> None:
         """`strandline controller restore`, with every data directory there is."""
@@ -94,6 +119,7 @@ class StoreStrikes:
         if scene.pending is None:
             return
         scene.pending = None
+        self._check_refused()
         for end in list(scene.doubles.values()):
             end()
         nodes = [world.controller, *world.brokers]
