@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from strandline_chaos.sim import sweep as sweeping
 from strandline_chaos.sim.expected import EVENTS, KIND, ODDS, RARE_KINDS, RUNS_MIN, runs_needed
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Plan, draw_plan
-from strandline_chaos.sim.pool import NoWorker, Pool
+from strandline_chaos.sim.pool import RUNS_PER_WORKER, NoWorker, Pool
 from strandline_chaos.sim.report import Broken, Result
 from strandline_chaos.sim.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here, sweep
 from strandline_chaos.sim.topology import Topology
@@ -31,7 +32,8 @@ for line in sys.stdin:
         os._exit(3)
     if seed == 14:
         time.sleep(60)
-    print(json.dumps({"broken": None, "steps": seed, "struck": {}, "sometimes": {}}), flush=True)
+    answer = {"broken": None, "steps": seed, "struck": {}, "sometimes": {}}
+    os.write(1, json.dumps(answer).encode() + b"\\n")
 """
 
 
@@ -64,6 +66,21 @@ def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
         14: Broken("crash", "the run did not end within 1 s", ""),
     }
     assert sum(result.steps for result in results) == 11 + 12 + 15 + 16 + 17
+
+
+def test_a_run_that_hangs_is_noticed_while_others_go_on() -> None:
+    results: list[Result] = []
+
+    def plans() -> Iterator[Plan]:
+        """Until it is noticed; a fresh worker would be a pause in which it is noticed anyway."""
+        yield from numbered(14)
+        while len(results) < RUNS_PER_WORKER and not any(result.broken for result in results):
+            yield from numbered(15)
+            time.sleep(0.01)
+
+    Pool(2, command=[sys.executable, "-c", WORKER], run_s=1.0).sweep(plans(), results.append)
+    assert [r.plan.seed for r in results if r.broken is not None] == [14]
+    assert len(results) < RUNS_PER_WORKER
 
 
 def test_a_worker_that_cannot_start_ends_the_sweep_with_what_it_said() -> None:

@@ -163,10 +163,10 @@ class Pool:
             assert isinstance(worker, _Worker)
             if (result := worker.take()) is not None:
                 found.append((worker, result))
-        if not found:
-            for worker in self._workers:
-                if (result := worker.overdue()) is not None:
-                    found.append((worker, result))
+        done = {worker for worker, _ in found}
+        for worker in self._workers:
+            if worker not in done and (result := worker.overdue()) is not None:
+                found.append((worker, result))
         return found
 
     def _go_on(self, worker: _Worker, plan: Plan | None) -> None:
