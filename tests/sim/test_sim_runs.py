@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.leader import Leader
+from strandline_chaos.sim import sweep
 from strandline_chaos.sim.faults import BEFORE_HEALING_S
 from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
 from strandline_chaos.sim.run import Outcome, Run, run_plan
 from strandline_chaos.sim.sweep import shrink
@@ -26,7 +28,7 @@ QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
 DIGESTS = """
 import sys
 from strandline_chaos.sim.plan import read_plan
-from strandline_chaos.sim.run import Run, run_plan
+from strandline_chaos.sim.run import run_plan
 for line in sys.stdin:
     print(run_plan(read_plan(line, commit="")).digest)
 """
@@ -235,3 +237,19 @@ def test_a_failing_plan_is_shrunk_to_what_it_needs(monkeypatch: pytest.MonkeyPat
     plan = with_faults(*pauses, *others, partitions=1)
     small = shrink(plan, lambda candidate, fails: None)
     assert small == dataclasses.replace(plan, faults=tuple(pauses))
+
+
+def test_a_plan_is_shrunk_to_what_breaks_it_in_the_same_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not to what breaks the same invariant otherwise."""
+
+    def run(plan: Plan) -> Outcome:
+        kinds = {fault.kind for fault in plan.faults}
+        why = "a log ends at 3" if {"kill", "stop"} <= kinds else "nobody holds it"
+        return Outcome(plan, Violation("I-9", why if "kill" in kinds else "an offset is lost"))
+
+    monkeypatch.setattr(sweep, "run_plan", run)
+    needed = [Fault(1.0, kind, {"node": "broker-1", "restart_s": 0.3}) for kind in ("kill", "stop")]
+    plan = with_faults(*needed, Fault(2.0, "pause", {"node": "reader", "for_s": 0.5}))
+    assert shrink(plan, lambda candidate, fails: None).faults == tuple(needed)

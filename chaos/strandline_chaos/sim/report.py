@@ -109,6 +109,13 @@ def crashed(plan: Plan, error: BaseException) -> Result:
     return Result(plan, Broken(type(error).__name__, str(error), text))
 
 
+def kind_of(outcome: Outcome) -> str:
+    """Equal for runs that are broken in the same way; empty for a sound one."""
+    if outcome.sound:
+        return ""
+    return Broken(outcome.invariant, str(outcome.failure), "").kind
+
+
 def last_words(outcome: Outcome) -> str:
     """The last lines of each node, node by node."""
     shown = ["the last of what each node said:"]

@@ -12,7 +12,7 @@ def shrink(
     file: Annotated[Path, typer.Argument(help="A plan that fails.")],
     any_commit: Annotated[bool, typer.Option(help="Also a plan of another commit.")] = False,
 ) -> int:
-    """Leave faults out while the same invariant still breaks; writes FILE.small.json."""
+    """Leave faults out while it still breaks in the same way; writes FILE.small.json."""
     from dataclasses import replace
 
     from strandline_chaos.sim.plan import Plan
