@@ -53,7 +53,7 @@ def sim(
     how_much = (seed, seeds, minutes, crash_points)
     if sum(what is not None for what in how_much) != 1:
         raise UsageMistake("give one of --seed N, --seeds K, --minutes M, --crash-points N")
-    _check_options(seed, minutes, first, sweeps=seeds is not None, timeline=timeline)
+    _check_options(seed, minutes, first, jobs, sweeps=seeds is not None, timeline=timeline)
     check_folder(save)
     if seed is not None:
         if output is Format.JSON:
@@ -99,11 +99,19 @@ def sim(
 
 
 def _check_options(
-    seed: int | None, minutes: float | None, first: int | None, *, sweeps: bool, timeline: bool
+    seed: int | None,
+    minutes: float | None,
+    first: int | None,
+    jobs: int | None,
+    *,
+    sweeps: bool,
+    timeline: bool,
 ) -> None:
     """No option is taken and ignored."""
     if first is not None and not sweeps and minutes is None:
         raise UsageMistake("--first is where a sweep begins: give it with --seeds K or --minutes M")
+    if jobs is not None and seed is not None:
+        raise UsageMistake(f"--jobs is for sweeps: --seed {seed} is one run, leave it out")
     if timeline and seed is None:
         raise UsageMistake("--timeline is of one run: give it with --seed N")
     if minutes is not None and not math.isfinite(minutes):
