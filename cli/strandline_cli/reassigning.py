@@ -54,18 +54,29 @@ async def current_replicas(
 ) -> dict[Partition, tuple[int, ...]]:
     """Where replicas are, or will be once the reassignments under way are done.
 
-    A broker and the controller are asked at different moments: what ends between the two is at its
-    target.
+    A broker and the controller are asked at different moments: what ended or was cancelled between
+    the two is where brokers say, once they have heard of it.
     """
-    ongoing = await _targets(admin)
-    current = await _described(admin, topics)
-    ongoing |= await _targets(admin)
-    return {at: ongoing.get(at, replicas) for at, replicas in current.items()}
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + HEARD_S
+    moving = await _ongoing(admin)
+    while True:
+        current = await _described(admin, topics)
+        now = await _ongoing(admin)
+        moving |= now
+        unheard = [
+            at
+            for at, each in moving.items()
+            if at not in now and set(current.get(at, ())) == set(each.replicas)
+        ]
+        if not unheard or loop.time() >= deadline:
+            return {at: now[at].target if at in now else to for at, to in current.items()}
+        await asyncio.sleep(ASK_AGAIN_S)
 
 
-async def _targets(admin: Admin) -> dict[Partition, tuple[int, ...]]:
+async def _ongoing(admin: Admin) -> dict[Partition, PartitionReassignment]:
     ongoing = await admin.list_partition_reassignments()
-    return {(at.topic, at.partition): each.target for at, each in ongoing.items()}
+    return {(at.topic, at.partition): each for at, each in ongoing.items()}
 
 
 async def _described(
@@ -195,17 +206,21 @@ async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
 
 
 async def _until_heard(admin: Admin, plan: Plan, deadline: float) -> None:
-    """Not an error if it takes longer: somebody may have moved them elsewhere since."""
-    from strandline.errors import UnknownTopicOrPartition
+    """Not an error if it takes longer, or nobody answers: somebody may have moved them elsewhere
+    since, and what was asked for is done.
+    """
+    from strandline.errors import StrandlineError, UnknownTopicOrPartition
 
     loop = asyncio.get_running_loop()
     while loop.time() < deadline:
         try:
             told = await _described(admin, {topic for topic, _ in plan})
+            if all(set(told.get(at, to)) == set(to) for at, to in plan.items()):
+                return
         except UnknownTopicOrPartition:
             return
-        if all(set(told.get(at, to)) == set(to) for at, to in plan.items()):
-            return
+        except StrandlineError:
+            pass  # a broker that is starting, for instance
         await asyncio.sleep(ASK_AGAIN_S)
 
 
