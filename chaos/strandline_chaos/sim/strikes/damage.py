@@ -54,12 +54,13 @@ class DamageStrikes:
             return self._flip_log(struck, bits, restart_s)
         if file in CLOSED:
             restart_s = max(restart_s, DOWN_S)
-        if restart_s > 0:
-            self._scene.darken([struck], restart_s, survival=1.0)
         found = [n for path, n in self._files(struck) if path.endswith(FILES[file])]
-        found = [n for n in found if n.data and not n.dirty]
+        # With the power all that is written here becomes durable.
+        found = [n for n in found if n.data and (restart_s > 0 or not n.dirty)]
         if not found:
             return False
+        if restart_s > 0:
+            self._scene.darken([struck], restart_s, survival=1.0)
         inode = self._scene.rng.choice(found)
         for _ in range(bits):
             inode.flip(
@@ -80,14 +81,19 @@ class DamageStrikes:
             replicas.ghost(key).deleted.pop(struck.name, None)
 
     def _flip_log(self, struck: Node, bits: int, restart_s: float) -> bool:
+        live, cut = restart_s == 0, False
         for key in self._scene.oracles.control.main_keys():
-            if not self._another_is_sound(struck, key):
+            view = self._scene.oracles.replicas.find_view(struck.name, key)
+            if view is None or not self._another_is_sound(struck, key):
                 continue
-            if restart_s > 0:
+            if not self._flushed(struck, key, view, live=live):
+                continue
+            if not live:
                 self._scene.darken([struck], restart_s, survival=1.0)
-            if self._flip_in(struck, key, bits, live=restart_s == 0, number=None):
+                cut = True
+            if self._flip_in(struck, key, bits, live=live, number=None):
                 return True
-        return False
+        return cut
 
     def _another_is_sound(self, struck: Node, key: Key) -> bool:
         """Nobody has damage in this partition yet, and another member of the ISR is well."""
