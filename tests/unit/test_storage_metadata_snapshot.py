@@ -238,7 +238,7 @@ class Machine:
             if number == operation:
                 self.end()
 
-        self.disk.crash = crash
+        self.disk.crashes.append(crash)
 
     def story(self) -> ControllerState:
         """Two processes that decide and keep snapshots; what was decided is read from the store, as
@@ -304,7 +304,7 @@ def test_no_disk_operation_is_a_bad_moment_to_end(survival: float | None) -> Non
             machine.story()
             break
         except Stopped:
-            machine.disk.crash = None
+            machine.disk.crashes.clear()
         if survival is not None:
             machine.disk.lose_power(survival)
         assert not damage(SimFs(machine.disk), "/data"), operation

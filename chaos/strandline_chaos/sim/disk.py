@@ -37,15 +37,15 @@ UNREAD: Final = ("misread", "read error")
 
 
 class SimDisk:
-    """`crash`, if set, is asked at each operation (by number and name, before it happens; `path`
-    says of what).
+    """Each of `crashes` is asked at each operation (by number and name, before it happens; `path`
+    says of what), until it takes itself out: then the process that wanted it is dead.
     """
 
     def __init__(self, rng: random.Random, wall: Callable[[], float]) -> None:
         self.faults = DiskFaults()
         self.capacity = CAPACITY
         self.operations = 0
-        self.crash: Callable[[int, str], None] | None = None
+        self.crashes: list[Callable[[int, str], None]] = []
         self.path = ""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
@@ -146,8 +146,10 @@ class SimDisk:
     def begin(self, operation: str, path: str) -> None:
         self.operations += 1
         self.path = path
-        if self.crash is not None:
-            self.crash(self.operations, operation)
+        for crash in tuple(self.crashes):
+            crash(self.operations, operation)
+            if crash not in self.crashes:
+                return
 
     def misread(self, data: bytearray, length: int, offset: int) -> bytes:
         """As much as was asked for, from elsewhere in the file."""

@@ -140,7 +140,7 @@ class Nemesis:
             node.resume()
             node.disk.faults = DiskFaults()
             node.disk.capacity = CAPACITY
-            node.disk.crash = None
+            node.disk.crashes.clear()
             if node.rate != 1.0:
                 node.set_clock(rate=1.0)
             if node.disk.has_failed or _is_out_of_use(node):

@@ -61,14 +61,14 @@ class ProcessStrikes:
         def crash(number: int, name: str) -> None:
             if number < last:
                 return
-            disk.crash = None
+            disk.crashes.remove(crash)
             if not scene.over:
                 scene.world.timeline.add("*", "fault", f"power goes before {name}", {"node": node})
                 scene.oracles.sometimes["power lost at a disk operation"] += 1
                 scene.struck["crash-point"] += 1
                 self._power([node, *nodes], restart_s, survival)
 
-        disk.crash = crash
+        disk.crashes.append(crash)
         return False
 
     def _crash_loop(self, node: str, times: int, lives_s: float) -> None:
@@ -93,7 +93,7 @@ class ProcessStrikes:
             left[0] -= 1
             if left[0] > 0:
                 return
-            struck.disk.crash = None
+            struck.disk.crashes.remove(crash)
             if scene.over:
                 return
             scene.world.timeline.add("*", "fault", f"ends before {name} of {path}", {"node": node})
@@ -105,5 +105,5 @@ class ProcessStrikes:
                 struck.kill()
                 scene.later(restart_s, scene.start, struck)
 
-        struck.disk.crash = crash
+        struck.disk.crashes.append(crash)
         return False
