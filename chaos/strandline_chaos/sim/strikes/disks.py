@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class DiskStrikes:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self._active: dict[tuple[str, str], list[float]] = {}
+        """What each fault of one kind that strikes a node has set, oldest first."""
         self.strikes: dict[str, Callable[..., object]] = {
             "slow-disk": self._slow_disk,
             "stalling-disk": self._stalling_disk,
@@ -30,9 +32,24 @@ class DiskStrikes:
     def _set(self, node: str, for_s: float, **settings: float) -> None:
         disk = self._scene.node(node).disk
         for name, value in settings.items():
-            before = getattr(DiskFaults(), name)
-            setattr(disk.faults, name, value)
-            self._scene.later(for_s, setattr, disk.faults, name, before)
+            self._hold(node, disk.faults, name, value, getattr(DiskFaults(), name), for_s)
+
+    def _hold(
+        self, node: str, owner: object, name: str, value: float, usual: float, for_s: float
+    ) -> None:
+        """The newest of those that overlap counts, and the last one's end ends them all. What a
+        start or healing has ended stays so.
+        """
+        active = self._active.setdefault((node, name), [])
+        active.append(value)
+        setattr(owner, name, value)
+
+        def end() -> None:
+            active.remove(value)
+            if getattr(owner, name) != usual:
+                setattr(owner, name, active[-1] if active else usual)
+
+        self._scene.later(for_s, end)
 
     def _slow_disk(self, node: str, for_s: float, factor: float) -> None:
         self._set(node, for_s, slow=factor)
@@ -48,5 +65,4 @@ class DiskStrikes:
 
     def _disk_full(self, node: str, for_s: float, room: int) -> None:
         disk = self._scene.node(node).disk
-        disk.capacity = disk.used + room
-        self._scene.later(for_s, setattr, disk, "capacity", CAPACITY)
+        self._hold(node, disk, "capacity", disk.used + room, CAPACITY, for_s)
