@@ -17,6 +17,8 @@ from strandline.types import TopicPartition
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.watch import Oracles
     from strandline_chaos.sim.world import World
@@ -98,7 +100,9 @@ class Churn:
         except UnknownTopicOrPartition:
             return
 
-    async def _until_done(self, runtime: Runtime, act: Any) -> None:
+    async def _until_done(
+        self, runtime: Runtime, act: Callable[[Admin], Awaitable[object]]
+    ) -> None:
         while True:
             try:
                 async with Admin(

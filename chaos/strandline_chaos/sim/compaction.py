@@ -21,6 +21,8 @@ from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import COMPACTED
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.compacted import CompactedCommitted
     from strandline_chaos.sim.watch import Oracles
@@ -126,7 +128,9 @@ class Compaction:
         await self._until_done(runtime, alter)
         self._oracles.sometimes["compaction altered"] += 1
 
-    async def _until_done(self, runtime: Runtime, act: Any) -> None:
+    async def _until_done(
+        self, runtime: Runtime, act: Callable[[Admin], Awaitable[object]]
+    ) -> None:
         while True:
             try:
                 async with Admin(
@@ -181,13 +185,10 @@ class Compaction:
 
     async def _read(self, runtime: Runtime) -> None:
         while not self._finish:
-            if await self._pass(runtime, self._rests):
+            if await self._pass(runtime, lambda: self._finish):
                 await asyncio.sleep(REST_S)
 
-    def _rests(self) -> bool:
-        return self._finish
-
-    async def _pass(self, runtime: Runtime, is_over: Any) -> bool:
+    async def _pass(self, runtime: Runtime, is_over: Callable[[], bool]) -> bool:
         """Read from the first offset to the head, and compare. False if it was not reached."""
         ghost = self._oracles.compaction.ghost()
         if ghost is None:

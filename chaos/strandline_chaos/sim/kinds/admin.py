@@ -88,5 +88,3 @@ RETENTION: Final = frozenset({"retention"})
 """Kinds that need brokers that look for segments which retention lets go."""
 COMPACTION: Final = frozenset({"compaction"})
 """Kinds that need brokers whose cleaner is never idle for long."""
-CHURN: Final = frozenset({"topic-recreate"})
-"""Kinds that need the other topic."""
