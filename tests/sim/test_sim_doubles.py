@@ -65,3 +65,13 @@ def test_a_second_process_does_not_mend_the_disk_of_the_first() -> None:
     second = Fault(3.01, "second", {"node": "broker-1"})
     run = ran(3, Fault(3.0, "misread", rate), second, scrub_ms=1500, segment_bytes=400)
     assert run.world.nodes["broker-1"].disk.counts["misread"] > 0
+
+
+def test_whoever_has_the_id_is_struck_although_it_is_another_machine() -> None:
+    kills = [
+        Fault(3.4, "kill", {"node": f"{role}-0", "restart_s": 0.3}) for role in ("heir", "other")
+    ]
+    run = ran(2, twin(3.0, "copy", 2.5), *kills)
+    (double,) = run.world.doubles
+    assert double.name in [n.node for n in run.world.timeline.lines if n.event == "killed"]
+    assert not double.running

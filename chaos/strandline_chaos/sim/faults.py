@@ -108,8 +108,13 @@ class Nemesis:
         for key in self._oracles.control.main_keys():
             partition = self._oracles.control.partitions[key]
             if key[1] == index and partition.leader != NO_LEADER:
-                return f"broker-{self._meant(role, key, partition)}"
+                return self._machine(self._meant(role, key, partition))
         return f"broker-{1 + (index + ROLES.index(role)) % self._world.topology.brokers}"
+
+    def _machine(self, broker: int) -> str:
+        """The one that is that broker: a twin while it has registered last (P-71)."""
+        member = self._world.members.get(broker)
+        return member.name if member in self._scene.doubles else f"broker-{broker}"
 
     def _meant(self, role: str, key: Key, partition: Partition) -> int:
         """The broker in that role; another replica if nobody has it."""

@@ -39,7 +39,9 @@ class DoubleStrikes:
 
     def _twin(self, node: str, disk: str, for_s: float, again: bool) -> bool:
         scene, struck = self._scene, self._scene.node(node)
-        if node == CONTROLLER or node in self._twins or not self._is_well(struck):
+        if node == CONTROLLER or node in self._twins or struck in scene.doubles:
+            return False
+        if not self._is_well(struck):
             return False
         twin = self._twins[node] = scene.world.add_double("twin", struck)
         if disk == "copy":
@@ -83,7 +85,9 @@ class DoubleStrikes:
 
     def _second(self, node: str) -> bool:
         scene, struck = self._scene, self._scene.node(node)
-        if struck.process is None or not struck.running or scene.world.loop.now < 1.0:
+        if struck.process is None or not struck.running or struck in scene.doubles:
+            return False
+        if scene.world.loop.now < 1.0:
             return False
         second = scene.world.add_double("second", struck)
         second.disk = struck.disk

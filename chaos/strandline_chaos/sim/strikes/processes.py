@@ -76,7 +76,7 @@ class ProcessStrikes:
 
         def once(number: int) -> None:
             struck.kill()
-            struck.start()
+            self._scene.start(struck)
 
         self._scene.repeat(times, lives_s, once)
 

@@ -72,7 +72,11 @@ class Scene:
         return lambda node, runtime, stop: self._mains[name](node, runtime, stop)
 
     def start(self, node: Node) -> None:
-        """A client that healing has started, and that was then told to end, stays ended."""
+        """A client that healing has started, and that was then told to end, stays ended; so does a
+        double that is gone for good.
+        """
+        if node in self.world.doubles and node not in self.doubles:
+            return
         if not self.over or node.name in self.world.topology.servers:
             node.start()
 
