@@ -17,7 +17,7 @@ class Interrupted(Hurried):
 
     between: Callable[[], object] | None = None
 
-    def replace(self, source: str, target: str) -> None:
+    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
         super().replace(source, target)
         if target.endswith("log-start-offset-checkpoint") and self.between is not None:
             between, self.between = self.between, None

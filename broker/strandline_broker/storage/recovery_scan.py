@@ -185,9 +185,8 @@ class Scan:
                 if behind is None:
                     segment.size, segment.end_offset = size, below
                     return
-                position, offset = behind
-                # Up to here, should what is there be torn off.
-                segment.size, segment.end_offset = position, offset
+                # The segment up to here, should what is there be torn off.
+                position, offset = segment.size, segment.end_offset = behind
                 self._recent = RecentBatches(offset, position)
 
     def begin_behind(self, bad: BadBatch, last: Segment) -> None:
