@@ -8,7 +8,8 @@ import pytest
 from strandline_broker.storage.log import Log
 from strandline_proto.batch import crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
-from support.storage import SMALL, Store, batch_of
+from support.disk import Hurried
+from support.storage import LARGE, SMALL, Store, batch_of, damaged
 
 ROUNDS = 20
 
@@ -94,3 +95,19 @@ def test_a_segment_that_is_cut_before_a_reader_opens_it_has_no_indexes(tmp_path:
     segment.release()
     Path(segment.path()).write_bytes(b"")
     assert len(segment.view().offsets) == 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_walk_that_a_cut_overtakes_makes_no_damage_of_it(tmp_path: Path, again: bool) -> None:
+    """Its bytes are gone or others, and what is appended in their place is sound (P-34)."""
+    store = Store(tmp_path / "data", LARGE, fs=Hurried())
+    for _ in range(10):
+        store.append(*[b"x" * 4000] * 10)
+    store.flush()
+    headers = store.log.batch_headers(0)
+    assert next(headers).last_offset == 9
+    store.log.truncate_to(50)
+    if again:
+        store.append(b"y" * 300_000, epoch=1)
+    assert [header.base_offset for header in headers][:4] == [10, 20, 30, 40]
+    assert damaged(store.log) == []

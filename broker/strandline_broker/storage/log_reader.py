@@ -182,6 +182,7 @@ class LogReader:
         """Damage is passed over, and `lacks` told: what it held is lost, the rest is known."""
         log = self._log
         log.check_usable()
+        seen = log.truncations, log.replacements
         segments, recent = log.tail
         end_position, end_offset = recent.end
         if start >= end_offset:
@@ -201,27 +202,38 @@ class LogReader:
                 (end_position, end_offset) if is_last else (segment.size, segment.end_offset)
             )
             yield from self._walk_segment(
-                segment, max(start, segment.base_offset), end, below, lacks
+                segment, max(start, segment.base_offset), end, below, seen, lacks
             )
 
     def _walk_segment(
-        self, segment: Segment, start: int, end: int, below: int, lacks: Callable[[], None]
+        self,
+        segment: Segment,
+        start: int,
+        end: int,
+        below: int,
+        seen: tuple[int, int],
+        lacks: Callable[[], None],
     ) -> Iterator[tuple[View, int, BatchHeader]]:
-        """The batches from `start` to byte `end`, where the segment's offsets end at `below`."""
+        """The batches from `start` to byte `end`, where the segment's offsets end at `below`.
+
+        `seen` are the log's counts of before: where a cut came between, bad bytes say nothing.
+        """
         log, view, gaps_below = self._log, segment.view(), self._log.gaps.below
         ranges = log.damaged_ranges
         low = ranges.resume_before(segment.base_offset, start)
         try:
             found = first_batch_to(segment, view, start, end, low=low, gaps_below=gaps_below)
         except BadBatch as bad:
-            damage_met(log, bad)
+            if seen == (log.truncations, log.replacements):
+                damage_met(log, bad)
             lacks()
             return
         if found is None:
             return
 
         def mark(damage: DamagedRange) -> None:
-            ranges.add(damage)
+            if seen == (log.truncations, log.replacements):
+                ranges.add(damage)
             lacks()
 
         for at, header in walk_over_damage(
