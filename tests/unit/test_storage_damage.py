@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.damage import BadBatch
+from strandline_broker.storage.damage_walk import sound_batch_behind
 from strandline_broker.storage.damaged_ranges import DamagedRange, DamagedRanges
+from strandline_broker.storage.file import File
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_check import SegmentCheck, check_segment
 from strandline_proto.batch import iter_headers, read_header
@@ -365,3 +367,18 @@ def test_a_torn_tail_right_behind_damage_is_cut_there(
     store.restart(Store.stop)
     assert values_around_damage(store.log)[-1] == b"again"
     assert store.log.log_end_offset == end + 1
+
+
+def test_the_search_behind_damage_ends_where_the_file_was_cut_meanwhile(tmp_path: Path) -> None:
+    class Counting(RealFileSystem):
+        reads = 0
+
+        def pread(self, fd: int, length: int, offset: int) -> bytes:
+            self.reads += 1
+            return super().pread(fd, length, offset)
+
+    (tmp_path / "x.log").write_bytes(b"\2" * 100)
+    fs = Counting()
+    file = File(fs, str(tmp_path / "x.log"))
+    assert sound_batch_behind(file, 0, 1 << 20, offset=0, below=10) is None
+    assert fs.reads < 200

@@ -42,13 +42,15 @@ def sound_batch_behind(
     at = position + 1
     while at + HEADER_SIZE <= end:
         data = file.read(min(WINDOW, end - at), at)
+        if len(data) < HEADER_SIZE:
+            return None  # the file was cut meanwhile
         place = data.find(MAGIC, 16)
         while place >= 0:
             found = _sound_at(file, at + place - 16, end, offset=offset, below=below)
             if found is not None:
                 return at + place - 16, found
             place = data.find(MAGIC, place + 1)
-        at += max(len(data) - 16, 1)
+        at += len(data) - 16
     return None
 
 
