@@ -9,6 +9,7 @@ from strandline_broker.storage.log import LogConfig
 from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.batch import build_batch, iter_headers, read_header
 from support.disk import Hurried
+from support.producer_log import end_marker
 from support.storage import Store, damaged
 
 ONE_SEGMENT = LogConfig(
@@ -85,3 +86,44 @@ def test_only_a_replay_says_that_the_replay_lacks(store: Store) -> None:
     assert not store.log.replay_lacks
     assert load(store) == {1, 3}
     assert store.log.replay_lacks
+
+
+SEQUENCE, PRODUCER_ID = 53, 43 + 7
+"""Bytes of a header that only the CRC covers."""
+
+
+@pytest.mark.parametrize("byte", [SEQUENCE, PRODUCER_ID])
+def test_what_a_disk_has_changed_is_not_remembered_of_a_producer(store: Store, byte: int) -> None:
+    """A later sequence would make duplicates of batches that are new."""
+    put(store, 1, 1)
+    put(store, 2, 1)
+    flip(store, 3, byte)
+    producers = load_producers(store.log, expiration_ms=10**9, now_ms=0, wall_ms=0)
+    assert {(e[0], e[2]) for e in producers.entries()} == {(1, 0), (2, 1), (3, 0)}
+    assert store.log.replay_lacks
+    assert damaged(store.log) == [(3, 4)]
+
+
+class Flipping(Hurried):
+    """Of `length` bytes of a file the last one is read otherwise."""
+
+    length = -1
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        data = super().pread(fd, length, offset)
+        return data[:-1] + bytes([data[-1] ^ 1]) if length == self.length else data
+
+
+def test_a_misread_end_marker_is_not_remembered(tmp_path: Path) -> None:
+    disk = Flipping()
+    store = Store(tmp_path / "data", ONE_SEGMENT, fs=disk)
+    put(store, 1, 0)
+    marker = end_marker(1, coordinator_epoch=6)
+    for _ in range(2):  # so that the walk reads more at once than one of them
+        store.log.append_as_leader(marker, read_header(marker), leader_epoch=0)
+    disk.length = len(marker)
+    assert [marker for _, marker in store.log.replay(0)] == [None]
+    assert store.log.replay_lacks
+    disk.length = -1
+    assert [marker for _, marker in store.log.replay(0)] == [None, 6, 6]
+    assert not store.log.replay_lacks

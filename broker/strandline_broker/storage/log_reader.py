@@ -160,7 +160,7 @@ class LogReader:
         return read
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
-        return (header for _, _, header in self._walk(start, _no_matter))
+        return (header for _, _, header in self._walk(start, _no_matter, crc=False))
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
         """For the producers' state: see `Log.replay`."""
@@ -170,14 +170,20 @@ class LogReader:
         def lacks() -> None:
             log.replay_lacks = True
 
-        for view, at, header in self._walk(start, lacks):
+        # A producer id or a sequence that a disk has changed would be remembered: new batches would
+        # be answered as duplicates of it, and so lost.
+        for view, at, header in self._walk(start, lacks, crc=True):
             marker = None
             if header.is_control:
-                marker = end_marker_epoch(view.file.read(header.size, at), 0, header)
+                data = view.file.read(header.size, at)
+                if len(data) < header.size or not crc_matches(data, 0, header):
+                    lacks()  # the walk has just read it otherwise
+                    continue
+                marker = end_marker_epoch(data, 0, header)
             yield header, marker
 
     def _walk(
-        self, start: int, lacks: Callable[[], None]
+        self, start: int, lacks: Callable[[], None], *, crc: bool
     ) -> Iterator[tuple[View, int, BatchHeader]]:
         """Damage is passed over, and `lacks` told: what it held is lost, the rest is known."""
         log = self._log
@@ -202,7 +208,7 @@ class LogReader:
                 (end_position, end_offset) if is_last else (segment.size, segment.end_offset)
             )
             yield from self._walk_segment(
-                segment, max(start, segment.base_offset), end, below, seen, lacks
+                segment, max(start, segment.base_offset), end, below, seen, lacks, crc=crc
             )
 
     def _walk_segment(
@@ -213,6 +219,8 @@ class LogReader:
         below: int,
         seen: tuple[int, int],
         lacks: Callable[[], None],
+        *,
+        crc: bool,
     ) -> Iterator[tuple[View, int, BatchHeader]]:
         """The batches from `start` to byte `end`, where the segment's offsets end at `below`.
 
@@ -243,7 +251,7 @@ class LogReader:
             segment=segment.base_offset,
             offset=min(found[1].base_offset, start),
             below=below,
-            crc=False,
+            crc=crc,
             found=mark,
             judge=BatchJudge(
                 log.leader_epochs,
