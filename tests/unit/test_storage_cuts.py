@@ -1,15 +1,21 @@
 """Cuts of a log of which something does not read: what stays must, and only that (I-15, I-47)."""
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from strandline_broker.offline.findings import PartitionReport
+from strandline_broker.offline.roots import verify
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.log import LogConfig
 from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.batch import iter_headers
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
+from support.compaction import COMPACTED, clean, put
 from support.disk import Hurried
 from support.storage import Store, damaged, values_of
 
@@ -107,3 +113,59 @@ def test_what_stays_must_read_from_the_batch_with_the_log_start_on(
     with pytest.raises(KafkaStorageError, match="does not match its CRC"):
         store.log.truncate_to(80)
     assert store.log.log_end_offset == 100
+
+
+def cut_in_a_gap(path: Path) -> Store:
+    """A compacted log of which batch 0 to 1 is left below the gap where it ends, at offset 4."""
+    store = Store(path, replace(COMPACTED, segment_bytes=4000), fs=Hurried())
+    put(store, (b"a", b"1"), (b"b", b"1"))
+    for _ in range(3):
+        put(store, (b"c", b"1"))
+    store.log.roll()
+    put(store, (b"c", b"2"))
+    store.log.roll()
+    put(store, (b"d", b"2"))
+    store.flush()
+    clean(store)
+    assert [h.base_offset for h in store.log.batch_headers(0)] == [0, 5, 6]
+    store.log.truncate_to(4)
+    return store
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("how", [Store.stop, Store.kill])
+def test_a_log_that_was_cut_in_a_gap_goes_on_where_it_was_cut(
+    tmp_path: Path, how: Callable[[Store], None], checkpointed: bool
+) -> None:
+    """Nothing is missing there, and no offset comes twice (I-1, I-7)."""
+    store = cut_in_a_gap(tmp_path / "data")
+    if checkpointed:
+        store.flush()
+        store.checkpoint()
+    for _ in range(2):
+        store.restart(how)
+        if checkpointed or how is Store.stop:
+            assert store.log.log_end_offset == 4
+            (found,) = (
+                r for r in verify(store.fs, str(store.path)) if isinstance(r, PartitionReport)
+            )
+            assert (found.log_end, found.findings) == (4, [])
+        assert (damaged(store.log), store.reports) == ([], [])
+        assert [h.base_offset for h in store.log.batch_headers(0)] == [0]
+    end = store.log.log_end_offset
+    assert put(store, (b"e", b"3")) == end
+    for _ in range(2):
+        assert values_of(store.log) == [b"1", b"1", b"3"]
+        store.restart(how)
+
+
+def test_what_was_appended_behind_such_a_cut_and_is_gone_is_damage(tmp_path: Path) -> None:
+    store = cut_in_a_gap(tmp_path / "data")
+    size = (store.log_dir / f"{0:020d}.log").stat().st_size
+    put(store, (b"e", b"3"))
+    store.flush()
+    store.checkpoint(5)  # the limit of the cut goes
+    store.kill()
+    os.truncate(store.log_dir / f"{0:020d}.log", size)
+    store.start()
+    assert [r.end for r in store.log.damaged_ranges.entries] == [5]

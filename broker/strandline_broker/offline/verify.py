@@ -310,7 +310,12 @@ class _Verification:
 
     def _end(self) -> None:
         report, expected = self._report, self._report.expected
-        report.log_end = end = self._next if self._cut is None else self._cut[2]
+        end = self._next if self._cut is None else self._cut[2]
+        durable_to, cleaned_to = self._durable_to, expected.cleaned_to
+        if self._cut is None and durable_to is not None and cleaned_to is not None:
+            # All that is missing was cleaned: the log was cut in a gap, and goes on there.
+            end = max(end, durable_to) if durable_to <= cleaned_to else end
+        report.log_end = end
         if self._cut is not None:
             self._report_cut(*self._cut)
         elif self._durable_to is not None and end < self._durable_to:

@@ -280,14 +280,17 @@ class Recovery:
 
     def _open_clean_tail(self) -> RecentBatches | None:
         """The tail after a clean shutdown; None if it is not as it was left: then it is scanned."""
-        if self._expected.recovery_point == 0:
+        expected = self._expected
+        if expected.recovery_point == 0:
             return None
         last = self._segments[-1]
         try:
-            recent = last.activate(last.size, crc=True, gaps_below=self._expected.gaps_below)
+            recent = last.activate(last.size, crc=True, gaps_below=expected.gaps_below)
         except BadBatch:
             return None
-        return recent if last.end_offset == self._expected.recovery_point else None
+        if expected.ends_in_gap(last.end_offset):
+            return self._scan().end_in_gap(last)
+        return recent if last.end_offset == expected.recovery_point else None
 
     def _finish(self, recent: RecentBatches, touched: list[Segment], first: int) -> Recovered:
         for segment in touched:

@@ -61,6 +61,12 @@ class Expectations:
     def damage_below(self) -> int:
         return max(self.recovery_point, self.high_watermark if self.always else 0)
 
+    def ends_in_gap(self, end_offset: int) -> bool:
+        """Whether a log whose last batch ends there was cut in what a compaction had removed: all
+        that was promised was cleaned, and cleaning never comes to the end of a log.
+        """
+        return end_offset < self.damage_below <= self.cleaned_to
+
 
 class Scan:
     """Works on the segments of one directory, oldest first; `run` once."""
@@ -113,6 +119,8 @@ class Scan:
                 return self._recent
             end_offset = segment.end_offset
         last = self._segments[-1]
+        if self._expected.ends_in_gap(last.end_offset):
+            return self.end_in_gap(last)
         if last.end_offset < self._expected.damage_below:
             missing = f"the log ends here, offsets up to {self._expected.damage_below} are missing"
             self.begin_behind(BadBatch(last.path(), last.size, last.end_offset, missing), last)
@@ -188,6 +196,11 @@ class Scan:
                 # The segment up to here, should what is there be torn off.
                 position, offset = segment.size, segment.end_offset = behind
                 self._recent = RecentBatches(offset, position)
+
+    def end_in_gap(self, last: Segment) -> RecentBatches:
+        """The log goes on where it was cut, not where its last batch ends: an offset comes once."""
+        last.end_offset = self._expected.damage_below
+        return RecentBatches(last.end_offset, last.size)
 
     def begin_behind(self, bad: BadBatch, last: Segment) -> None:
         """No sound batch is left up to what was promised: mark all of it, and go on behind."""

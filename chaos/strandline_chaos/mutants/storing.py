@@ -215,8 +215,7 @@ STORING: Final = (
             ),
             Edit(
                 _RECOVERY,
-                "        return recent if last.end_offset == self._expected.recovery_point"
-                " else None\n",
+                "        return recent if last.end_offset == expected.recovery_point else None\n",
                 "        return recent\n",
             ),
         ),
