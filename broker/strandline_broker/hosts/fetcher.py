@@ -89,6 +89,11 @@ class Fetcher:
             self._has_work.set()
             self._nudge.set()
 
+    def on_flushed(self, key: Key) -> None:
+        """What `fill` has left out until it is durable may be named now."""
+        if key in self._changed:
+            self._nudge.set()
+
     # The stream
 
     async def run(self) -> None:

@@ -358,6 +358,8 @@ class ReplicaManager:
         partition = self._by_log.get(log)
         if partition is not None:
             partition.on_flushed()
+            for fetcher in self._fetchers.values():
+                fetcher.on_flushed(partition.key)
 
     async def _tick(self) -> None:
         self._ticked_ms = self.context.now_ms()
