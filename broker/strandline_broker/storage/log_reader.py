@@ -17,7 +17,7 @@ from strandline_broker.storage.batch_judge import BatchJudge
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
-from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
+from strandline_broker.storage.segment_reader import SPAN, Run, find_run, first_batch_to
 from strandline_broker.storage.time_lookup import TimeLookup
 from strandline_proto.batch import (
     HEADER_SIZE,
@@ -43,8 +43,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BASE_OFFSET: Final = struct.Struct(">q")
-_LINK: Final = struct.Struct(">qiibIhi")
-"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 _base_of: Final = attrgetter("base_offset")
 
 
@@ -311,15 +309,16 @@ def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gap
     batches are sound (P-34 and I-1): a batch at a wrong offset must not be served there.
     """
     records, at, offset = read.records, 0, start
-    unpack, size, end_offset = _LINK.unpack_from, len(records), run[2]
-    while at + HEADER_SIZE <= size:
-        base, length, _, magic, _, _, delta = unpack(records, at)
+    unpack, size, end_offset = SPAN.unpack_from, len(records), run[2]
+    last_head = size - HEADER_SIZE
+    while at <= last_head:
+        base, length, magic, delta = unpack(records, at)
         if base != offset and not (at == 0 if base < offset else gaps.lawful(base)):
             break
         last, behind = base + delta, at + length + LENGTH_OVERHEAD
-        if not (offset <= last < end_offset and at + HEADER_SIZE <= behind <= size):
-            break
-        if magic != MAGIC:
+        if magic != MAGIC or not (
+            offset <= last < end_offset and at + HEADER_SIZE <= behind <= size
+        ):
             break
         offset, at = last + 1, behind
     if at == size and (offset == end_offset or gaps.lawful(end_offset)):

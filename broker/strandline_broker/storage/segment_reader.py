@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.segment import Segment, View
     from strandline_proto.batch import BatchHeader, Record
 
-_SPAN: Final = struct.Struct(">qi4xb6xi")
+SPAN: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta: what a header says of where the next one is."""
 
 Run = tuple[int, int, int]
@@ -151,10 +151,10 @@ def _cut_quickly(
     """As `_cut`, from length to length; None where something is odd, which a walk then names."""
     read, at = view.file.read, max(view.offsets.floor_position(target), position)
     while at < end:
-        data = read(_SPAN.size, at)
-        if len(data) < _SPAN.size:
+        data = read(SPAN.size, at)
+        if len(data) < SPAN.size:
             return None
-        base, length, magic, delta = _SPAN.unpack(data)
+        base, length, magic, delta = SPAN.unpack(data)
         behind = at + length + LENGTH_OVERHEAD
         if magic != MAGIC or delta < 0 or not at + HEADER_SIZE <= behind <= end:
             return None
