@@ -30,9 +30,19 @@ class FakePartition:
         self.gate = asyncio.Lock()
         self.error: KafkaStorageError | None = None
         self.rebuilt = 0
+        self.is_fetched = True
+
+    def forget_fetch(self, key: object) -> None:
+        assert key == self.key
+        self.is_fetched = False
+
+    def fetch_again(self, partition: object) -> None:
+        assert partition is self
+        self.is_fetched = True
 
     async def rebuild_producers(self) -> None:
         assert self.gate.locked()
+        assert not self.is_fetched, "other partitions of that leader would wait"
         self.rebuilt += 1
         if self.error is not None:
             raise self.error
@@ -80,13 +90,21 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
     runtime = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
     context: Any = SimpleNamespace(runtime=runtime, dirs=None)
     known: Any = [partition]
-    watch = DamageWatch(context, lambda: known, scrub=None, fetch_again=print)  # type: ignore[arg-type]
+    fake: Any = partition
+    watch = DamageWatch(
+        context,
+        lambda: known,
+        scrub=None,  # type: ignore[arg-type]
+        forget_fetch=fake.forget_fetch,
+        fetch_again=fake.fetch_again,
+    )
 
     async def run() -> None:
         for _ in range(times):
             await watch.look()
 
     asyncio.run(run())
+    assert partition.is_fetched
     return told
 
 

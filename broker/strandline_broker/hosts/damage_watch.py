@@ -60,6 +60,7 @@ class DamageWatch:
         partitions: Callable[[], Collection[Partition]],
         *,
         scrub: Executor,
+        forget_fetch: Callable[[Key], None],
         fetch_again: Callable[[Partition], None],
     ) -> None:
         from prometheus_client import Counter, Gauge
@@ -67,6 +68,7 @@ class DamageWatch:
         self._context = context
         self._partitions = partitions
         self._scrub = scrub
+        self._forget_fetch = forget_fetch
         self._fetch_again = fetch_again
         self._log = context.runtime.log
         self._seen: dict[Partition, object] = {}
@@ -185,10 +187,13 @@ class DamageWatch:
         return log.damaged is None and not log.damaged_ranges.entries and partition.leader is None
 
     async def _replay(self, partition: Partition) -> None:
+        # It may take seconds, and an answer of its leader waits for each of its partitions' gates.
+        self._forget_fetch(partition.key)
         try:
             await partition.rebuild_producers()
         except WireError as error:
             self._log.warning("producers not read", partition=partition.name, reason=str(error))
+        self._fetch_again(partition)
 
     async def _heal(self, partition: Partition) -> None:
         async with partition.gate:

@@ -92,7 +92,11 @@ class ReplicaManager:
         self._ticked_ms = self.context.now_ms()
         scrub = runtime.serial_executor("scrub")
         self.damage = DamageWatch(
-            self.context, self._all, scrub=scrub, fetch_again=self._fetch_again
+            self.context,
+            self._all,
+            scrub=scrub,
+            forget_fetch=self._forget_fetch,
+            fetch_again=self._fetch_again,
         )
         self.scrubber = Scrubber(self.context, self._all, thread=scrub)
 
