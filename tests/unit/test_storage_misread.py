@@ -10,7 +10,8 @@ import pytest
 from strandline_broker.core.producer_state import PersistedProducer
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.storage.batch_judge import BatchJudge
-from strandline_broker.storage.batch_walk import OFFSET_MAX, walk
+from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.file import File

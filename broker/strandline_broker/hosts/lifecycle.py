@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import grpc.aio
 
+from strandline_broker.hosts.replaced import end_replaced
 from strandline_proto import errors
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
@@ -270,7 +271,7 @@ class BrokerLifecycle:
                 raise CannotStart(str(error))
             self._complain(f"{error}; trying again")
         elif isinstance(error, StaleBrokerEpoch):
-            self._stop_replaced(error)
+            end_replaced(self._runtime, self._config.node_id, str(error))
         elif error.retriable:
             self._complain(f"the controller does not accept registrations yet: {error}")
         elif isinstance(error, InconsistentClusterId) and self.broker_epoch != NO_BROKER_EPOCH:
@@ -279,13 +280,6 @@ class BrokerLifecycle:
             self._complain(f"another controller answers at {self._link.target}: {error}")
         else:
             raise CannotStart(f"the controller at {self._link.target} refuses this broker: {error}")
-
-    def _stop_replaced(self, error: WireError) -> None:
-        self._runtime.exit(
-            f"broker {self._config.node_id} of epoch {self.broker_epoch} has been replaced by "
-            "another "
-            f"process with the same id: {error}"
-        )
 
     # Heartbeats
 
@@ -341,7 +335,7 @@ class BrokerLifecycle:
         if answer.error_code != errors.NONE:
             error = errors.from_code(answer.error_code, answer.error_message)
             if isinstance(error, StaleBrokerEpoch):
-                self._stop_replaced(error)
+                end_replaced(self._runtime, self._config.node_id, str(error))
             if isinstance(error, BrokerIdNotRegistered):
                 raise _NotRegistered
             raise NotController(str(error))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrottle
 from strandline_broker.hosts.losses import Losses
+from strandline_broker.hosts.replaced import end_replaced
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
@@ -97,11 +98,8 @@ class ReplicaContext:
         return self.metadata.view.endpoint(leader, self.config.inter_broker_listener_name)
 
     def end_replaced(self, why: str) -> NoReturn:
-        """A newer process runs under our id: this one ends, and never registers again (P-73)."""
-        self.runtime.exit(
-            f"broker {self.me} has been replaced by another process with the same id; stop that"
-            f" one, or give it a node.id of its own: {why}"
-        )
+        """A newer process runs under our id: this one ends."""
+        end_replaced(self.runtime, self.me, why)
 
     async def in_disk_pool(self, work: Callable[[], T], log: Log) -> T:
         """Run blocking work on the disk of `log` to its end, even if the caller is cancelled."""

@@ -1,10 +1,11 @@
-"""Reads sealed segments in the background and finds what the disk has changed in them, or what it
-gives back again: a mark goes where everything is sound.
+"""Reads segments in the background and finds what the disk has changed in them, or what it gives
+back again: a mark goes where everything is sound.
 
 A start does not read what lies below the recovery point, and a reader sees a wrong CRC only in what
-it is asked for. So every `log.scrub.interval` each sealed segment is read once, on a thread of
-its own and no faster than `log.scrub.io.max.bytes.per.second`. What is found is marked in the log;
-`damage_watch` tells the controller and heals it.
+it is asked for. So every `log.scrub.interval` each sealed segment is read once, and an active one
+of which a part is marked, on a thread of its own and no faster than
+`log.scrub.io.max.bytes.per.second`. What is found is marked in the log; `damage_watch` tells the
+controller and heals it.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ class Scrubber:
         self._thread = thread
         registry = context.runtime.metrics
         self._bytes = Counter(
-            "strandline_scrub_bytes", "Bytes of sealed segments read and checked.",
+            "strandline_scrub_bytes", "Bytes of segments read and checked.",
             registry=registry,
         )  # fmt: skip
         self._rounds = Counter(
-            "strandline_scrub_rounds", "Rounds over all sealed segments.", registry=registry
+            "strandline_scrub_rounds",
+            "Rounds over all segments that are scrubbed.",
+            registry=registry,
         )
         self._found = Counter(
             "strandline_scrub_damaged_ranges", "Damaged ranges that the scrub found.",

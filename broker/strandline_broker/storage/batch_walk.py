@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import BadBatch
 from strandline_proto.batch import (
     HEADER_SIZE,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 HEADERS_WINDOW: Final = 16 << 10
 BODIES_WINDOW: Final = 1 << 20
-OFFSET_MAX: Final = 2**63 - 1
 
 
 class _Window:

@@ -173,7 +173,7 @@ class DataDirectory:
                 f"last shutdown counts as unclean."
             )
         self._were_always = self.state.flush_policy == ALWAYS
-        vouched_for = self._checkpoints.read(self.findings.append)
+        vouched_for = self._checkpoints.read(self.findings.append, closed=epoch is not None)
         # Without the old identity or state nothing proves that this is the directory that was
         # closed (P-21).
         if known and epoch is not None and vouched_for:

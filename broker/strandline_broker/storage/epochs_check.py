@@ -1,10 +1,11 @@
 """Whether the epoch checkpoint contradicts the batches that were durable (I-5, I-7).
 
-The file has no checksum, so a digit that a disk has changed reads as another epoch or offset.
-Believed, it would make damage of sound batches, and a torn tail of what stands behind the recovery
-point. Nor does a batch's CRC cover its epoch: one batch against the file proves nothing, two in a
-row that agree with each other do. Above the recovery point nothing is asked, as an older tail that
-a loss of power brought back is just what the file is there to tell (P-23).
+A file that Kafka or an earlier version wrote has no seal (`sealed_file`), so a digit that a disk
+has changed reads as another epoch or offset. Believed, it would make damage of sound batches, and a
+torn tail of what stands behind the recovery point. Nor does a batch's CRC cover its epoch: one
+batch against the file proves nothing, two in a row that agree with each other do. Above the
+recovery point nothing is asked, as an older tail that a loss of power brought back is just what the
+file is there to tell (P-23).
 """
 
 from __future__ import annotations

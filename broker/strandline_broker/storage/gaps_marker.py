@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import OFFSET_MAX
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.file import CREATE, File
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ class Log:
         self.damaged: str | None = None
         self.damaged_ranges = found.damaged
         self.replay_lacks = False
-        """The last replay passed over damage, so that what was read from it may not be all."""
+        """The last `replay` passed over damage, so that what it has given may not be all."""
         self.deleted = False
         self.limits = limits
         self.tail = tuple(found.segments), found.recent

@@ -23,8 +23,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import OFFSET_MAX
 from strandline_broker.storage.checkpoint_limits import NAME as LIMIT_NAME
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import FILE_NAME as DAMAGED_NAME

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import OFFSET_MAX, sound_batch_follows, walk
+from strandline_broker.storage.batch_walk import sound_batch_follows, walk
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import METADATA_REMEDY, BadBatch, DamagedLog
 from strandline_broker.storage.damage_walk import jumps, sound_batch_behind
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange

@@ -7,7 +7,8 @@ number of it is believed, and that there was one counts (`SharedCheckpoints.has_
 without a seal is believed: Kafka, or an earlier version, wrote it.
 
 The seal is replaced before the file, and names the content that stands there too: wherever a crash
-interrupts the two, what is found is named.
+interrupts the two, what is found is named. A seal without a file is of a first write that came no
+further; so a file that vanishes whole is taken for one that never was.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline_broker.storage.batch_walk import OFFSET_MAX, walk
+from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.file import (
     CREATE_EMPTY,

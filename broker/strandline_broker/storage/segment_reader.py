@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import OFFSET_MAX, walk
+from strandline_broker.storage.batch_walk import walk
+from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.offset_index import RELATIVE_MAX
 from strandline_proto.batch import (

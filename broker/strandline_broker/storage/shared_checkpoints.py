@@ -54,15 +54,15 @@ class SharedCheckpoints:
         self._lost: set[str] = set()
         """Files that were there and not to be believed."""
 
-    def read(self, report: Report) -> bool:
+    def read(self, report: Report, *, closed: bool) -> bool:
         """False if one is lost without which nobody knows where the logs begin and end: then what
-        is left of them must not count as what a clean stop had left.
+        is left of them must not count as what a clean stop had left, if it was one (`closed`).
         """
         for name, file in self._files.items():
             offsets = read_offsets(file, report)
             if offsets is None and self._fs.exists(file.path):
                 self._lost.add(name)
-                if name in _CLOSED_WITH:
+                if name in _CLOSED_WITH and closed:
                     report(f"Without {file.path} the last shutdown counts as unclean.")
             self._offsets[name] = offsets or {}
             self._named.update(self._offsets[name])
