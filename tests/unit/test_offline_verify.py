@@ -362,3 +362,13 @@ def test_a_log_start_beyond_the_end_is_what_a_loss_of_power_may_leave(store: Sto
     (finding,) = [f for f in wrong(store) if f.invariant == "I-6"]
     assert finding.severity is Severity.SUSPECT
     assert "begins anew" in finding.what
+
+
+def test_a_creation_that_broke_off_is_no_log(store: Store) -> None:
+    """The checkpoints still name the log of that name before it."""
+    store.checkpoint(24)
+    shutil.rmtree(store.log_dir)
+    store.log_dir.mkdir()
+    assert wrong(store) == []
+    (note,) = report(store).findings
+    assert "broke off" in note.what

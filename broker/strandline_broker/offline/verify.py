@@ -82,6 +82,10 @@ class _Verification:
 
     def run(self) -> None:
         report, files = self._report, self._files
+        if files.metadata is None and not files.segments:
+            what = "a creation that broke off: there is no log, and the next one takes its place"
+            report.add(Severity.NOTE, "I-36", files.path, what)
+            return
         self._look_at_names()
         self._read_epochs()
         segments = files.segments

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 CAPACITY: Final = 1 << 30
 REFUSALS: Final = ("read error", "write error", "fsync error")
-UNREAD: Final = ("misread", "read error")
-"""Faults that leave all as it was written, and a reader without it."""
+UNREAD: Final = ("misread", "read error")  # all stays as it was written, and is not seen
 
 
 class SimDisk:
