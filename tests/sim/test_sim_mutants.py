@@ -8,7 +8,8 @@ import pytest
 from strandline_chaos.mutants import catalogue, harness
 from strandline_chaos.mutants.catalogue import mutant_named
 from strandline_chaos.mutants.harness import Bounds, look_for
-from strandline_chaos.mutants.mutant import Edit, Mutant
+from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
+from strandline_chaos.sim.plan import Fault
 from strandline_cli.main import main
 
 LEADER = "strandline_broker/core/leader.py"
@@ -68,6 +69,15 @@ def test_an_equivalent_mutant_is_not_run() -> None:
     result = look_for(mutant_named("leader-epoch-not-compared"), Bounds(1, 1))
     assert (result.status, result.runs) == (harness.EQUIVALENT, 0)
     assert result.passes
+
+
+def test_it_says_whose_plans_find_a_mutant() -> None:
+    assert Needs().plans == "any"
+    assert Needs(kinds=("kill",)).plans == "narrowed"
+    assert Needs(topology={"flush_policy": "always"}).plans == "narrowed"
+    assert (
+        Needs(aimed=(Fault(1.0, "kill", {"node": "broker-1", "restart_s": 1.0}),)).plans == "aimed"
+    )
 
 
 def chaos_mutants(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

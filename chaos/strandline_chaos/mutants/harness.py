@@ -64,6 +64,7 @@ class Result:
             "rules": mutant.rules,
             "what": mutant.what,
             "needs": str(mutant.needs),
+            "plans": mutant.needs.plans,
             "status": self.status,
             "seeds": self.runs,
             "seconds": self.seconds,

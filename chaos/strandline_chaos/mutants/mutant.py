@@ -34,6 +34,15 @@ class Needs:
     moments: tuple[str, ...] = ()
     """Three of these in every plan, and without `kinds` nothing else."""
 
+    @property
+    def plans(self) -> str:
+        """Whose plans they are: those of `any` seed; `narrowed` to what the bug needs to matter at
+        all; or with faults `aimed` by hand.
+        """
+        if self.aimed:
+            return "aimed"
+        return "narrowed" if self.topology or self.kinds or self.moments else "any"
+
     def __str__(self) -> str:
         words = [f"{name}={value}" for name, value in self.topology.items()]
         return "; ".join([*words, *dict.fromkeys(self.kinds), *self.moments, *map(str, self.aimed)])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strandline_chaos.mutants.harness import Result
     from strandline_chaos.mutants.mutant import Mutant
 
-COLUMNS = ("mutant", "rules", "verdict", "seeds", "seconds", "found by")
+COLUMNS = ("mutant", "rules", "verdict", "plans", "seeds", "seconds", "found by")
 
 
 def mutants(
@@ -76,6 +76,7 @@ def _show(results: Sequence[Result], failed: Sequence[Result], commit: str) -> N
                 r.mutant.name,
                 r.mutant.rules,
                 r.status,
+                r.mutant.needs.plans,
                 r.runs or "",
                 f"{r.seconds:.1f}" if r.runs else "",
                 r.by,
