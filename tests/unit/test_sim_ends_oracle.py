@@ -30,7 +30,7 @@ class Scene:
             )
             for epoch in led_in
         ]
-        self.ghost = SimpleNamespace(excused=None)
+        self.ghost = SimpleNamespace(excused=None, lost={})
         self.led_late: Counter[tuple[bytes, int]] = Counter()
         replicas: Any = SimpleNamespace(led_late=self.led_late, ghost=lambda key: self.ghost)
         control: Any = SimpleNamespace(

@@ -21,6 +21,7 @@ class FakeScene:
 
     def __init__(self) -> None:
         self.over = False
+        self.struck = Counter[str]()
         self.ends: list[tuple[float, Any, tuple[Any, ...]]] = []
         self.dark: list[str] = []
         self.disk = SimDisk(random.Random(0), lambda: 0.0)
