@@ -66,7 +66,7 @@ def test_a_log_may_lead_that_parts_from_the_others_below_its_start() -> None:
     parted = log(found.entries[0], OLD, other)
     with pytest.raises(Violation, match="I-15"):
         found.check_complete(parted, "I-15", "it")
-    found.begins = 3
+    found._removed_to = 3
     found.check_complete(parted, "I-15", "it")
     with pytest.raises(Violation, match="I-15"):
         found.check_complete(log(found.entries[0], OLD), "I-15", "it ends before that, and")

@@ -65,6 +65,8 @@ class Committed:
         """Up to where an administrator has asked to delete records."""
         self.begins = 0
         """The greatest log start that any replica has had."""
+        self._removed_to = 0
+        """The same, but of what offsets name since the last unclean election."""
         self.deleted: dict[str, int] = {}
         """Below this a node holds nothing: an administrator was told so, and it was in the ISR when
         that was asked and when it was answered (I-75). One that had left it, and may lead again as
@@ -131,6 +133,8 @@ class Committed:
         How records went that nobody had deleted before, in words. `retention_bytes` is the lowest
         that it has ever been; None: without a limit.
         """
+        if leads or start > self.begins:
+            self._removed_to = max(self._removed_to, start)
         if start <= self.begins:
             return ""
         how = "records deleted by command"
@@ -213,6 +217,9 @@ class Committed:
             del self._committed[entry.identity]
         if gone:
             self.end = gone[0].base
+        # Behind that offsets name other records from now on, and those are not deleted.
+        self.deleted = {node: min(to, self.end) for node, to in self.deleted.items()}
+        self._removed_to = min(self._removed_to, 0 if view is None else view.end)
         self._come_back(view)
         self._kept = self.end
         return len(gone)
@@ -297,7 +304,7 @@ class Committed:
         """Whether a log holds it, or goes on behind it where it is deleted: before a log start may
         stand another history, as a leader cannot be asked about that any more.
         """
-        return view.holds(entry) or entry.end <= min(self.begins, view.end)
+        return view.holds(entry) or entry.end <= min(self._removed_to, view.end)
 
     def check_complete(self, view: LogView, invariant: str, who: str) -> None:
         """`who` may lead, so it must hold every committed record."""

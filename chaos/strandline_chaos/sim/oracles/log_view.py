@@ -128,7 +128,7 @@ class LogView:
         del self.entries[keep:]
         del self._places[keep:]
         self._segment, self._position = self._places[-1] if self._places else (self.start, 0)
-        if self._places and self._bytes(self._segment) is None:
+        if end < self.start or (self._places and self._bytes(self._segment) is None):
             self.begin_at(end)
         return gone
 
