@@ -153,6 +153,19 @@ def test_a_fault_may_wait_for_ever() -> None:
     assert (outcome.struck, outcome.unprompted) == ({}, 0)
 
 
+def test_each_fault_that_waits_hears_of_its_event() -> None:
+    """Also those that begin to wait when others have struck already."""
+    waits = [
+        Fault(at_s, "kill", {"node": f"broker-{n}", "restart_s": 0.2}, after="isr")
+        for n, at_s in ((2, 1.5), (3, 3.0))
+    ]
+    stop = Fault(1.0, "kill", {"node": "broker-1", "restart_s": 0.3})
+    again = Fault(3.5, "kill", {"node": "broker-1", "restart_s": 0.3})
+    outcome = run_plan(dataclasses.replace(with_faults(stop, again, *waits), patience_s=None))
+    assert outcome.sound, outcome.failure
+    assert outcome.struck["kill"] == 4
+
+
 def death_of(name: str, outcome: Outcome) -> float:
     (death,) = (li for li in outcome.timeline.lines if (li.node, li.event) == (name, "killed"))
     return float(death.time_s)

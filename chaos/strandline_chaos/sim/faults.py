@@ -71,7 +71,7 @@ class Nemesis:
     def on_event(self, event: str) -> None:
         """Something happened that faults may wait for."""
         due = [fault for fault in self._armed if fault.after == event]
-        self._armed = [fault for fault in self._armed if fault.after != event]
+        self._disarm(due)
         for fault in due:
             if fault.delay_s == 0 and fault.kind in LINK_KINDS:
                 self._carry_out(fault)  # before what is to be sent now is on its way
@@ -80,9 +80,15 @@ class Nemesis:
 
     def _on_nothing_happened(self, fault: Fault) -> None:
         if any(armed is fault for armed in self._armed):
-            self._armed = [armed for armed in self._armed if armed is not fault]
+            self._disarm([fault])
             self.unprompted += 1
             self._carry_out(fault)
+
+    def _disarm(self, faults: list[Fault]) -> None:
+        """These very ones: two faults of a plan may be equal."""
+        for fault in faults:
+            at = next(n for n, armed in enumerate(self._armed) if armed is fault)
+            del self._armed[at]
 
     def _carry_out(self, fault: Fault) -> None:
         if self._scene.over:
