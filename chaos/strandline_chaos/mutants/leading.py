@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
@@ -17,11 +17,19 @@ _ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate")
 
+_BOTH_WAYS: Final[dict[str, Any]] = {"hold": False, "one_way": False}
 _CONTROLLER_DIES: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.4}, "isr", delay_s)
     for at_s, delay_s in ((1.0, 0.0), (3.5, 0.001), (6.0, 0.0))
 )
 """Right after it has committed a change of an ISR: its answer is lost."""
+
+_NO_ANSWER: Final = tuple(
+    Fault(at_s, "partition", {"a": "leader-0", "b": b, "for_s": for_s, **_BOTH_WAYS})
+    for start_s in (1.0, 5.0)
+    for at_s, b, for_s in ((start_s, "other-0", 3.0), (start_s + 1.35, "controller", 0.9))
+)
+"""A leader asks to remove a member that it does not hear, and does not hear of that either."""
 
 _QUIET_RETURN: Final = tuple(
     fault
@@ -339,6 +347,6 @@ LEADING: Final = (
                 "            pending.answer(asked.request_id, said)\n",
             ),
         ),
-        Needs(kinds=_NET),
+        Needs(kinds=_NET, aimed=_NO_ANSWER),
     ),
 )
