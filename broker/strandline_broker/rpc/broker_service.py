@@ -33,8 +33,7 @@ class Service:
         self._runtime = runtime
         self._metrics = metrics
         for part in parts:
-            # Classes are hashable; mypy takes the __hash__ of their instances (its issue 11470).
-            for name in _methods_of(type(part)):  # type: ignore[arg-type]
+            for name in _methods_of(type(part)):  # type: ignore[arg-type] # mypy issue 11470
                 assert not hasattr(self, name), f"two parts serve {name}"
                 setattr(self, name, self._guarded(name, getattr(part, name)))
 
@@ -91,10 +90,15 @@ def _has_assertion(error: BaseException) -> bool:
     return isinstance(error, AssertionError)
 
 
-# A Service finds its methods by name, which the generated servicer types do not express.
 def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
-    services_pb2_grpc.add_BrokerServiceServicer_to_server(service, server)  # type: ignore[arg-type]
+    services_pb2_grpc.add_BrokerServiceServicer_to_server(
+        service,  # type: ignore[arg-type] # its methods are found by name
+        server,
+    )
 
 
 def add_replica_service(server: grpc.aio.Server, service: Service) -> None:
-    services_pb2_grpc.add_ReplicaServiceServicer_to_server(service, server)  # type: ignore[arg-type]
+    services_pb2_grpc.add_ReplicaServiceServicer_to_server(
+        service,  # type: ignore[arg-type] # its methods are found by name
+        server,
+    )

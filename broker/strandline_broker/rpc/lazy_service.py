@@ -60,20 +60,19 @@ class LazyService(grpc.GenericRpcHandler):
 def add_standard_services(
     server: grpc.aio.Server, services: tuple[str, ...], is_serving: Callable[[], bool]
 ) -> None:
-    """Health and reflection. The process is healthy while `is_serving` says so.
-
-    Both packages come without types.
-    """
+    """Health and reflection. The process is healthy while `is_serving` says so."""
 
     def health(collector: Any) -> None:
-        from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped]
+        from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped] # it has none
 
         servicer = _Health(services, is_serving)
         health_pb2_grpc.add_HealthServicer_to_server(servicer, collector)
 
     def reflection(collector: Any) -> None:
-        from grpc_reflection.v1alpha import reflection_pb2_grpc  # type: ignore[import-untyped]
-        from grpc_reflection.v1alpha._async import (  # type: ignore[import-untyped]
+        from grpc_reflection.v1alpha import (  # type: ignore[import-untyped] # it has none
+            reflection_pb2_grpc,
+        )
+        from grpc_reflection.v1alpha._async import (  # type: ignore[import-untyped] # it has none
             ReflectionServicer,
         )
 

@@ -93,13 +93,18 @@ def _demoted_with_a_slow_disk(rng: random.Random, p: int) -> list[Step]:
     return [_at(0.0, "slow-disk", node=f"leader-{p}", for_s=2.5, factor=300), cut]
 
 
+def _asks_slowly(p: int, *, for_s: float = 1.5) -> Step:
+    """The leader's question to add a member takes half a second to the controller."""
+    return _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=for_s, ms=500)
+
+
 def _joiner_dies(rng: random.Random, p: int) -> list[Step]:
     """The question to add a member is still under way when the member ends; it may be back, as
     another incarnation, before the controller reads it (P-7).
     """
     return [
         _kill(0.0, f"other-{p}", 0.1),
-        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=1.5, ms=500),
+        _asks_slowly(p),
         _kill(0.1, f"joiner-{p}", rng.choice((0.05, 0.05, 1.5)), "join", 0.005),
     ]
 
@@ -111,7 +116,7 @@ def _joiner_is_replaced(rng: random.Random, p: int) -> list[Step]:
     """
     return [
         _kill(0.0, f"other-{p}", 0.1),
-        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=1.5, ms=500),
+        _asks_slowly(p),
         _at(
             0.1,
             "power",
@@ -130,7 +135,7 @@ def _joiner_stops(rng: random.Random, p: int) -> list[Step]:
     """
     return [
         _kill(0.0, f"other-{p}", 0.1),
-        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=2.5, ms=500),
+        _asks_slowly(p, for_s=2.5),
         _at(
             0.1,
             "stop",
@@ -147,7 +152,7 @@ def _asked_too_late(rng: random.Random, p: int) -> list[Step]:
     return [
         _at(0.0, "pause", node=f"heir-{p}", for_s=1.06),
         _kill(0.02, f"other-{p}", rng.uniform(0.2, 0.6)),
-        _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=1.5, ms=500),
+        _asks_slowly(p),
     ]
 
 

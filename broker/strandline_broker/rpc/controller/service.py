@@ -14,9 +14,8 @@ CONTROLLER_SERVICE: Final = "strandline_proto.v1.ControllerService"
 
 
 def add_controller_service(server: grpc.aio.Server, service: Service) -> None:
-    # A Service finds its methods by name, which the generated servicer types do not express.
     services_pb2_grpc.add_ControllerServiceServicer_to_server(
-        service,  # type: ignore[arg-type]
+        service,  # type: ignore[arg-type] # its methods are found by name
         server,
     )
 
