@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.disk import SimDisk
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.oracles.compacted import CompactedCommitted
 from strandline_chaos.sim.oracles.compacted_view import CompactedView, Record
 from strandline_chaos.sim.oracles.compaction import CompactionOracle, _check_left

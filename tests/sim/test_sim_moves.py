@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline_broker.config_loading import load_broker_config
-from strandline_chaos.sim.disk import SimFs
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.run import Outcome, Run
 from strandline_chaos.sim.topology import DATA, TOPIC, Topology

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline_chaos.sim.churn import CHURN
-from strandline_chaos.sim.disk import SimFs
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.run import Run
 from strandline_chaos.sim.topology import DATA, Topology

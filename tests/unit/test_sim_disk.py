@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.disk import SimDisk
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.inode import PAGE, Inode
 from strandline_chaos.sim.oracles.disks import Reader, check_disk
 from strandline_chaos.sim.owner import Stopped

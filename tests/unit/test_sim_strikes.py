@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.disk import CAPACITY, SimDisk, SimFs
+from strandline_chaos.sim.disk import CAPACITY, SimDisk
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
 from strandline_chaos.sim.strikes.processes import ProcessStrikes

@@ -19,7 +19,8 @@ from strandline_broker.storage.metadata_snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.disk import SimDisk
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.owner import Stopped
 from support.controller_store import StoreRun, fold, same, some_decisions
 from support.disk import FaultyDisk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -57,3 +58,7 @@ def parts(path: str) -> tuple[str, ...]:
 
 def can_be_misread(path: str) -> bool:
     return path.endswith(MISREAD) and NOT_MISREAD not in path
+
+
+def os_error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

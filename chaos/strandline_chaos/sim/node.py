@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from prometheus_client import CollectorRegistry
 
-from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.disk import SimDisk
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.disk_parts import HANG_S
 from strandline_chaos.sim.executor import SimExecutor
 from strandline_chaos.sim.owner import EPOCH_S, Stopped

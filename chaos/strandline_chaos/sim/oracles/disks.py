@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.offline.findings import PartitionReport, Severity
 from strandline_broker.offline.roots import verify
-from strandline_chaos.sim.disk import SimFs
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import DATA
 

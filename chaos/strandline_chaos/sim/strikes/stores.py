@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
-from strandline_chaos.sim.disk import SimDisk, SimFs
+from strandline_chaos.sim.disk import SimDisk
+from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.owner import EPOCH_S
 from strandline_chaos.sim.strikes.doubles import settle
