@@ -62,6 +62,23 @@ def test_a_cut_for_what_was_misread_leaves_other_damage_where_it_is() -> None:
     assert not ghost.damaged
 
 
+def log_of(*entries: Entry) -> Any:
+    """The view of a log that holds these."""
+    return SimpleNamespace(
+        entries=entries, end=entries[-1].end, holds=lambda entry: entry in entries
+    )
+
+
+def test_what_comes_back_with_a_log_that_begins_behind_what_was_kept() -> None:
+    ghost = committed(8)
+    first, (kept, *_), back = ghost.entries[:2], ghost.entries[2:], ghost.entries[6:]
+    assert ghost.on_unclean(1, log_of(*first, kept)) == 5
+    assert ghost.end == 3
+    ghost.on_unclean(2, log_of(*back))  # retention had deleted 3 to 5, too, in this log
+    assert ghost.end == 8, "its leader may say so at once, without anybody in sync"
+    assert ghost.last == back[-1]
+
+
 def test_a_healing_that_begins_at_the_very_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     real = DamageWatch._heal
 

@@ -229,8 +229,9 @@ class Committed:
         for entry in [] if view is None else view.entries:
             if entry.base < self.end:
                 continue
-            if entry.base > self.end or entry.identity not in self.lost:
+            if entry.identity not in self.lost:
                 break
+            # Behind a gap, where its log begins: what is before that was deleted.
             self.entries.append(entry)
             self._committed[entry.identity] = entry
             self.end = entry.end
