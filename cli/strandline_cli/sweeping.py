@@ -54,19 +54,21 @@ class Sweep:
         self._begun = 0
         self._start = self._told = time.monotonic()
 
-    def run(self, plans: Iterable[Plan], *, jobs: int) -> int:
-        """The exit status. Ctrl-C ends it at once, with what is known by then."""
-        from strandline_chaos.sim.pool import NoWorker, Pool
-        from strandline_chaos.sim.sweep import sweep
+    def run(
+        self,
+        plans: Iterable[Plan],
+        sweep: Callable[[Iterable[Plan], Callable[[Result], None]], None],
+    ) -> int:
+        """The exit status. Ctrl-C ends it at once, with what is known by then. `sweep` is that of a
+        pool of workers.
+        """
+        from strandline_chaos.sim.pool import NoWorker
         from strandline_cli.errors import CliError
 
         interrupted = False
         try:
             with signals_as_interrupt():
-                if jobs == 1:
-                    sweep(self._counted(plans), self._on_result)
-                else:
-                    Pool(jobs).sweep(self._counted(plans), self._on_result)
+                sweep(self._counted(plans), self._on_result)
         except NoWorker as why:
             raise CliError(str(why)) from None
         except KeyboardInterrupt:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,13 @@ from strandline_chaos.sim import sweep as sweeping
 from strandline_chaos.sim.expected import EVENTS, KIND, ODDS, RARE_KINDS, RUNS_MIN, runs_needed
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Plan, draw_plan
-from strandline_chaos.sim.pool import RUNS_PER_WORKER, NoWorker, Pool
+from strandline_chaos.sim.pool import NoWorker, Pool
 from strandline_chaos.sim.report import Broken, Result
-from strandline_chaos.sim.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here, sweep
+from strandline_chaos.sim.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here
 from strandline_chaos.sim.topology import Topology
 from strandline_cli.options import Format
 from strandline_cli.sweeping import Sweep
+from support.cluster import eventually
 
 QUICK = dataclasses.replace(draw_plan(1), faults=(), chaos_s=0.5)
 WORKER = """
@@ -45,12 +46,23 @@ def by_seed(results: list[Result]) -> list[Result]:
     return sorted(results, key=lambda result: result.plan.seed)
 
 
+def swept(
+    run: Callable[[Plan], Result],
+) -> Callable[[Iterable[Plan], Callable[[Result], None]], None]:
+    """A sweep in this process."""
+
+    def sweep(plans: Iterable[Plan], on_result: Callable[[Result], None]) -> None:
+        for plan in plans:
+            on_result(run(plan))
+
+    return sweep
+
+
 def test_two_processes_come_to_the_same_as_one() -> None:
     plans = [dataclasses.replace(QUICK, seed=seed) for seed in (1, 2, 3)]
     there: list[Result] = []
-    here: list[Result] = []
     Pool(2).sweep(plans, there.append)
-    sweep(plans, here.append)
+    here = [run_here(plan) for plan in plans]
     assert by_seed(there) == by_seed(here)
     assert len({result.digest for result in here}) == 3
 
@@ -68,19 +80,62 @@ def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
     assert sum(result.steps for result in results) == 11 + 12 + 15 + 16 + 17
 
 
+COPIES = """
+import os, sys, time
+from strandline_chaos.sim import worker
+from strandline_chaos.sim.report import Result
+def run(plan):
+    if plan.seed == 13:
+        os.kill(os.getpid(), 9)
+    if plan.seed == 14:
+        open(sys.argv[1], "w").write(str(os.getpid()))
+        time.sleep(60)
+    return Result(plan, steps=os.getpid(), simulated_s=os.getppid())
+worker.RUNS_PER_COPY = 2
+worker.run_here = run
+worker.main()
+"""
+
+
+def runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_copy_of_a_worker_carries_out_a_few_runs(tmp_path: Path) -> None:
+    found: dict[int, Result] = {}
+    pool = Pool(1, command=[sys.executable, "-c", COPIES, str(tmp_path / "pid")], run_s=5.0)
+    pool.sweep(
+        numbered(1, 2, 3, 4, 13, 5, 14), lambda result: found.update({result.plan.seed: result})
+    )
+    copies = [found[seed].steps for seed in (1, 2, 3, 4, 5)]
+    assert copies[0] == copies[1] != copies[2] == copies[3] != copies[4]
+    workers = [found[seed].simulated_s for seed in (1, 2, 3, 4, 5)]
+    assert len(set(workers[:4])) == 1 != len(set(workers)), "another after the one that died"
+    died, hung = found[13].broken, found[14].broken
+    assert died == Broken("crash", "its process ended with status 137", "")
+    assert hung == Broken("crash", "the run did not end within 5 s", "")
+    hung_copy = int((tmp_path / "pid").read_text())
+    eventually(lambda: not runs(hung_copy), "it ends with its worker")
+
+
 def test_a_run_that_hangs_is_noticed_while_others_go_on() -> None:
     results: list[Result] = []
+    runs_max = 500
 
     def plans() -> Iterator[Plan]:
-        """Until it is noticed; a fresh worker would be a pause in which it is noticed anyway."""
+        """Until it is noticed."""
         yield from numbered(14)
-        while len(results) < RUNS_PER_WORKER and not any(result.broken for result in results):
+        while len(results) < runs_max and not any(result.broken for result in results):
             yield from numbered(15)
             time.sleep(0.01)
 
     Pool(2, command=[sys.executable, "-c", WORKER], run_s=1.0).sweep(plans(), results.append)
     assert [r.plan.seed for r in results if r.broken is not None] == [14]
-    assert len(results) < RUNS_PER_WORKER
+    assert len(results) < runs_max
 
 
 def test_a_worker_that_cannot_start_ends_the_sweep_with_what_it_said() -> None:
@@ -162,7 +217,7 @@ def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
         output=Format.JSON,
         go_on=lambda done: f"{done} are done",
     )
-    assert shown.run(plans(), jobs=1) == 130
+    assert shown.run(plans(), swept(run_here)) == 130
     out, err = capsys.readouterr()
     assert "interrupted; the rest: 2 are done" in err
     document = json.loads(out)
@@ -171,17 +226,16 @@ def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
 
 
 def test_a_sweep_tells_how_its_measures_are_spread(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def measured(plan: Plan) -> Result:
         return Result(plan, spreads={"wait": [plan.seed * 100.0, 10.0]})
 
-    monkeypatch.setattr(sweeping, "run_here", measured)
     for output in (Format.JSON, Format.TABLE):
         shown = Sweep(
             number=2, varied=False, commit="", save=tmp_path, output=output, go_on=lambda done: ""
         )
-        assert shown.run(numbered(5, 6), jobs=1) == 0
+        assert shown.run(numbered(5, 6), swept(measured)) == 0
         out = capsys.readouterr().out
         if output is Format.JSON:
             told = {"count": 4, "p50_ms": 50.0, "p90_ms": 600.0, "max_ms": 600.0}
@@ -193,12 +247,11 @@ def test_a_sweep_tells_how_its_measures_are_spread(
 
 
 def test_the_first_plan_of_each_kind_of_failure_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(plan: Plan) -> Result:
         return Result(plan, Broken("I-9", f"offset {plan.seed}", "what nodes said"))
 
-    monkeypatch.setattr(sweeping, "run_here", broken)
     shown = Sweep(
         number=3,
         varied=False,
@@ -207,7 +260,7 @@ def test_the_first_plan_of_each_kind_of_failure_is_kept(
         output=Format.JSON,
         go_on=lambda done: "",
     )
-    assert shown.run(numbered(5, 6, 7), jobs=1) == 1
+    assert shown.run(numbered(5, 6, 7), swept(broken)) == 1
     (found,) = json.loads(capsys.readouterr().out)["findings"]
     assert found == {
         "invariant": "I-9",

@@ -1,4 +1,4 @@
-"""A sweep on several cores: a process for each, one plan at a time.
+"""A sweep: a process for each core, one plan at a time.
 
 A worker that dies, or does not come to an end of its run, takes only that run with it: the run
 counts as broken, with what the worker last said, and another worker takes its place.
@@ -6,9 +6,11 @@ counts as broken, with what the worker last said, and another worker takes its p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 START_S: Final = 60.0
 RUN_S: Final = 180.0
 """A run takes half a second; one that takes so long will never end."""
-RUNS_PER_WORKER: Final = 500
-"""Then a fresh process: whatever a run might leave behind does not add up."""
+END_S: Final = 5.0
 LOOK_S: Final = 1.0
 TAIL: Final = 4000
 COMMAND: Final = (sys.executable, "-P", "-m", "strandline_chaos.sim.worker")
@@ -41,11 +42,10 @@ class _Worker:
     def __init__(self, command: Sequence[str], run_s: float) -> None:
         self._run_s = run_s
         self.plan: Plan | None = None
-        self.runs = 0
         self._ready = False
         self._received = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        # In a session of its own: Ctrl-C is this process's to hear.
+        # In a session of its own: Ctrl-C is this process's to hear, and its copies end with it.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -62,7 +62,6 @@ class _Worker:
     def give(self, plan: Plan) -> None:
         assert self._process.stdin is not None
         self.plan = plan
-        self.runs += 1
         if self._ready:
             self._until = time.monotonic() + self._run_s
         try:
@@ -75,6 +74,8 @@ class _Worker:
         """What has come; None if that is not a whole answer yet. Raises NoWorker."""
         data = os.read(self.fileno(), 1 << 20)
         if not data:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)  # it says nothing more, and may still be on its way out
             return self._died(f"its process ended with status {self.end()}")
         self._received += data
         if not self._ready and self._received.startswith(READY):
@@ -104,14 +105,13 @@ class _Worker:
         return Result(self.plan, Broken("crash", why, said))
 
     @property
-    def is_spent(self) -> bool:
-        return self._process.returncode is not None or self.runs >= RUNS_PER_WORKER
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
 
     def end(self) -> int:
-        """Kill it if it still runs; its exit status."""
+        """Kill it and its copies if it still runs; its exit status."""
         if self._process.poll() is None:
-            assert self._process.stdin is not None
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Pool:
         return found
 
     def _go_on(self, worker: _Worker, plan: Plan | None) -> None:
-        if plan is None or worker.is_spent:
+        if plan is None or worker.has_ended:
             self._drop(worker)
             worker = self._start() if plan is not None else worker
         if plan is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 from collections import Counter, defaultdict
@@ -10,17 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.expected import missing
-from strandline_chaos.sim.plan import Plan
 from strandline_chaos.sim.report import Result, crashed, kind_of, result_of
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.spread import Spread
-from strandline_chaos.sim.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
+
+    from strandline_chaos.sim.plan import Plan
 
 KINDS_KEPT: Final = 100
-GENERATIONS: Final = 3
 SEEDS_KEPT: Final = 20
 
 
@@ -82,35 +80,6 @@ def run_here(plan: Plan) -> Result:
         return result_of(run_plan(plan))
     except Exception as error:  # noqa: BLE001 - the sweep goes on, and tells it in full
         return crashed(plan, error)
-    finally:
-        gc.collect()
-
-
-@contextlib.contextmanager
-def kept_out_of_collections() -> Iterator[None]:
-    """What exists by now is not looked at by the collections after each run, and there are no
-    others.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    # Then what a run leaves for good exists too: modules that are imported when needed, caches.
-    run_plan(Plan(0, Topology(), (), chaos_s=0.1))
-    for _ in range(GENERATIONS):  # what has a finalizer goes with the second collection
-        gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if collects:
-            gc.enable()
-
-
-def sweep(plans: Iterable[Plan], on_result: Callable[[Result], None]) -> None:
-    """Run all of them, one after the other. `plans` may end early, for instance by time."""
-    with kept_out_of_collections():
-        for plan in plans:
-            on_result(run_here(plan))
 
 
 def shrink(plan: Plan, on_try: Callable[[Plan, bool], None]) -> Plan:

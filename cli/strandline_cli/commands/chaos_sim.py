@@ -60,6 +60,7 @@ def sim(
             raise UsageMistake("--format json is for sweeps: use it with --seeds K --first N")
         return _one(seed, save, timeline=timeline)
     from strandline_chaos.sim.plan import CRASH_POINT_PLACES, crash_point_plans, draw_plan
+    from strandline_chaos.sim.pool import Pool
     from strandline_cli.simulation import commit
     from strandline_cli.sweeping import Sweep
 
@@ -76,7 +77,7 @@ def sim(
             go_on=lambda done: f"{number - done} of {number} crash points, from the beginning",
         )
         plans = crash_point_plans(crash_points, commit=here)
-        return crashes.run(plans, jobs=min(jobs, number))
+        return crashes.run(plans, Pool(min(jobs, number)).sweep)
     base = first if first is not None else 1 if minutes is None else secrets.randbits(32)
     end = None if minutes is None else time.monotonic() + 60 * minutes
 
@@ -95,7 +96,7 @@ def sim(
         " --seed N"
     )
     sweep = Sweep(number=seeds, varied=True, commit=here, save=save, output=output, go_on=go_on)
-    return sweep.run(drawn(), jobs=min(jobs, seeds or jobs))
+    return sweep.run(drawn(), Pool(min(jobs, seeds or jobs)).sweep)
 
 
 def _check_options(
