@@ -9,6 +9,7 @@ rest goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os.path
 from functools import partial
@@ -167,7 +168,7 @@ class LogDirs:
 
 
 async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
-    """Run blocking work on a thread to its end, even if the caller is cancelled."""
+    """Run blocking work on a thread to its end, however often the caller is cancelled."""
     loop = asyncio.get_running_loop()
     job, done = loop.run_in_executor(executor, work), loop.create_future()
 
@@ -181,6 +182,8 @@ async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
     try:
         await done
     except asyncio.CancelledError:
-        await asyncio.wait([job])
+        while not job.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([job])
         raise
     return job.result()

@@ -27,7 +27,7 @@ from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.file import NO_SPACE
 from strandline_broker.storage.gaps_marker import FirstGap
-from strandline_proto.batch import end_marker_epoch
+from strandline_proto.batch import BatchHeader, end_marker_epoch
 from strandline_proto.errors import (
     KafkaStorageError,
     NotLeaderOrFollower,
@@ -219,26 +219,33 @@ class Partition:
         Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
         the leader's epoch, appends go through the disk pool. So does the first with a gap.
         """
-        log = self.log
+        log, appended = self.log, list[BatchHeader]()
         is_compacted = log.gaps.expected or "compact" in log.config.cleanup_policy
-        append = partial(
-            log.append_as_follower,
-            records,
-            leader_epoch=leader_epoch,
-            now_ms=self.context.wall_ms(),
-            gaps_below=OFFSET_MAX if is_compacted else leader_high_watermark,
-        )
+        now_ms = self.context.wall_ms()
+        gaps_below = OFFSET_MAX if is_compacted else leader_high_watermark
+
+        def append() -> None:
+            appended.extend(
+                log.append_as_follower(
+                    records, leader_epoch=leader_epoch, now_ms=now_ms, gaps_below=gaps_below
+                )
+            )
+
         try:
             if log.leader_epochs.latest() != leader_epoch:
-                headers = await self.in_disk_pool(append)
+                await self.in_disk_pool(append)
             else:
-                headers = append()
+                append()
         except FirstGap:
             await self.in_disk_pool(log.gaps.expect)
-            headers = await self.in_disk_pool(append)
+            await self.in_disk_pool(append)
         except OSError as error:
             raise self.refuse_write(error) from error
+        finally:  # a fetch that is cancelled meanwhile has appended all the same (I-58)
+            self._note_producers(records, appended)
         flush_if_many(self.context, log)
+
+    def _note_producers(self, records: bytes, headers: list[BatchHeader]) -> None:
         now_ms = self.context.now_ms()
         at = 0
         for header in headers:
@@ -269,19 +276,21 @@ class Partition:
                 high_watermark=self.high_watermark,
                 log_end_offset=log.log_end_offset,
             )
-        log.producers = None
-        await self.context.upkeep.cleaner.abandon(self)
-        await self.in_disk_pool(lambda: log.truncate_to(offset))
-        self.high_watermark = min(self.high_watermark, log.log_end_offset)
-        await self.rebuild_producers()
+        await self._shorten(partial(log.truncate_to, offset))
 
     async def restart_at(self, offset: int) -> None:
         """Drop the whole log; the leader's begins past our end (I-45)."""
+        await self._shorten(partial(self.log.truncate_fully_and_start_at, offset))
+
+    async def _shorten(self, work: Callable[[], None]) -> None:
         log = self.log
         log.producers = None
         await self.context.upkeep.cleaner.abandon(self)
-        await self.in_disk_pool(lambda: log.truncate_fully_and_start_at(offset))
-        self.high_watermark = offset
+        try:
+            await self.in_disk_pool(work)
+        finally:  # a fetch that is cancelled meanwhile has cut it all the same (I-6)
+            end = min(self.high_watermark, log.log_end_offset)
+            self.high_watermark = max(end, log.log_start_offset)
         await self.rebuild_producers()
 
     async def rebuild_producers(self) -> None:

@@ -1,0 +1,110 @@
+"""A replica whose fetch is cancelled while its disk is at work (I-6, I-58)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from strandline_broker.hosts.log_dirs import to_the_end
+from strandline_proto.batch import build_batch, prefix
+from support.replica_nodes import decide, run_node, state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from strandline_broker.hosts.partition import Partition
+
+WAIT_S = 10.0
+OVERHEAD, PREFIX_SIZE = 12, 16
+COUNT = 3
+
+
+class Held:
+    """Work that waits on its thread until it may go on."""
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self._work = work
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.begun.set()
+        assert self.go_on.wait(WAIT_S)
+        return self._work(*arguments, **named)
+
+
+def from_leader(offset: int, *, epoch: int) -> bytes:
+    batch = build_batch(
+        [(None, b"v")] * COUNT,
+        timestamp_ms=1,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=offset,
+    )
+    return prefix(offset, len(batch) - OVERHEAD, epoch) + batch[PREFIX_SIZE:]
+
+
+async def cancelled_at(held: Held, work: Coroutine[Any, Any, None], *, times: int = 1) -> None:
+    task = asyncio.create_task(work)
+    assert await asyncio.to_thread(held.begun.wait, WAIT_S)
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0.01)
+    assert not task.done(), "what the thread does is waited for"
+    held.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, WAIT_S)
+
+
+async def append(partition: Partition, offset: int, *, epoch: int) -> None:
+    async with partition.gate:
+        await partition.append_from_leader(
+            from_leader(offset, epoch=epoch), leader_epoch=epoch, leader_high_watermark=0
+        )
+
+
+async def test_an_append_that_is_cancelled_is_known_of_its_producer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_node(tmp_path, 2) as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition = node.partition
+        held = Held(partition.log.append_as_follower)
+        monkeypatch.setattr(partition.log, "append_as_follower", held)
+        await cancelled_at(held, append(partition, 0, epoch=1))
+        assert partition.log.log_end_offset == COUNT
+        (producer,) = partition.producers.snapshot()
+        assert [batch.base_offset for batch in producer.batches] == [0]
+
+
+@pytest.mark.parametrize(("cut", "to"), [("truncate_to", 3), ("truncate_fully_and_start_at", 9)])
+async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str, to: int
+) -> None:
+    async with run_node(tmp_path, 2) as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition = node.partition
+        for offset in (0, 3):
+            await append(partition, offset, epoch=1)
+        partition.hear_high_watermark(6)
+        assert partition.high_watermark == 6
+        held = Held(getattr(partition.log, cut))
+        monkeypatch.setattr(partition.log, cut, held)
+
+        async def carry_out() -> None:
+            async with partition.gate:
+                await (partition.truncate if cut == "truncate_to" else partition.restart_at)(to)
+
+        await cancelled_at(held, carry_out())
+        assert partition.log.log_end_offset == partition.high_watermark == to
+
+
+async def test_work_on_a_thread_ends_before_whoever_is_cancelled_twice() -> None:
+    held = Held(list)
+    with ThreadPoolExecutor(1) as thread:
+        await cancelled_at(held, to_the_end(thread, held), times=3)
