@@ -50,6 +50,10 @@ class Churn:
         self._partitions = 1
         self._acknowledged: dict[int, dict[int, None]] = {}
         self._values = itertools.count()
+        self._may_be_deleted = False
+        """A deletion was given up, and asked for again. The first may still be on its way: it names
+        no topic id, so it takes whatever has the name when it arrives.
+        """
         self._finish = False
 
     def finish(self) -> None:
@@ -99,6 +103,9 @@ class Churn:
             await admin.delete_topics([CHURN])
         except UnknownTopicOrPartition:
             return
+        except StrandlineError:
+            self._may_be_deleted = True
+            raise
 
     async def _until_done(
         self, runtime: Runtime, act: Callable[[Admin], Awaitable[object]]
@@ -173,9 +180,13 @@ class Churn:
         """A broker that is cut off may know, and serve, an earlier topic for as long (I-35); that
         is no mixture of the two.
         """
-        state = self._oracles.control.state
-        current = {t for t, topic in state.topics.items() if topic.name == CHURN} if state else ()
+        current = self._current()
         return all(topic_id in current for topic_id, _ in consumer._keys.values())
+
+    def _current(self) -> set[Any]:
+        """The id of the topic that has the name now, if one has."""
+        state = self._oracles.control.state
+        return {t for t, topic in state.topics.items() if topic.name == CHURN} if state else set()
 
     def _assignment(self) -> list[TopicPartition]:
         return [TopicPartition(CHURN, p) for p in range(self._partitions)]
@@ -200,6 +211,9 @@ class Churn:
         wanted = dict(self._acknowledged.get(self.generation, {}))
         deadline_s = self._world.loop.now + FINAL_READ_S
         while wanted:
+            if self._may_be_deleted and not self._current():
+                self._sometimes["topic deleted by a late request"] += 1
+                return
             try:
                 async with self._consumer(runtime) as consumer:
                     await consumer.assign(self._assignment())
