@@ -22,14 +22,16 @@ class Replica:
         "leader",
         "leader_partition_epoch",
         "log",
+        "partition",
         "proposed",
         "start",
         "view",
     )
 
-    def __init__(self, incarnation: int, log: Any, view: LogView) -> None:
+    def __init__(self, incarnation: int, partition: Partition, view: LogView) -> None:
         self.incarnation = incarnation
-        self.log = log
+        self.partition = partition
+        self.log: Any = partition.log
         self.view = view
         self.end = -1
         self.start = -1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
-    from strandline_chaos.sim.oracles.log_view import LogView
+    from strandline_chaos.sim.oracles.log_view import Entry, LogView
     from strandline_chaos.sim.oracles.looks import Look
     from strandline_chaos.sim.topology import Topology
 
@@ -92,15 +92,8 @@ class ReplicaOracle:
             ):
                 known.is_due = True
         if end < known.end:
-            self._sometimes["log truncated"] += 1
-            known.is_due = True
-            # What could not be read is taken for damaged too, and healed by a copy.
-            believed = partition.healing and any(map(node.disk.counts.get, UNREAD))
-            gone, what = known.view.cut(end), f"{where}: cut to {end}"
-            if ghost.on_cut(gone, node.name, what, start=start, misread=believed):
-                self._sometimes["damage healed"] += 1
-            else:
-                ghost.on_given_up(node.name, node.incarnation, gone, known.high_watermark)
+            gone = self._on_cut(node, key, known, where)
+            ghost.on_given_up(node.name, node.incarnation, gone, known.high_watermark)
         appended = known.view.read_to(end, where)
         for entry in appended:
             ghost.on_appended(entry, where)
@@ -119,10 +112,24 @@ class ReplicaOracle:
             self._check_maximal_isr(key, partition, where)
         ghost.on_holds_again(node.name, known.view)
 
+    def _on_cut(self, node: Node, key: Key, known: Replica, where: str) -> list[Entry]:
+        """What went, unless that was to heal what a disk has changed."""
+        partition, log = known.partition, known.log
+        self._sometimes["log truncated"] += 1
+        known.is_due = True
+        # What could not be read is taken for damaged too, and healed by a copy.
+        believed = partition.healing and any(map(node.disk.counts.get, UNREAD))
+        end, start = log.log_end_offset, log.log_start_offset
+        gone, what = known.view.cut(end), f"{where}: cut to {end}"
+        if not self.ghost(key).on_cut(gone, node.name, what, start=start, misread=believed):
+            return gone
+        self._sometimes["damage healed"] += 1
+        return []
+
     def _open(self, node: Node, key: Key, partition: Partition, before: Replica | None) -> Replica:
         log, where = partition.log, f"{node.name} {partition.name}"
         view = self.ghost(key).view(node.disk, log.path)
-        known = Replica(node.incarnation, log, view)
+        known = Replica(node.incarnation, partition, view)
         self._replicas[node.name, key] = known
         if (node.name, key) in self._removed:
             # It has not heard of that yet: what it holds is from many leaders.
@@ -130,6 +137,8 @@ class ReplicaOracle:
             for entry in known.view.read_to(log.log_end_offset, where):
                 self.ghost(key).on_appended(entry, where)
         if before is not None and before.incarnation != node.incarnation:
+            if before.log.log_end_offset < before.end:  # its process ended within the cut
+                self._on_cut(node, key, before, where)
             self._check_recovery(before, known, self.ghost(key), log.log_end_offset, where)
             self.log_starts.on_opened(node.name, key, partition, self.ghost(key))
             known.view.cut(known.view.start)
