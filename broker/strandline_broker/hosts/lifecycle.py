@@ -291,6 +291,8 @@ class BrokerLifecycle:
             while True:
                 self._wake.clear()
                 told = self._offline()
+                # The controller takes back what this one does not name, however late it answers.
+                self._known_at = {key: at for key, at in self._known_at.items() if key in told}
                 lost = [] if self._losses is None else self._losses.waiting()
                 async with asyncio.timeout(timeout_s):
                     await call.write(self._heartbeat(told, lost))
