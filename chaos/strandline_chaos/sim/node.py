@@ -73,6 +73,8 @@ class Node:
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         self.on_crash: Callable[[Node], None] = lambda node: None
         """A process has ended in any other way than in order; its disk is as it left it."""
+        self.stalled_until_s = 0.0
+        """An operation of its disk, on whichever thread, takes until then."""
         self.failed_before = 0
         """How many flushes of its disk had failed when its process began."""
         self.clean_epoch = -1
@@ -104,6 +106,7 @@ class Node:
         return EPOCH_S + self.wall_offset_s + self.loop.now
 
     def _stall(self, seconds: float) -> None:
+        self.stalled_until_s = max(self.stalled_until_s, self.loop.now + seconds)
         if seconds >= HANG_S and any(thread.hang(seconds) for thread in self._threads):
             return
         if self.owner is not None:

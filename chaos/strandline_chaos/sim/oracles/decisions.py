@@ -266,7 +266,8 @@ class DecisionOracle:
         now, since = self._loop.now, self._loop.now - self._stepped_s
         self._stepped_s = now
         faults = self._controller.disk.faults
-        if since > GAP_S or faults.slow > 1 or faults.stall > 0:
+        stalls = faults.stall > 0 or now < self._controller.stalled_until_s
+        if since > GAP_S or faults.slow > 1 or stalls:
             self._looked_s = now
             return
         if now - self._looked_s > LOOK_S:
