@@ -11,6 +11,7 @@ from strandline_chaos.mutants.compacting import COMPACTING
 from strandline_chaos.mutants.controlling import CONTROLLING
 from strandline_chaos.mutants.deleting import DELETING
 from strandline_chaos.mutants.following import FOLLOWING
+from strandline_chaos.mutants.healing import HEALING
 from strandline_chaos.mutants.leading import LEADING
 from strandline_chaos.mutants.moving import MOVING
 from strandline_chaos.mutants.reassigning import REASSIGNING
@@ -29,6 +30,7 @@ MUTANTS: Final = (
     *REASSIGNING,
     *RECOVERING,
     *STORING,
+    *HEALING,
     *REMEMBERING,
     *ANNOUNCING,
     *BELIEVING,

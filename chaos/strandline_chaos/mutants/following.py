@@ -23,6 +23,16 @@ _UNFLUSHED_NAMED: Final = Edit(
     "            if False:\n",
 )
 
+_STOPPED_WHILE_IT_APPENDS: Final = tuple(
+    fault
+    for n in range(5)
+    for fault in (
+        Fault(0.8 + 1.5 * n, "slow-disk", {"node": "leader-0", "for_s": 1.4, "factor": 50}),
+        Fault(1.0 + 1.5 * n, "stop", {"node": "leader-0", "restart_s": 0.2}),
+    )
+)
+"""A leader that is asked to stop follows another one before it ends."""
+
 FOLLOWING: Final = (
     Mutant(
         "truncation-by-high-watermark",
@@ -207,6 +217,20 @@ FOLLOWING: Final = (
                 "        self._unanswered.clear()\n        self._want_full = not self._queue\n",
             ),
         ),
+    ),
+    Mutant(
+        "append-cut-off-before-its-producers",
+        "I-58",
+        "what a follower appends while its fetch is cancelled it does not note of the producers",
+        (
+            Edit(
+                _PARTITION,
+                "        finally:  # a fetch that is cancelled meanwhile has appended all the same"
+                " (I-58)\n            self._note_producers(records, appended)\n",
+                "        self._note_producers(records, appended)\n",
+            ),
+        ),
+        Needs(topology={"sends_per_s": 12}, kinds=("slow-link",), aimed=_STOPPED_WHILE_IT_APPENDS),
     ),
     Mutant(
         "push-to-an-earlier-incarnation",

@@ -92,6 +92,9 @@ class Committed:
     def last(self) -> Entry | None:
         return self.entries[-1] if self.entries else None
 
+    def has_committed(self, entry: Entry) -> bool:
+        return entry.identity in self._committed
+
     def on_appended(self, entry: Entry, where: str) -> None:
         """I-3, I-4: an identity names one batch with one batch before it, in every log, ever."""
         known = self._ids.get(entry.identity)

@@ -4,7 +4,7 @@ I-24, I-27, I-31, I-51, I-82, I-83, I-92, and that it fences the dead and the de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.violation import Violation
@@ -13,12 +13,14 @@ from strandline_chaos.sim.topology import CONTROLLER, DATA
 if TYPE_CHECKING:
     from strandline_broker.core.controller.state import Broker, ControllerState, Partition
     from strandline_broker.core.partition_state import IsrMember
+    from strandline_broker.hosts.partition import Partition as Replica
     from strandline_chaos.sim.loop import SimLoop
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle
     from strandline_chaos.sim.oracles.leaders import LeaderOracle
     from strandline_chaos.sim.oracles.log_view import Entry
     from strandline_chaos.sim.topology import Topology
+    from strandline_proto.ids import BrokerId
 
 METADATA: Final = f"{DATA}/__cluster_metadata-0"
 FENCED_S: Final = 3.0
@@ -180,21 +182,37 @@ class DecisionOracle:
                     f"{where}: broker {member.broker_id} was measured in epoch"
                     f" {member.broker_epoch} and joins the ISR in epoch {registered}",
                 )
+            if member.broker_id in joins:
+                self._check_holds(new, member, where)
+
+    def _check_holds(self, partition: Partition, joins: IsrMember, where: str) -> None:
+        """Nor has it been cut since it was measured."""
+        key = (partition.topic_id, partition.index)
+        leads, follows = self._replica(partition.leader, key), self._replica(joins.broker_id, key)
+        if leads is None or leads.leader is None or follows is None:
+            return
+        lifecycle = self._nodes[int(joins.broker_id)].process.lifecycle
+        end, least = follows.log.log_end_offset, leads.high_watermark
+        if lifecycle.broker_epoch == joins.broker_epoch and end < least:
+            raise Violation(
+                "I-24",
+                f"{where}: broker {joins.broker_id} joins the ISR of leader epoch"
+                f" {partition.leader_epoch} and ends at {end}, committed is {least}",
+            )
+
+    def _replica(self, number: BrokerId, key: tuple[bytes, int]) -> Replica | None:
+        """What a broker that runs has of the partition."""
+        node = self._nodes.get(int(number))
+        replicas = None if node is None else getattr(node.process, "replicas", None)
+        if node is None or not node.running or replicas is None:
+            return None
+        return cast("Replica | None", replicas.partitions.get(key))
 
     def _asked(self, partition: Partition) -> tuple[tuple[IsrMember, ...], int]:
         """What the leader has asked for, if it leads in the epoch that the controller has."""
-        node = self._nodes.get(int(partition.leader))
-        replicas = None if node is None else getattr(node.process, "replicas", None)
-        key = (partition.topic_id, partition.index)
-        replica = None if replicas is None else replicas.partitions.get(key)
+        replica = self._replica(partition.leader, (partition.topic_id, partition.index))
         leader = None if replica is None else replica.leader
-        if (
-            node is None
-            or not node.running
-            or replica is None
-            or leader is None
-            or leader.leader_epoch != partition.leader_epoch
-        ):
+        if replica is None or leader is None or leader.leader_epoch != partition.leader_epoch:
             return (), -1
         return self._leaders.asked(replica) or ((), -1)
 

@@ -124,7 +124,20 @@ class ReplicaOracle:
         if not self.ghost(key).on_cut(gone, node.name, what, start=start, misread=believed):
             return gone
         self._sometimes["damage healed"] += 1
+        if any(entry.end > start and self.ghost(key).has_committed(entry) for entry in gone):
+            self._check_heals(node, key, what)
         return []
+
+    def _check_heals(self, node: Node, key: Key, what: str) -> None:
+        """I-15: whoever cuts what is committed, to heal, may not be elected by what is decided."""
+        decided = self._control.partitions.get(key)
+        if decided is None or decided.unclean_epoch == decided.leader_epoch:
+            return  # it may be the leader that has not heard of its election yet
+        if node.name in dict(self._views(key, (*decided.isr, *decided.elr))):
+            raise Violation(
+                "I-15",
+                f"{what}, to heal, and it is in ISR {decided.isr} or ELR {decided.elr}",
+            )
 
     def _open(self, node: Node, key: Key, partition: Partition, before: Replica | None) -> Replica:
         log, where = partition.log, f"{node.name} {partition.name}"
