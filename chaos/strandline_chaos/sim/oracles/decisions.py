@@ -140,7 +140,7 @@ class DecisionOracle:
         for partition in state.partitions():
             key = (partition.topic_id, partition.index)
             node = self._nodes.get(int(partition.leader))
-            if node is None or not node.running or self._leads(node, key, partition):
+            if node is None or not node.running or self._leads(key, partition):
                 self._deaf_s.pop(key, None)
                 continue
             epoch, deaf_s = self._deaf_s.get(key, (partition.leader_epoch, 0.0))
@@ -154,9 +154,8 @@ class DecisionOracle:
                     " still the leader",
                 )
 
-    def _leads(self, node: Node, key: tuple[bytes, int], partition: Partition) -> bool:
-        replicas = getattr(node.process, "replicas", None)
-        replica = None if replicas is None else replicas.partitions.get(key)
+    def _leads(self, key: tuple[bytes, int], partition: Partition) -> bool:
+        replica = self._replica(partition.leader, key)
         return replica is not None and replica.leader_epoch >= partition.leader_epoch
 
     def _check_isr(self, old: Partition, new: Partition, state: ControllerState) -> None:
