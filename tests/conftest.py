@@ -10,10 +10,13 @@ import os
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from strandline_runtime.real import RealFileSystem
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -68,6 +71,31 @@ def _lacking(why: str, *, excused: bool) -> None:
     if IN_CI and not excused:
         pytest.fail(f"{why} (CI must run this test)", pytrace=False)
     pytest.skip(why)
+
+
+@pytest.fixture(autouse=True)
+def _locks_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A data directory that a test does not close, as a process that is killed does not, would stay
+    locked and its file open in all tests after it. Spark waits for callbacks with `select`, which
+    takes no descriptor beyond 1023: it waits for ever then.
+    """
+    lock, close = RealFileSystem.lock, RealFileSystem.close
+    held: set[int] = set()
+
+    def take(self: RealFileSystem, path: str) -> int:
+        fd = lock(self, path)
+        held.add(fd)
+        return fd
+
+    def let_go(fd: int) -> None:
+        held.discard(fd)
+        close(fd)
+
+    monkeypatch.setattr(RealFileSystem, "lock", take)
+    monkeypatch.setattr(RealFileSystem, "close", staticmethod(let_go))
+    yield
+    for fd in held:
+        os.close(fd)
 
 
 @pytest.fixture

@@ -124,9 +124,9 @@ FOLLOWING: Final = (
         (
             Edit(
                 _PARTITION,
-                "        self.high_watermark = min(self.high_watermark, log.log_end_offset)\n"
+                "            self.high_watermark = max(end, log.log_start_offset)\n"
                 "        await self.rebuild_producers()\n",
-                "        self.high_watermark = min(self.high_watermark, log.log_end_offset)\n"
+                "            self.high_watermark = max(end, log.log_start_offset)\n"
                 "        self.take_producers(self.producers)\n",
             ),
         ),
