@@ -31,15 +31,26 @@ class FlushTicket:
             self.log.sync_directory()
 
 
-def take_ticket(
-    log: Log, segments: tuple[Segment, ...], *, generation: int, rolls: int, rolls_synced: int
-) -> FlushTicket:
-    """Covers `segments` up to the log's end; `generation` was read before `segments`."""
-    sealed = tuple(takewhile(lambda s: not s.flushed, reversed(segments[:-1])))
-    files = [file for s in sealed for file in (s.view().file, *s.unsynced)]
+def take_ticket(log: Log, *, rolls_synced: int) -> FlushTicket:
+    """Covers the log up to its present end.
+
+    The log may grow, roll and be cut in the disk pool between any two of these reads, so their
+    order is part of the promise: a cut after the generation makes the ticket void, and segments and
+    their count, which are read after the end, are those of all that lies below it.
+    """
+    generation = log.truncations
     end_offset = log.log_end_offset
-    if end_offset > log.durable_offset:
-        files.append(segments[-1].view().file)
+    segments = log.tail[0]
+    rolls = log.rolls
+    sealed = tuple(takewhile(lambda s: not s.flushed, reversed(segments[:-1])))
+    try:
+        files = [file for s in sealed for file in (s.view().file, *s.unsynced)]
+        if end_offset > log.durable_offset:
+            files.append(segments[-1].view().file)
+    except FileNotFoundError:
+        if log.truncations == generation and not log.deleted:
+            raise
+        files = []  # cut away meanwhile, which was counted first: nobody goes by this ticket
     return FlushTicket(
         log=log,
         generation=generation,

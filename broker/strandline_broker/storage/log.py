@@ -102,7 +102,7 @@ class Log:
         self.limits = limits
         self.tail = tuple(found.segments), found.recent
         """Segments and recent batches, taken by readers in one step so that they fit each other."""
-        self._rolls = 0
+        self.rolls = 0
         self._rolls_synced = 0
         self._reader = LogReader(self)
         if found.log_start > found.log_end:
@@ -227,7 +227,7 @@ class Log:
         segment = Segment.create(
             self._fs, self.path, base, index_interval=self.config.index_interval_bytes
         )
-        self._rolls += 1
+        self.rolls += 1
         self.tail = (*segments, segment), RecentBatches(base, 0)
 
     def _take_snapshot(self) -> tuple[File, ...]:
@@ -348,15 +348,7 @@ class Log:
 
     def flush_snapshot(self) -> FlushTicket:
         """What must be synced so that all below the present end is durable; cheap, on the loop."""
-        generation = self.truncations
-        segments = self.tail[0]
-        return take_ticket(
-            self,
-            segments,
-            generation=generation,
-            rolls=self._rolls,
-            rolls_synced=self._rolls_synced,
-        )
+        return take_ticket(self, rolls_synced=self._rolls_synced)
 
     def flushed(self, ticket: FlushTicket) -> None:
         """`ticket.run()` returned: what it covers is durable, unless a truncation came between."""
