@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError
@@ -86,7 +87,7 @@ async def test_a_follower_heals_what_the_scrub_finds_once_it_is_out_of_the_isr(
         flip(tmp_path / "2", base, 100)
         await b.replicas.scrubber.round()
         assert ranges(b) == [(base, base + 2)]
-        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): True}
+        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): ReplicaCondition.DAMAGED}
         with pytest.raises(KafkaStorageError, match=f"offsets {base} to {base + 1} .*are damaged"):
             b.partition.read_log(base, max_bytes=100, limit=24)
         await b.replicas.damage.look()
@@ -177,7 +178,7 @@ async def test_the_only_copy_serves_everything_but_the_damage(tmp_path: Path) ->
             a.partition.read_log(4, max_bytes=1 << 20, limit=24)
         await a.replicas.damage.look()
         assert ranges(a) == [(4, 6)], "looked at closely"
-        assert a.replicas.offline_replicas() == {(TOPIC_ID, 0): True}
+        assert a.replicas.offline_replicas() == {(TOPIC_ID, 0): ReplicaCondition.DAMAGED}
         rest = log.read(6, max_bytes=1 << 20, limit=24).records
         assert rest in whole
         assert all(crc_matches(rest, at, header) for at, header in iter_headers(rest))
@@ -233,7 +234,7 @@ async def test_a_replica_whose_directory_is_gone_is_made_anew_only_out_of_the_is
         b = await stack.enter_async_context(run_node(tmp_path / "2", 2, **SMALL))
         errors = await decide(two(2, epoch=1, isr=(2,)), b, refused=True)
         assert [type(error) for _, _, error in errors] == [KafkaStorageError]
-        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): False}
+        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): ReplicaCondition.OUT_OF_SERVICE}
         await decide(two(1, epoch=2, isr=(1,)), a, b)
         await eventually(lambda: b.partition.log.log_end_offset == 24, "copied")
         assert b.replicas.offline_replicas() == {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from strandline_broker.core.push_envelope import Envelope, LiveBroker
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import (
@@ -107,7 +108,7 @@ async def test_a_directory_that_fails_takes_its_replicas_and_no_others(
                 append(bad[0])
         elif call == "fdatasync":
             append(bad[0])
-        offline = {p.key: False for p in bad}
+        offline = {p.key: ReplicaCondition.OUT_OF_SERVICE for p in bad}
         await eventually(lambda: node.replicas.offline_replicas() == offline, "reported")
         for each in bad:
             with pytest.raises(KafkaStorageError, match=r"b is out of service"):
@@ -192,7 +193,9 @@ async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_ane
         states = [led(i, epoch=1, is_new=False) for i in range(PARTITIONS)]
         errors = await push(node, *states, full=True)
         assert ["out of service" in str(e) for e in errors] == [True] * len(bad)
-        assert node.replicas.offline_replicas() == {(TOPIC_ID, i): False for i in bad}
+        assert node.replicas.offline_replicas() == {
+            (TOPIC_ID, i): ReplicaCondition.OUT_OF_SERVICE for i in bad
+        }
         elsewhere = replace(states[bad[0]], leader=BrokerId(2), partition_epoch=PartitionEpoch(2))
         assert len(await push(node, replace(elsewhere, isr=()))) == 1, "the disk may come back"
     async with run_node(tmp_path / "a", 1) as node:

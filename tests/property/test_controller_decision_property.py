@@ -30,6 +30,7 @@ from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_broker.core.controller.unfencing import decide_unfence
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.errors import DuplicateBrokerRegistration, WireError
 from strandline_proto.ids import (
     NO_BROKER_EPOCH,
@@ -141,7 +142,8 @@ class ControllerHistory(RuleBasedStateMachine):
         if done:
             assert applied >= broker.fencing_offset >= broker.epoch, "I-83"
             for partition in self.cluster.state.partitions():
-                serves = not broker.is_out_of_service(partition.topic_id, partition.index)
+                condition = broker.condition_of(partition.topic_id, partition.index)
+                serves = condition is None or condition.can_lead
                 if b in partition.elr and self.on_its_disk(partition, b) and serves:
                     assert partition.leader != NO_LEADER, "it is elected on unfence"
 
@@ -177,7 +179,10 @@ class ControllerHistory(RuleBasedStateMachine):
         if broker is None or not partitions:
             return
         told = data.draw(
-            st.lists(st.tuples(st.sampled_from(partitions), st.booleans()), max_size=3)
+            st.lists(
+                st.tuples(st.sampled_from(partitions), st.sampled_from(ReplicaCondition)),
+                max_size=3,
+            )
         )
         heartbeat = Heartbeat(
             broker_id=b,
@@ -186,7 +191,7 @@ class ControllerHistory(RuleBasedStateMachine):
             want_fence=False,
             want_shut_down=False,
             offline_replicas=frozenset(
-                OfflineReplica(p.topic_id, p.index, damaged) for p, damaged in told
+                OfflineReplica(p.topic_id, p.index, condition) for p, condition in told
             ),
         )
         self.cluster.commit(decide_offline_replicas(state, heartbeat))
@@ -324,7 +329,8 @@ class ControllerHistory(RuleBasedStateMachine):
             assert all(self.on_its_disk(p, b) for b in p.isr)
             if p.leader != NO_LEADER:
                 leader = state.brokers[p.leader]
-                assert not leader.is_out_of_service(p.topic_id, p.index), "it serves nothing"
+                condition = leader.condition_of(p.topic_id, p.index)
+                assert condition is None or condition.can_lead, "it serves nothing"
 
     @invariant()
     def epochs_never_go_back(self) -> None:

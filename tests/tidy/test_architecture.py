@@ -12,7 +12,11 @@ BROKER = ROOT / "broker" / "strandline_broker"
 TESTS = ROOT / "tests"
 
 # Parts of a machine that are tested through it: module, and the test file that has its behaviours.
-TESTED_THROUGH = {"isr_proposal": "core_leader", "loss_reports": "controller_losses"}
+TESTED_THROUGH = {
+    "isr_proposal": "core_leader",
+    "loss_reports": "controller_losses",
+    "replica_condition": "controller_offline_replicas",
+}
 
 
 def modules_below(folder: Path) -> list[Path]:

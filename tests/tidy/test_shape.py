@@ -12,7 +12,11 @@ TEST_FILE_LINES_MAX = 650
 FUNCTION_LINES_MAX = 50
 
 # Longer than a rule allows, each for a reason that a reader would accept.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "broker/strandline_broker/core/controller/state.py": (
+        "the fold of the controller's log: state is changed in the one file that owns it"
+    ),
+}
 LONG_FUNCTIONS = {
     "spark_jobs/strandline_spark/kernel.py:walk_records": (
         "one compiled pass over one format; parts of it would cost a call for each record"

@@ -19,6 +19,7 @@ from strandline_broker.core.controller.records import (
     OfflineReplica,
     OfflineReplicasRecord,
 )
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -115,15 +116,17 @@ def test_who_is_not_in_sync_alive_staying_and_sound_does_not_take_over(
     refused(cluster, "not alive")
     cluster.unfence(B1)
     refused(cluster, "not in sync: the ISR is [2, 3]")
-    for damaged, why in ((True, "damaged range"), (False, "out of service")):
+    for condition in ReplicaCondition:
+        if condition.is_sound:
+            continue
         cluster, topic = moved_away()
         told = OfflineReplicasRecord(
             broker_id=B1,
             broker_epoch=cluster.state.brokers[B1].epoch,
-            replicas=(OfflineReplica(topic, 0, damaged=damaged),),
+            replicas=(OfflineReplica(topic, 0, condition),),
         )
         cluster.state.replay(told, cluster.state.next_offset)
-        refused(cluster, why)
+        refused(cluster, condition.value)
     cluster, _ = moved_away()
     cluster.shut_down(B1)
     refused(cluster, "stopping")

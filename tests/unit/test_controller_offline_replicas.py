@@ -7,8 +7,15 @@ import pytest
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
-from strandline_broker.core.controller.records import RECOVERED, OfflineReplica, decode
+from strandline_broker.core.controller.records import (
+    RECOVERED,
+    OfflineReplica,
+    OfflineReplicasRecord,
+    decode,
+    encode,
+)
 from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.errors import IneligibleReplica, StaleBrokerEpoch
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, B3, Cluster
@@ -35,7 +42,7 @@ def lost(topic: TopicId, index: int = 0) -> OfflineReplica:
 
 
 def hurt(topic: TopicId, index: int = 0) -> OfflineReplica:
-    return OfflineReplica(topic, index, damaged=True)
+    return OfflineReplica(topic, index, ReplicaCondition.DAMAGED)
 
 
 @pytest.mark.parametrize("kind", [lost, hurt])
@@ -51,7 +58,8 @@ def test_an_offline_replica_leaves_the_isr_and_another_member_leads(kind: type) 
     told = {
         p.partition.index: p.offline_replicas for p in cluster.envelopes[-1].topics[0].partitions
     }
-    assert told == {0: (B1,), 1: (B1,)}
+    why = kind(topic).condition
+    assert told == {0: ((B1, why),), 1: ((B1, why),)}
 
 
 def test_all_of_a_list_is_one_batch() -> None:
@@ -202,3 +210,88 @@ def test_a_former_incarnation_has_no_say() -> None:
         tells_news(cluster.state, replace(heartbeat, broker_epoch=BrokerEpoch(0)))
     with pytest.raises(StaleBrokerEpoch):
         decide_offline_replicas(cluster.state, replace(heartbeat, broker_epoch=BrokerEpoch(0)))
+
+
+def full(topic: TopicId) -> OfflineReplica:
+    return OfflineReplica(topic, 0, ReplicaCondition.DISK_FULL)
+
+
+def test_a_full_leader_hands_over_to_a_sound_member_and_may_come_back() -> None:
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    tell(cluster, B1, full(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B2, (B2, B3))
+    tell(cluster, B1)
+    join(cluster, topic, B2, B1)
+    assert cluster.partition(topic).isr == (B1, B2, B3)
+
+
+def test_a_full_replica_beside_no_sound_member_leads_on() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B2, full(topic))
+    assert cluster.partition(topic).isr == (B1,)
+    tell(cluster, B1, full(topic))
+    assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (B1, (B1,))
+
+
+def test_a_full_replica_stays_eligible() -> None:
+    """I-50: it holds all that it acknowledged."""
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B2, full(topic))
+    assert cluster.partition(topic).elr == (B2,)
+    cluster.fence(B1)
+    cluster.up(B1, previous_broker_epoch=cluster.state.brokers[B1].epoch)
+    assert cluster.partition(topic).leader != NO_LEADER
+
+
+def test_a_replica_that_refused_to_cut_leaves_the_isr_and_can_be_elected() -> None:
+    """I-41: it holds what its leader lacks."""
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B2, OfflineReplica(topic, 0, ReplicaCondition.TRUNCATION_REFUSED))
+    partition = cluster.partition(topic)
+    assert (partition.leader, partition.isr, partition.elr) == (B1, (B1,), (B2,))
+    with pytest.raises(IneligibleReplica):
+        join(cluster, topic, B1, B2)
+    cluster.fence(B1)
+    assert cluster.partition(topic).leader == B2
+
+
+def test_a_missing_replica_counts_as_lost_only_beside_another_leader() -> None:
+    """I-50: an unmounted disk looks like a new one."""
+    missing = ReplicaCondition.MISSING
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    cluster.fence(B2)
+    cluster.up(B2, previous_broker_epoch=cluster.state.brokers[B2].epoch)
+    assert cluster.partition(topic).elr == (B2,)
+    tell(cluster, B2, OfflineReplica(topic, 0, missing))
+    assert (cluster.partition(topic).isr, cluster.partition(topic).elr) == ((B1,), ())
+    cluster = Cluster([B1])
+    topic = cluster.topic("t", (B1,))
+    cluster.fence(B1)
+    cluster.up(B1, previous_broker_epoch=cluster.state.brokers[B1].epoch)
+    tell(cluster, B1, OfflineReplica(topic, 0, missing))
+    partition = cluster.partition(topic)
+    assert (partition.leader, partition.elr) == (NO_LEADER, (B1,))
+    tell(cluster, B1)
+    assert cluster.partition(topic).leader == B1
+
+
+def test_a_log_from_before_there_were_more_conditions_is_read() -> None:
+    old = (
+        b'{"type":"OfflineReplicas","broker_id":1,"broker_epoch":5,"replicas":['
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA==","partition":0,"damaged":true},'
+        b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAAA==","partition":1,"damaged":false}]}'
+    )
+    record = decode(old)
+    assert isinstance(record, OfflineReplicasRecord)
+    topic = TopicId(bytes(16))
+    assert record.replicas == (
+        OfflineReplica(topic, 0, ReplicaCondition.DAMAGED),
+        OfflineReplica(topic, 1, ReplicaCondition.OUT_OF_SERVICE),
+    )
+    assert decode(encode(record)) == record
+    assert b'damaged":true' not in encode(record)

@@ -53,7 +53,7 @@ def test_clients_hear_of_offline_replicas_of_partitions_that_did_not_change() ->
     cluster.fence(B2)
     gone = cluster.envelopes[-1]
     assert named(gone) == [("t", 0)], "out of the ISR already: who asked for it to join must hear"
-    assert gone.topics[0].partitions[0].offline_replicas == (B2,)
+    assert gone.topics[0].partitions[0].offline_replicas == ((B2, None),)
 
 
 def test_a_deletion_names_the_replicas_that_are_to_go() -> None:

@@ -82,3 +82,19 @@ def test_a_gap_of_half_a_session_between_sweeps_is_no_stall() -> None:
     assert sessions.on_sweep(600)
     assert sessions.on_sweep(1100)
     assert sessions.oldest_expired(1100) == (B1, E1)
+
+
+def test_a_heartbeat_that_was_overtaken_counts_for_nothing() -> None:
+    """It may come late over a stream that was given up, and say what has been taken back since."""
+    sessions = Sessions(1000)
+    sessions.on_heard(B1, E1, 0, number=2)
+    assert sessions.is_overtaken(B1, E1, 1)
+    assert not sessions.is_overtaken(B1, E1, 3)
+    sessions.on_heard(B1, E1, 900, number=1)
+    assert sessions.is_expired(B1, E1, 1000), "it has kept no session alive"
+    sessions.forget(B1, E1)
+    assert sessions.is_overtaken(B1, E1, 1), "the order outlasts a session"
+    sessions.on_heard(B1, E1, 1000, number=1)
+    assert not sessions.is_alive(B1, 1000)
+    sessions.on_registered(B1, E2, 1100)
+    assert not sessions.is_overtaken(B1, E2, 1), "a new incarnation counts anew"

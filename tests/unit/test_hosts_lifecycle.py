@@ -14,6 +14,7 @@ import pytest
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import Endpoint
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts import lifecycle as lifecycle_module
 from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart
@@ -26,7 +27,7 @@ from strandline_proto.errors import (
     StaleBrokerEpoch,
 )
 from strandline_proto.ids import ControllerEpoch, MetadataOffset
-from strandline_proto.v1 import controller_pb2
+from strandline_proto.v1 import common_pb2, controller_pb2
 from strandline_runtime.real import real_runtime
 from support.envelopes import envelope
 from support.scripted_controller import WAIT_S, running, scripted_controller
@@ -146,19 +147,22 @@ async def test_what_cannot_be_served_is_named_at_once_and_known_once_it_is_answe
     tmp_path: Path,
 ) -> None:
     key = (b"t" * 16, 3)
-    offline: dict[tuple[bytes, int], bool] = {}
+    offline: dict[tuple[bytes, int], ReplicaCondition] = {}
     async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
         b.lifecycle.tell_offline(lambda: dict(offline))
         async with running(b.lifecycle.run()):
             await controller.until(lambda: len(controller.heartbeats) >= 1)
             assert b.lifecycle.offline_known_at(key) is None
-            offline[key] = True
+            offline[key] = ReplicaCondition.DAMAGED
             b.directory.failed["/lost"] = "it failed"
             b.lifecycle.report_offline()
             await controller.until(lambda: b.lifecycle.offline_known_at(key) is not None)
             said = controller.heartbeats[-1]
-            assert [(r.topic_id, r.partition_index, r.damaged) for r in said.offline_replicas] == [
-                (b"t" * 16, 3, True)
+            (named,) = said.offline_replicas
+            assert (named.topic_id, named.partition_index) == key
+            assert named.condition == common_pb2.REPLICA_CONDITION_DAMAGED
+            assert [h.number for h in controller.heartbeats] == [
+                *range(1, len(controller.heartbeats) + 1)
             ]
             assert list(said.offline_log_dirs) == ["/lost"]
             controller.heartbeats_go_on.clear()

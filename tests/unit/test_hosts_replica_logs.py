@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.core.push_envelope import TOPIC_DELETED
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.storage.strandline_state import ALWAYS, write_state
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
@@ -104,7 +105,7 @@ async def test_what_a_full_disk_kept_from_being_loaded_is_loaded_when_there_is_r
     disk = Disk()
     disk.full = True
     async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
-        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): False}
+        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): ReplicaCondition.OUT_OF_SERVICE}
         call = b.stub.LeaderAndIsr()
         answer = await ask(call, with_topic(push(9, 4, full=True), leader_epoch=1))
         assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code

@@ -301,4 +301,8 @@ def _newer(before: PartitionMetadata, pushed: PartitionMetadata) -> PartitionMet
     ):
         return pushed
     # Which replicas are offline follows the brokers' sessions, not the partition's epochs.
-    return replace(before, offline_replicas=pushed.offline_replicas)
+    return replace(
+        before,
+        offline_replicas=pushed.offline_replicas,
+        offline_conditions=pushed.offline_conditions,
+    )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replica_condition import ReplicaCondition
     from strandline_proto.ids import (
         BrokerEpoch,
         BrokerId,
@@ -80,6 +81,8 @@ class PartitionMetadata:
     replicas: tuple[BrokerId, ...] = ()
     isr: tuple[BrokerId, ...] = ()
     offline_replicas: tuple[BrokerId, ...] = ()
+    offline_conditions: tuple[ReplicaCondition | None, ...] = ()
+    """Beside `offline_replicas`; None: the broker is fenced, or not registered."""
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
 

@@ -23,6 +23,7 @@ import errno
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
 LOOK_MS: Final = 500
 
 
-def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, bool]:
-    """Of these, the replicas that cannot serve; true: only a damaged range is not served."""
+def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, ReplicaCondition]:
+    """Of these, the replicas that do not count as others do."""
     offline = {}
     for key, partition in partitions.items():
         log = partition.log
         if partition.out_of_service is not None or log.damaged is not None:
-            offline[key] = False
+            offline[key] = ReplicaCondition.OUT_OF_SERVICE
         elif partition.healing or log.damaged_ranges.above(log.log_start_offset):
-            offline[key] = True
+            offline[key] = ReplicaCondition.DAMAGED
     return offline
 
 

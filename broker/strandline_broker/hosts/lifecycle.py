@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 
 from strandline_broker.hosts.replaced import end_replaced
+from strandline_broker.hosts.replica_conditions import condition_to_wire
 from strandline_proto import errors
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
@@ -38,13 +39,14 @@ if TYPE_CHECKING:
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.core.replica_condition import ReplicaCondition
     from strandline_broker.hosts.controller_link import ControllerLink
     from strandline_broker.hosts.losses import Losses
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 
-    OfflineReplicas = Mapping[tuple[bytes, int], bool]
-    """(topic id, partition) of replicas that cannot serve; value: only a range is damaged."""
+    OfflineReplicas = Mapping[tuple[bytes, int], ReplicaCondition]
+    """By (topic id, partition)."""
 
 REGISTRATION_TIMEOUT_S: Final = 5.0
 RETRY_S_MIN: Final = 0.05
@@ -122,6 +124,7 @@ class BrokerLifecycle:
         self._losses: Losses | None = None
         self._strays: Callable[[], Sequence[str]] = tuple
         self._known_at: dict[tuple[bytes, int], int] = {}
+        self._heartbeats = 0
 
     def tell_offline(self, offline: Callable[[], OfflineReplicas]) -> None:
         """Name with each heartbeat the replicas that `offline` says cannot serve."""
@@ -316,7 +319,9 @@ class BrokerLifecycle:
     def _heartbeat(
         self, offline: OfflineReplicas, lost: list[controller_pb2.LossReport]
     ) -> controller_pb2.BrokerHeartbeatRequest:
+        self._heartbeats += 1
         return controller_pb2.BrokerHeartbeatRequest(
+            number=self._heartbeats,
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata.applied_offset,
@@ -327,9 +332,11 @@ class BrokerLifecycle:
             stray_dirs=self._strays()[:STRAYS_TOLD_MAX],
             offline_replicas=[
                 controller_pb2.OfflineReplica(
-                    topic_id=topic_id, partition_index=partition, damaged=damaged
+                    topic_id=topic_id,
+                    partition_index=partition,
+                    condition=condition_to_wire(condition),
                 )
-                for (topic_id, partition), damaged in offline.items()
+                for (topic_id, partition), condition in offline.items()
             ],
         )
 

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
@@ -102,9 +103,10 @@ class ReplicaManager:
 
     # What handlers ask
 
-    def offline_replicas(self) -> dict[Key, bool]:
-        """Replicas that cannot serve; true: only a damaged range of them is not served."""
-        return {**dict.fromkeys(self.refused, False), **offline_of(self.partitions)}
+    def offline_replicas(self) -> dict[Key, ReplicaCondition]:
+        """Replicas that do not count as the others here do."""
+        refused = dict.fromkeys(self.refused, ReplicaCondition.OUT_OF_SERVICE)
+        return {**refused, **offline_of(self.partitions)}
 
     def strays(self) -> tuple[str, ...]:
         return self._logs.strays

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from strandline_broker.hosts.replica_conditions import condition_to_wire
 from strandline_proto.errors import (
     NONE,
     InvalidRequest,
@@ -97,6 +98,7 @@ def _described(topic: CachedTopic) -> metadata_pb2.TopicMetadata:
                 replicas=p.replicas,
                 isr=p.isr,
                 offline_replicas=p.offline_replicas,
+                offline_conditions=map(condition_to_wire, p.offline_conditions),
                 elr=p.elr,
                 last_known_elr=p.last_known_elr,
             )

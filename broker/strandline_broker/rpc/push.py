@@ -19,6 +19,7 @@ from strandline_broker.core.push_envelope import (
     StopReplica,
     TopicMetadata,
 )
+from strandline_broker.hosts.replica_conditions import condition_from_wire
 from strandline_proto import errors
 from strandline_proto.ids import (
     UNKNOWN_EPOCH,
@@ -210,6 +211,7 @@ def _topic_metadata(topic: push_pb2.UpdateMetadataTopic) -> TopicMetadata:
                 replicas=_brokers(p.replicas),
                 isr=_brokers(p.isr),
                 offline_replicas=_brokers(p.offline_replicas),
+                offline_conditions=tuple(map(condition_from_wire, p.offline_conditions)),
                 elr=_brokers(p.elr),
                 last_known_elr=_brokers(p.last_known_elr),
             )

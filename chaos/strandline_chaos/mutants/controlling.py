@@ -70,8 +70,9 @@ CONTROLLING: Final = (
             ),
             Edit(
                 _ELECTION,
-                "        and broker.eligible\n        and broker.directory_id",
-                "        and broker.directory_id",
+                "    if broker is None or not broker.eligible:\n        return False\n"
+                "    if broker.directory_id",
+                "    if broker is None:\n        return False\n    if broker.directory_id",
             ),
         ),
         Needs(

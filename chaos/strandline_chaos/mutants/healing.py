@@ -71,8 +71,8 @@ HEALING: Final = (
         (
             Edit(
                 _OFFLINE,
-                "    if not is_sound(partition, me, brokers) and any(\n",
-                "    if not brokers and any(\n",
+                "        case ReplicaCondition.DAMAGED if _any_sound(partition, others or",
+                "        case ReplicaCondition.DAMAGED if not brokers and (others or",
             ),
         ),
         Needs(topology={"scrub_ms": 1500}, kinds=("bit-flip", "misread", "kill")),

@@ -13,6 +13,7 @@ Conventions of this package:
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -23,6 +24,42 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ReplicaCondition:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplicaCondition.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLICA_CONDITION_UNSPECIFIED: _ReplicaCondition.ValueType  # 0
+    """Its broker is fenced, or not registered."""
+    REPLICA_CONDITION_OUT_OF_SERVICE: _ReplicaCondition.ValueType  # 1
+    """It serves nothing: its directory has failed, or its log could not be opened."""
+    REPLICA_CONDITION_MISSING: _ReplicaCondition.ValueType  # 2
+    """Its broker has hosted it and does not find it."""
+    REPLICA_CONDITION_DAMAGED: _ReplicaCondition.ValueType  # 3
+    """A range of its log is damaged, and it serves the rest, so that it may lead where nobody else can."""
+    REPLICA_CONDITION_TRUNCATION_REFUSED: _ReplicaCondition.ValueType  # 4
+    """It was to cut records that it knew to be committed, and has not; it fetches no more."""
+    REPLICA_CONDITION_DISK_FULL: _ReplicaCondition.ValueType  # 5
+    """Its directory takes no more."""
+
+class ReplicaCondition(_ReplicaCondition, metaclass=_ReplicaConditionEnumTypeWrapper):
+    """Why a replica of a living broker does not count as others do."""
+
+REPLICA_CONDITION_UNSPECIFIED: ReplicaCondition.ValueType  # 0
+"""Its broker is fenced, or not registered."""
+REPLICA_CONDITION_OUT_OF_SERVICE: ReplicaCondition.ValueType  # 1
+"""It serves nothing: its directory has failed, or its log could not be opened."""
+REPLICA_CONDITION_MISSING: ReplicaCondition.ValueType  # 2
+"""Its broker has hosted it and does not find it."""
+REPLICA_CONDITION_DAMAGED: ReplicaCondition.ValueType  # 3
+"""A range of its log is damaged, and it serves the rest, so that it may lead where nobody else can."""
+REPLICA_CONDITION_TRUNCATION_REFUSED: ReplicaCondition.ValueType  # 4
+"""It was to cut records that it knew to be committed, and has not; it fetches no more."""
+REPLICA_CONDITION_DISK_FULL: ReplicaCondition.ValueType  # 5
+"""Its directory takes no more."""
+Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
 
 @_typing.final
 class Endpoint(_message.Message):

@@ -139,12 +139,15 @@ class BrokerHeartbeatRequest(_message.Message):
     OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
     STRAY_DIRS_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
     want_fence: _builtins.bool
     """True until the broker has loaded its logs and applied a first snapshot."""
     want_shut_down: _builtins.bool
+    number: _builtins.int
+    """Rises with each heartbeat of this incarnation, over all its streams: one that was overtaken counts for nothing."""
     @_builtins.property
     def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Directories of log.dirs that are out of service."""
@@ -173,10 +176,11 @@ class BrokerHeartbeatRequest(_message.Message):
         offline_replicas: _abc.Iterable[Global___OfflineReplica] | None = ...,
         losses: _abc.Iterable[Global___LossReport] | None = ...,
         stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -225,29 +229,26 @@ Global___LossReport: _TypeAlias = LossReport  # noqa: Y015
 
 @_typing.final
 class OfflineReplica(_message.Message):
-    """A replica that must not be elected nor join an ISR."""
+    """A replica that must not join an ISR."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_INDEX_FIELD_NUMBER: _builtins.int
-    DAMAGED_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_index: _builtins.int
-    damaged: _builtins.bool
-    """True: a range of its log is damaged, and it serves the rest, so the last ISR member may lead all the same. False: it serves
-    nothing (its directory has failed or is missing).
-    """
+    condition: _common_pb2.ReplicaCondition.ValueType
     def __init__(
         self,
         *,
         topic_id: _builtins.bytes = ...,
         partition_index: _builtins.int = ...,
-        damaged: _builtins.bool = ...,
+        condition: _common_pb2.ReplicaCondition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

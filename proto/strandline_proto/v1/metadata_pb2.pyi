@@ -153,6 +153,7 @@ class PartitionMetadata(_message.Message):
     ELR_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
+    OFFLINE_CONDITIONS_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     index: _builtins.int
     leader: _builtins.int
@@ -170,6 +171,10 @@ class PartitionMetadata(_message.Message):
     def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Who was in sync when nobody was left who is known to hold all: without a leader the partition waits for all of them."""
 
+    @_builtins.property
+    def offline_conditions(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.ReplicaCondition.ValueType]:
+        """Beside offline_replicas, in their order."""
+
     def __init__(
         self,
         *,
@@ -183,10 +188,11 @@ class PartitionMetadata(_message.Message):
         elr: _abc.Iterable[_builtins.int] | None = ...,
         partition_epoch: _builtins.int = ...,
         last_known_elr: _abc.Iterable[_builtins.int] | None = ...,
+        offline_conditions: _abc.Iterable[_common_pb2.ReplicaCondition.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elr", b"elr", "error_code", b"error_code", "index", b"index", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline_replicas", b"offline_replicas", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elr", b"elr", "error_code", b"error_code", "index", b"index", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline_conditions", b"offline_conditions", "offline_replicas", b"offline_replicas", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

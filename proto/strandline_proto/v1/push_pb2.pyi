@@ -336,6 +336,7 @@ class UpdateMetadataPartition(_message.Message):
     OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     ELR_FIELD_NUMBER: _builtins.int
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
+    OFFLINE_CONDITIONS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     leader: _builtins.int
     leader_epoch: _builtins.int
@@ -352,6 +353,10 @@ class UpdateMetadataPartition(_message.Message):
     def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Who was in sync when nobody was left who is known to hold all: without a leader the partition waits for all of them."""
 
+    @_builtins.property
+    def offline_conditions(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.ReplicaCondition.ValueType]:
+        """Beside offline_replicas, in their order."""
+
     def __init__(
         self,
         *,
@@ -364,10 +369,11 @@ class UpdateMetadataPartition(_message.Message):
         offline_replicas: _abc.Iterable[_builtins.int] | None = ...,
         elr: _abc.Iterable[_builtins.int] | None = ...,
         last_known_elr: _abc.Iterable[_builtins.int] | None = ...,
+        offline_conditions: _abc.Iterable[_common_pb2.ReplicaCondition.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elr", b"elr", "index", b"index", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline_replicas", b"offline_replicas", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elr", b"elr", "index", b"index", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline_conditions", b"offline_conditions", "offline_replicas", b"offline_replicas", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

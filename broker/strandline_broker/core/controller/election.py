@@ -2,8 +2,8 @@
 
 Rules (I-22, I-23, I-48, P-27): a leader is a member of the ISR or, where that is empty, of the
 eligible leader replicas; it is unfenced, not stopping, on the disk it was in sync on, and its
-replica serves. The first such in assignment order leads, one that lacks a damaged range only where
-no other can. A partition without one has an empty ISR and no leader.
+replica serves. The first such in assignment order leads, one that lacks a damaged range or has no
+room only where no other can. A partition without one has an empty ISR and no leader.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,20 @@ Brokers = Mapping[BrokerId, Broker]
 
 def electable(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bool:
     broker = brokers.get(broker_id)
-    return (
-        broker is not None
-        and broker.eligible
-        and broker.directory_id == partition.directory_of(broker_id)
-        and not broker.is_out_of_service(partition.topic_id, partition.index)
-    )
+    if broker is None or not broker.eligible:
+        return False
+    if broker.directory_id != partition.directory_of(broker_id):
+        return False
+    condition = broker.condition_of(partition.topic_id, partition.index)
+    return condition is None or condition.can_lead
 
 
 def is_sound(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bool:
     """Whether the broker could lead, and hold all that a member of the ISR holds."""
-    return electable(partition, broker_id, brokers) and not brokers[broker_id].is_damaged(
-        partition.topic_id, partition.index
-    )
+    if not electable(partition, broker_id, brokers):
+        return False
+    condition = brokers[broker_id].condition_of(partition.topic_id, partition.index)
+    return condition is None or condition.is_sound
 
 
 def elect(

@@ -25,6 +25,8 @@ class Heartbeat:
     current_metadata_offset: MetadataOffset
     want_fence: bool
     want_shut_down: bool
+    number: int = 0
+    """Rises over all heartbeat streams of an incarnation."""
     offline_replicas: frozenset[OfflineReplica] = frozenset()
     offline_log_dirs: tuple[str, ...] = ()
     losses: tuple[LossRecord, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.election import electable, is_sound
+from strandline_broker.core.controller.election import electable
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import AnyRecord, PartitionChangeRecord
 from strandline_broker.core.controller.recovery import unclean_election
@@ -176,7 +176,7 @@ def _unclean(
 def why_not(state: ControllerState, partition: Partition, broker_id: BrokerId) -> str | None:
     """Why that replica may not take over just now; None if it may.
 
-    Not even one that lacks a damaged range: who leads now lacks nothing that it knows of.
+    Not even one that lacks a damaged range, or has no room: who leads now does better.
     """
     broker = state.brokers.get(broker_id)
     if broker is None or broker.fenced:
@@ -185,8 +185,9 @@ def why_not(state: ControllerState, partition: Partition, broker_id: BrokerId) -
         return "it is stopping"
     if broker_id not in partition.isr:
         return f"it is not in sync: the ISR is {sorted(partition.isr)}"
+    condition = broker.condition_of(partition.topic_id, partition.index)
+    if condition is not None and not condition.is_sound:
+        return f"its replica is {condition}"
     if not electable(partition, broker_id, state.brokers):
-        return "its replica is out of service, or on another disk than it was in sync on"
-    if not is_sound(partition, broker_id, state.brokers):
-        return "its replica lacks a damaged range"
+        return "its replica is on another disk than it was in sync on"
     return None

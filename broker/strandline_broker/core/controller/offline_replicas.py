@@ -1,15 +1,26 @@
-"""Replicas that their broker cannot serve although it lives: a damaged range, a failed directory.
+"""Replicas that do not count as their broker's others do, although it lives: a damaged range, a
+failed directory, one that is full.
 
-Each heartbeat names them all. A replica that serves nothing leaves every ISR, and leads nothing
-while it is listed. One that lacks a damaged range leaves an ISR that has a better member, or whose
-ELR has one, and leadership goes to those; as it lacks something it is not in the ELR then, nor does
-it stay in an ELR beside a sound leader, from which it will copy what it has cut off to heal. Where
-it is the best it goes on leading, as the rest of what it holds is held by nobody else. Neither
-joins an ISR while it is listed. A list holds for one incarnation, and is known before that
-incarnation is unfenced.
+Each heartbeat names them all. None joins an ISR while it is listed. A list holds for one
+incarnation, and is known before that incarnation is unfenced.
+
+A replica that serves nothing leaves every ISR, and leads nothing. One that lacks a damaged range
+leaves an ISR that has a better member, or whose ELR has one, and leadership goes to those; as it
+lacks something it is not in the ELR then, nor does it stay in an ELR beside a sound leader, from
+which it will copy what it has cut off to heal. Where it is the best it goes on leading, as the rest
+of what it holds is held by nobody else.
+
+One that its broker does not find serves nothing either, but may lie on a disk that is only not
+mounted: it leaves an ISR as any that serves nothing, and counts as lost, so that an empty one may
+take its place, only where another replica leads.
+
+One whose directory is full holds all that it held. It leaves the ISR beside another sound member
+and gives leadership to that; nobody else in sync, it leads on, and refuses what it has no room for.
+One that has refused to cut what it knows to be committed leaves the ISR and stays eligible: it may
+be the only one that holds these records.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
@@ -29,6 +40,7 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import NO_LEADER, BrokerId
 
 
@@ -54,7 +66,7 @@ def decide_offline_replicas(state: ControllerState, heartbeat: Heartbeat) -> Dec
             OfflineReplicasRecord(
                 broker_id=broker.broker_id,
                 broker_epoch=broker.epoch,
-                replicas=tuple(sorted(told, key=lambda r: (r.topic_id, r.partition, r.damaged))),
+                replicas=tuple(sorted(told, key=lambda r: (r.topic_id, r.partition, r.condition))),
             )
         )
     return Decision(records, answer=bool(records))
@@ -86,25 +98,38 @@ def _changes(
 def _makes_way(
     state: ControllerState, partition: Partition, me: BrokerId, brokers: Brokers
 ) -> PartitionChangeRecord | None:
+    condition = brokers[me].condition_of(partition.topic_id, partition.index)
+    another_leads = partition.leader not in (me, NO_LEADER)
+    others = [b for b in partition.isr if b != me]
+    match condition:
+        case ReplicaCondition.MISSING if another_leads:
+            return leave(state, partition, me, brokers, lost=True)
+        case ReplicaCondition.TRUNCATION_REFUSED if another_leads:
+            return leave(state, partition, me, brokers, lost=False)
+        case ReplicaCondition.DAMAGED if _any_sound(partition, others or partition.elr, brokers):
+            return leave(state, partition, me, brokers, lost=True)
+        case ReplicaCondition.DISK_FULL if _any_sound(partition, others, brokers):
+            return leave(state, partition, me, brokers, lost=False)
     if not electable(partition, me, brokers):
         return leave(state, partition, me, brokers, lost=False)
-    others = [b for b in partition.isr if b != me] or partition.elr
-    if not is_sound(partition, me, brokers) and any(
-        is_sound(partition, b, brokers) for b in others
-    ):
-        return leave(state, partition, me, brokers, lost=True)
     return None
+
+
+def _any_sound(partition: Partition, among: Iterable[BrokerId], brokers: Brokers) -> bool:
+    return any(is_sound(partition, b, brokers) for b in among)
 
 
 def _leaves_elr(
     state: ControllerState, partition: Partition, me: BrokerId, brokers: Brokers
 ) -> PartitionChangeRecord | None:
-    """Whoever heals cuts its log, and would be elected cleanly without what was committed (I-15).
+    """Whoever heals cuts its log, and would be elected cleanly without what was committed (I-15);
+    so would an empty log in the place of one that is missing.
 
     Beside a leader that lacks a range too it keeps what it has, which is its place in the ELR.
     """
-    if brokers[me].is_damaged(partition.topic_id, partition.index) and is_sound(
-        partition, partition.leader, brokers
-    ):
-        return leave(state, partition, me, brokers, lost=True)
+    match brokers[me].condition_of(partition.topic_id, partition.index):
+        case ReplicaCondition.DAMAGED if is_sound(partition, partition.leader, brokers):
+            return leave(state, partition, me, brokers, lost=True)
+        case ReplicaCondition.MISSING:
+            return leave(state, partition, me, brokers, lost=True)
     return None

@@ -5,7 +5,7 @@
 envelope's offsets follow each other without a gap.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strandline_broker.core.controller.records import (
@@ -21,6 +21,7 @@ from strandline_broker.core.controller.records import (
     UnregisterBrokerRecord,
 )
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition, Topic
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,
@@ -36,7 +37,8 @@ class PushedPartition:
     partition: Partition
     isr_with_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
     effective_min_isr: int
-    offline_replicas: tuple[BrokerId, ...]
+    offline_replicas: tuple[tuple[BrokerId, ReplicaCondition | None], ...]
+    """None: the broker is fenced, or not registered."""
     is_new: bool
     moved: bool
     """Whether replicas hear of it; otherwise only what clients are told of it has changed."""
@@ -254,13 +256,18 @@ def _pushed(
         partition=partition,
         isr_with_epochs=state.isr_with_epochs(partition),
         effective_min_isr=state.effective_min_isr(topic, partition),
-        offline_replicas=tuple(
-            b
-            for b in partition.replicas
-            if b not in state.brokers
-            or state.brokers[b].fenced
-            or not state.brokers[b].can_join(partition.topic_id, partition.index)
-        ),
+        offline_replicas=tuple(_offline(state, partition)),
         is_new=is_new,
         moved=moved,
     )
+
+
+def _offline(
+    state: ControllerState, partition: Partition
+) -> Iterator[tuple[BrokerId, ReplicaCondition | None]]:
+    for broker_id in partition.replicas:
+        broker = state.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            yield broker_id, None
+        elif condition := broker.condition_of(partition.topic_id, partition.index):
+            yield broker_id, condition

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,
@@ -133,12 +134,21 @@ class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
     decommissioning: bool | None = None
 
 
-class OfflineReplica(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A replica that its broker cannot serve; `damaged`: all of it but a range."""
+class OfflineReplica(
+    msgspec.Struct, frozen=True, order=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A replica that does not count as its broker's others do, and why."""
 
     topic_id: TopicId
     partition: int
+    condition: ReplicaCondition = ReplicaCondition.OUT_OF_SERVICE
     damaged: bool = False
+    """Only in logs from before there were more conditions than these two; never true in memory."""
+
+    def __post_init__(self) -> None:
+        if self.damaged:
+            msgspec.structs.force_setattr(self, "condition", ReplicaCondition.DAMAGED)
+            msgspec.structs.force_setattr(self, "damaged", False)
 
 
 class OfflineReplicasRecord(Record, frozen=True, kw_only=True):

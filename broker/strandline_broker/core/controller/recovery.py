@@ -19,7 +19,7 @@ from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import Brokers, elect_again, electable
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.records import RECOVERING, PartitionChangeRecord
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import Broker, ControllerState, Partition
 from strandline_proto.ids import NO_LEADER, BrokerId
 
 UNKNOWN_END: Final = LogEnd(-1, -1)
@@ -70,7 +70,8 @@ def _greatest(
     def rank(b: BrokerId) -> tuple[bool, LogEnd, bool]:
         broker = brokers[b]
         end = ends.of(partition, broker)
-        is_sound = not broker.is_damaged(partition.topic_id, partition.index)
+        condition = broker.condition_of(partition.topic_id, partition.index)
+        is_sound = condition is None or condition.is_sound
         return electable(partition, b, brokers), end or UNKNOWN_END, is_sound
 
     return max(among, key=rank)
@@ -100,14 +101,15 @@ def unclean_election(
 
 def unclean_choice(partition: Partition, brokers: Brokers, ends: LogEnds) -> BrokerId:
     """The best replica that lives, on whatever disk, or NO_LEADER."""
-    alive = [
-        b
-        for b in partition.replicas
-        if b in brokers
-        and brokers[b].eligible
-        and not brokers[b].is_out_of_service(partition.topic_id, partition.index)
-    ]
+    alive = [b for b in partition.replicas if _could_lead(partition, brokers.get(b))]
     return _greatest(partition, alive, brokers, ends) if alive else NO_LEADER
+
+
+def _could_lead(partition: Partition, broker: Broker | None) -> bool:
+    if broker is None or not broker.eligible:
+        return False
+    condition = broker.condition_of(partition.topic_id, partition.index)
+    return condition is None or condition.can_lead
 
 
 def decide_recoveries(

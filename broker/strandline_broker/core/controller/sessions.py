@@ -26,6 +26,8 @@ class Sessions:
         assert session_ms > 0, session_ms
         self.session_ms = session_ms
         self._sessions: dict[BrokerId, _Session] = {}
+        self._numbers: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
+        """Of the last heartbeat, in the order of sending; they outlast a session."""
         self._swept_ms: int | None = None
 
     def inherit(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
@@ -36,12 +38,24 @@ class Sessions:
         """A new incarnation, heard from by its very request."""
         self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
 
-    def on_heard(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
-        """A heartbeat of the registered incarnation `epoch` arrived."""
+    def on_heard(
+        self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int, *, number: int = 0
+    ) -> None:
+        """Heartbeat `number` of the registered incarnation `epoch` arrived."""
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch > epoch:
             return
-        self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
+        if not self.is_overtaken(broker_id, epoch, number):
+            self._numbers[broker_id] = (epoch, number)
+            self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
+
+    def is_overtaken(self, broker_id: BrokerId, epoch: BrokerEpoch, number: int) -> bool:
+        """Whether a later heartbeat of this incarnation has arrived, on another stream.
+
+        What an overtaken one says has been taken back since: that the broker lives, too.
+        """
+        known, last = self._numbers.get(broker_id, (epoch, number))
+        return known == epoch and number < last
 
     def shorten(self, broker_id: BrokerId, epoch: BrokerEpoch, *, to_ms: int, now_ms: int) -> None:
         """A hint that the broker may be gone: it has `to_ms` left to be heard. Never lengthens

@@ -39,6 +39,7 @@ from strandline_broker.core.controller.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -92,17 +93,18 @@ class Broker:
     offline_replicas: frozenset[OfflineReplica] = frozenset()
     """What it cannot serve; told anew by each incarnation, before it is unfenced."""
 
-    def is_out_of_service(self, topic_id: TopicId, index: int) -> bool:
-        """Whether its replica of the partition serves nothing."""
-        return OfflineReplica(topic_id, index, damaged=False) in self.offline_replicas
-
-    def is_damaged(self, topic_id: TopicId, index: int) -> bool:
-        """Whether its replica of the partition lacks a range of what it should hold."""
-        return OfflineReplica(topic_id, index, damaged=True) in self.offline_replicas
+    def condition_of(self, topic_id: TopicId, index: int) -> ReplicaCondition | None:
+        """Why its replica of the partition does not count as others do; None if it does."""
+        if not self.offline_replicas:
+            return None
+        for condition in ReplicaCondition:
+            if OfflineReplica(topic_id, index, condition) in self.offline_replicas:
+                return condition
+        return None
 
     def can_join(self, topic_id: TopicId, index: int) -> bool:
         """Whether its replica may come into the ISR of the partition."""
-        return not (self.is_out_of_service(topic_id, index) or self.is_damaged(topic_id, index))
+        return self.condition_of(topic_id, index) is None
 
     @property
     def eligible(self) -> bool:

@@ -48,9 +48,7 @@ from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.recoveries import Recoveries
 from strandline_broker.hosts.controller.snapshots import Snapshots
-from strandline_proto.errors import (
-    ThrottlingQuotaExceeded,
-)
+from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import (
     NO_LEADER,
     BrokerEpoch,
@@ -193,24 +191,55 @@ class Controller:
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
         """It arrived: touch the session at once, before any queue (P-62)."""
         broker = self.state.brokers.get(heartbeat.broker_id)
-        if broker is not None and broker.epoch == heartbeat.broker_epoch:
-            self.sessions.on_heard(broker.broker_id, broker.epoch, self.now_ms())
+        if broker is None or broker.epoch != heartbeat.broker_epoch:
+            return
+        if not self._is_overtaken(heartbeat):
+            self.sessions.on_heard(
+                broker.broker_id, broker.epoch, self.now_ms(), number=heartbeat.number
+            )
             self.offline_log_dirs[broker.broker_id] = heartbeat.offline_log_dirs
             self.stray_dirs[broker.broker_id] = heartbeat.stray_dirs
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Raises InvalidRequest for one that a later heartbeat of its sender has overtaken."""
+        self._refuse_overtaken(heartbeat)
         # First what it cannot serve, then whether it may serve: nobody is elected in between.
         if tells_news(self.state, heartbeat):
-            await self._pipeline.submit(partial(decide_offline_replicas, self.state, heartbeat))
+            await self._decide_in_order(decide_offline_replicas, heartbeat)
         if heartbeat.losses:
             lost = await self._pipeline.submit(partial(decide_losses, self.state, heartbeat))
             self._recoveries.on_losses(lost)
         if asks_for_change(self.state, heartbeat):
-            await self._pipeline.submit(partial(decide_heartbeat, self.state, heartbeat))
+            await self._decide_in_order(decide_heartbeat, heartbeat)
         if heartbeat.want_shut_down:
             await self._until_shutdown_granted(heartbeat)
         return answer_heartbeat(self.state, heartbeat, self.applied.offsets)
+
+    def _is_overtaken(self, heartbeat: Heartbeat) -> bool:
+        return self.sessions.is_overtaken(
+            heartbeat.broker_id, heartbeat.broker_epoch, heartbeat.number
+        )
+
+    def _refuse_overtaken(self, heartbeat: Heartbeat) -> None:
+        if self._is_overtaken(heartbeat):
+            raise InvalidRequest(
+                f"heartbeat {heartbeat.number} of broker {heartbeat.broker_id} came after a later"
+                " one, over another stream; it counts for nothing"
+            )
+
+    async def _decide_in_order(
+        self,
+        decide: Callable[[ControllerState, Heartbeat], Decision[bool]],
+        heartbeat: Heartbeat,
+    ) -> None:
+        """While it waits for its turn a later one may arrive, which is then decided alone."""
+
+        def in_order() -> Decision[bool]:
+            self._refuse_overtaken(heartbeat)
+            return decide(self.state, heartbeat)
+
+        await self._pipeline.submit(in_order)
 
     async def _until_shutdown_granted(self, heartbeat: Heartbeat) -> None:
         """Hold the answer for a moment: the others have to hear of the shutdown first."""
@@ -253,6 +282,8 @@ class Controller:
         broker = self.state.brokers.get(heartbeat.broker_id)
         if broker is None or broker.epoch != heartbeat.broker_epoch:
             return lambda: None  # a process that was replaced says nothing about its successor
+        if self._is_overtaken(heartbeat):
+            return lambda: None  # the stream that overtook it says whether the broker is there
         generation = self._detector.on_stream_opened(broker.broker_id)
         return partial(self._detector.on_stream_ended, broker, generation)
 

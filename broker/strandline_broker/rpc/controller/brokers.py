@@ -11,6 +11,8 @@ from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import Endpoint, LossRecord, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
+from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.replica_conditions import condition_from_wire
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,
@@ -153,10 +155,11 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         current_metadata_offset=MetadataOffset(request.current_metadata_offset),
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
+        number=request.number,
         offline_log_dirs=tuple(request.offline_log_dirs),
         stray_dirs=tuple(request.stray_dirs),
         offline_replicas=frozenset(
-            OfflineReplica(TopicId(r.topic_id), r.partition_index, r.damaged)
+            OfflineReplica(TopicId(r.topic_id), r.partition_index, _condition(r))
             for r in request.offline_replicas
         ),
         losses=tuple(
@@ -172,6 +175,10 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
             for loss in request.losses
         ),
     )
+
+
+def _condition(replica: controller_pb2.OfflineReplica) -> ReplicaCondition:
+    return condition_from_wire(replica.condition) or ReplicaCondition.OUT_OF_SERVICE
 
 
 def _proposals(request: controller_pb2.AlterPartitionRequest) -> Iterable[Proposal]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.replica_conditions import condition_to_wire
 from strandline_proto.ids import UNKNOWN_EPOCH
 from strandline_proto.v1 import common_pb2, push_pb2
 
@@ -142,7 +143,8 @@ def _topic_metadata(topic: PushedTopic) -> push_pb2.UpdateMetadataTopic:
                 isr=pushed.partition.isr,
                 partition_epoch=pushed.partition.partition_epoch,
                 replicas=pushed.partition.replicas,
-                offline_replicas=pushed.offline_replicas,
+                offline_replicas=[b for b, _ in pushed.offline_replicas],
+                offline_conditions=[condition_to_wire(c) for _, c in pushed.offline_replicas],
                 elr=pushed.partition.elr,
                 last_known_elr=pushed.partition.last_known_elr,
             )

@@ -238,7 +238,8 @@ class ControlOracle:
             self._sometimes["replica eligible after it left the ISR"] += 1
         for member in complete - {*new.elr} - self._reborn:
             broker = self.brokers[member]
-            if not broker.is_damaged(new.topic_id, new.index):
+            condition = broker.condition_of(new.topic_id, new.index)
+            if condition is None or not condition.has_lost:
                 raise Violation(
                     "I-50",
                     f"{where}: {member} was in sync, ISR {old.isr}, ELR {old.elr}, and is not"

@@ -1,0 +1,35 @@
+"""Why a replica does not count as its broker's other replicas do, although the broker lives.
+
+Each heartbeat names every such replica with its condition; `core/controller/offline_replicas.py`
+says what the controller does about it. None of them joins an ISR.
+"""
+
+import enum
+
+
+class ReplicaCondition(enum.StrEnum):
+    OUT_OF_SERVICE = "out-of-service"
+    """It serves nothing: its directory has failed, or its log could not be opened."""
+    MISSING = "missing"
+    """Its broker has hosted it and does not find it: an empty disk, or one that is not mounted."""
+    DAMAGED = "damaged"
+    """It lacks a range of what it should hold, and serves the rest."""
+    TRUNCATION_REFUSED = "truncation-refused"
+    """It was to cut records below its high watermark and has not; it fetches no more."""
+    DISK_FULL = "disk-full"
+    """It holds all that it held, and its directory takes no more."""
+
+    @property
+    def can_lead(self) -> bool:
+        """Whether it may lead where nobody better can."""
+        return self not in (ReplicaCondition.OUT_OF_SERVICE, ReplicaCondition.MISSING)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it leads as well as a replica that is not named."""
+        return self is ReplicaCondition.TRUNCATION_REFUSED
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether it may lack records that a member of an ISR or ELR holds."""
+        return self in (ReplicaCondition.DAMAGED, ReplicaCondition.MISSING)
