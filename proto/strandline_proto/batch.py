@@ -10,20 +10,26 @@ Layout of the 61-byte header, big-endian (Kafka's message format, magic 2):
 base offset and leader epoch without touching it; nothing but offset continuity and the epoch
 checkpoint protects these two (I-5, I-7).
 
-Brokers read headers only. Records are built and parsed by aiokafka's compiled codec, imported when
-first needed.
+Brokers read headers, and records where they must. Records are built and parsed by aiokafka's
+compiled codec, imported when first needed.
 """
 
 from __future__ import annotations
 
-import enum
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from strandline_proto.errors import CorruptMessage, UnsupportedVersion
+from strandline_proto.decompression import DEFAULT_BOUND, Bound, Buffer, decompress
+from strandline_proto.decompression import Compression as Compression
+from strandline_proto.errors import (
+    CorruptMessage,
+    RecordTooLarge,
+    UnsupportedVersion,
+    WireError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,19 +57,10 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_MARKER: Final = struct.Struct(">hi")
 _END_MARKER_TYPES: Final = (0, 1)
 """Of a control record's key: abort, commit."""
+_END_MARKER_BOUND: Final = Bound(64 << 10)
+"""A marker is some twenty bytes. The event loop reads them, so nothing long is unpacked there."""
+_CODEC_BITS: Final = 0x07
 assert _HEADER.size == HEADER_SIZE
-
-Buffer = bytes | bytearray | memoryview
-
-
-class Compression(enum.IntEnum):
-    """The low three bits of a batch's attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
 
 
 class BatchHeader(NamedTuple):
@@ -243,31 +240,62 @@ def build_batch(
     return bytes(builder.build())
 
 
-def read_records(data: Buffer, at: int, header: BatchHeader) -> Iterator[Record]:
-    """The records of the batch at byte `at`, decompressed; CorruptMessage if they do not parse."""
+def read_records(
+    data: Buffer, at: int, header: BatchHeader, bound: Bound = DEFAULT_BOUND
+) -> Iterator[Record]:
+    """The records of the batch at byte `at`; raises as `raw_records` does."""
     # The codec wants the bytes of one batch. It reads the offset from the header, as it stands in
     # the log.
-    for r in raw_records(bytes(memoryview(data)[at : at + header.size]), header):
+    for r in raw_records(bytes(memoryview(data)[at : at + header.size]), header, bound):
         headers = tuple((k, v) for k, v in r.headers)
         yield Record(r.offset, r.timestamp, r.key, r.value, headers)
 
 
-def raw_records(batch: bytes, header: BatchHeader) -> Iterator[DefaultRecordProtocol]:
-    """As `read_records` of exactly one batch, in the codec's own type: for millions of records."""
-    import zlib
+def raw_records(
+    batch: bytes, header: BatchHeader, bound: Bound = DEFAULT_BOUND
+) -> Iterator[DefaultRecordProtocol]:
+    """The records of exactly one batch, in the codec's own type: for millions of records.
 
+    Raises CorruptMessage if they do not parse, RecordTooLarge if they unpack to more than the
+    bound. A batch whose CRC is right can still hold anything.
+    """
     from aiokafka.errors import KafkaError
     from aiokafka.record._crecords import DefaultRecordBatch
-    from cramjam import DecompressionError
 
-    # The errors are those of the record parser, of its four codecs, and of a header's key that is
-    # not UTF-8; a batch whose CRC is right can still hold anything.
+    plain = uncompressed(batch, header, bound)
+    # The errors are those of the record parser: at a key of a header that is not UTF-8, and at
+    # lengths near 2^63, which it adds to a position.
     try:
-        yield from DefaultRecordBatch(batch)
-    except (KafkaError, DecompressionError, zlib.error, EOFError, OSError, ValueError) as why:
+        yield from DefaultRecordBatch(plain)
+    except (KafkaError, ValueError, OverflowError, MemoryError) as why:
         raise CorruptMessage(
             f"the records of the batch at offset {header.base_offset} do not parse: {why}"
         ) from why
+
+
+def uncompressed(
+    batch: Buffer, header: BatchHeader, bound: Bound = DEFAULT_BOUND
+) -> bytes | bytearray:
+    """The same batch as if its producer had not compressed it, its CRC aside.
+
+    Raises as `raw_records` does.
+    """
+    if len(batch) != header.size or header.size < HEADER_SIZE:
+        raise CorruptMessage(
+            f"the batch at offset {header.base_offset} says that it has {header.size} bytes, where"
+            f" {len(batch)} stand"
+        )
+    codec = header.compression
+    if codec == Compression.NONE:
+        return bytes(batch)
+    try:
+        plain = decompress(memoryview(batch)[HEADER_SIZE:], codec, bound, room=HEADER_SIZE)
+    except (CorruptMessage, RecordTooLarge, UnsupportedVersion) as error:
+        where = f"the records of the batch at offset {header.base_offset} do not parse"
+        raise type(error)(f"{where}: {error}") from error
+    length, attributes = len(plain) - LENGTH_OVERHEAD, header.attributes & ~_CODEC_BITS
+    _HEADER.pack_into(plain, 0, *header._replace(batch_length=length, attributes=attributes))
+    return plain
 
 
 def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
@@ -281,11 +309,11 @@ def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
     if not header.is_control:
         return None
     try:
-        for record in read_records(data, at, header):
+        for record in read_records(data, at, header, _END_MARKER_BOUND):
             _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
             if kind in _END_MARKER_TYPES:
                 epoch: int = _END_MARKER.unpack_from(record.value or b"")[1]
                 return epoch
-    except (CorruptMessage, struct.error):
+    except (WireError, struct.error):
         pass
     return None
