@@ -51,7 +51,10 @@ class LeaderHistory(RuleBasedStateMachine):
         self.next_broker_epoch = 100
         self.registered = dict(FIRST_EPOCHS)
         self.fenced: set[BrokerId] = set()
-        self.pushes: list[tuple[PartitionState, dict[BrokerId, BrokerEpoch]]] = []
+        self.offline: set[BrokerId] = set()
+        self.pushes: list[
+            tuple[PartitionState, dict[BrokerId, BrokerEpoch], frozenset[BrokerId]]
+        ] = []
         self.awaited: ProposeIsr | None = None
         self.on_their_way: list[ProposeIsr] = []
         self.answers: list[tuple[int, IsrAnswer | WireError]] = []
@@ -72,6 +75,7 @@ class LeaderHistory(RuleBasedStateMachine):
         self.model_watermark = committed
         self.flush_always = flush_always
         self.leader_metadata = self.eligible()
+        self.leader_offline: frozenset[BrokerId] = frozenset()
         # Candidates hold what is committed (I-15); what else they hold is not known to the leader.
         self.processes = [
             Process(b, FIRST_EPOCHS[b], committed if b in in_sync else 0) for b in (B, C)
@@ -137,7 +141,8 @@ class LeaderHistory(RuleBasedStateMachine):
 
     def may_be_about_to_join(self, member: IsrMember) -> bool:
         eligible = self.leader_metadata.get(member.broker_id) == member.broker_epoch
-        return eligible and self.keeps_pace(member)
+        barred = member.broker_id in self.leader_offline
+        return eligible and not barred and self.keeps_pace(member)
 
     def keeps_pace(self, member: IsrMember) -> bool:
         mine = [f for f in self.fetches if f.member == member]
@@ -219,7 +224,7 @@ class LeaderHistory(RuleBasedStateMachine):
         )
 
     def push(self) -> None:
-        self.pushes.append((self.state, self.eligible()))
+        self.pushes.append((self.state, self.eligible(), frozenset(self.offline)))
 
     @rule(b=FOLLOWERS)
     def fence(self, b: BrokerId) -> None:
@@ -231,6 +236,21 @@ class LeaderHistory(RuleBasedStateMachine):
     @rule(b=FOLLOWERS)
     def unfence(self, b: BrokerId) -> None:
         self.fenced.discard(b)
+        self.push()
+
+    @rule(b=FOLLOWERS)
+    def lose_the_directory(self, b: BrokerId) -> None:
+        """The broker lives, and its replica does not: even where it is in no ISR, what was asked
+        before may not let it in any more (I-27).
+        """
+        if b not in self.offline:
+            self.offline.add(b)
+            self.commit(tuple(m for m in self.state.isr if m.broker_id != b))
+            self.push()
+
+    @rule(b=FOLLOWERS)
+    def get_it_back(self, b: BrokerId) -> None:
+        self.offline.discard(b)
         self.push()
 
     @rule(b=FOLLOWERS)
@@ -261,15 +281,15 @@ class LeaderHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.pushes)
     @rule()
     def a_push_arrives(self) -> None:
-        state, eligible = self.pushes.pop(0)
+        state, eligible, offline = self.pushes.pop(0)
         if state.leader_epoch == EPOCH:
             before = self.leader.partition_epoch
             effects = self.leader.on_state(state, self.now_ms)
             if self.leader.partition_epoch > before:
                 self.awaited = None
             self.see(effects)
-        self.leader_metadata = eligible
-        effects = self.leader.on_eligible(eligible)
+        self.leader_metadata, self.leader_offline = eligible, offline
+        effects = self.leader.on_eligible(eligible, offline=offline)
         if self.leader.proposed is None:
             self.awaited = None
         # No call is so late that its joiner has been fenced, and the leader told so, before.
@@ -308,6 +328,8 @@ class LeaderHistory(RuleBasedStateMachine):
             if call.partition_epoch < self.state.partition_epoch:
                 return InvalidUpdateVersion()
             if any(self.eligible().get(m.broker_id) != m.broker_epoch for m in call.isr):
+                return IneligibleReplica()
+            if any(m.broker_id in self.offline for m in call.isr):
                 return IneligibleReplica()
             self.commit(call.isr)
             self.push()

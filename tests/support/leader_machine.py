@@ -26,10 +26,11 @@ def leader(
     flush_always: bool = False,
     recovering: bool = False,
     eligible: Mapping[BrokerId, BrokerEpoch] = FIRST_EPOCHS,
+    offline: tuple[BrokerId, ...] = (),
     replicas: tuple[BrokerId, ...] = (A, B, C),
     now_ms: int = 0,
 ) -> Leader:
-    return Leader(
+    p = Leader(
         A,
         FIRST_EPOCHS[A],
         partition_state(*isr, min_isr=min_isr, recovering=recovering, replicas=replicas),
@@ -42,6 +43,9 @@ def leader(
         flush_always=flush_always,
         now_ms=now_ms,
     )
+    if offline:
+        p.on_eligible(eligible, offline=offline)
+    return p
 
 
 def fetch(

@@ -16,7 +16,7 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.replica_condition import ReplicaCondition
-from strandline_proto.errors import IneligibleReplica, StaleBrokerEpoch
+from strandline_proto.errors import IneligibleReplica, InvalidUpdateVersion, StaleBrokerEpoch
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, B3, Cluster
 
@@ -73,9 +73,9 @@ def test_all_of_a_list_is_one_batch() -> None:
 def test_the_last_member_leads_on_with_a_damaged_range_and_not_without_a_directory() -> None:
     cluster = Cluster([B1])
     topic = cluster.topic("t", (B1,))
-    epoch = cluster.partition(topic).leader_epoch
+    before = cluster.partition(topic)
     tell(cluster, B1, hurt(topic))
-    assert (cluster.partition(topic).leader, cluster.partition(topic).leader_epoch) == (B1, epoch)
+    assert cluster.partition(topic) == before
     tell(cluster, B1, lost(topic))
     assert (cluster.partition(topic).leader, cluster.partition(topic).isr) == (NO_LEADER, ())
     cluster.fence(B1)
@@ -126,6 +126,37 @@ def test_an_offline_replica_joins_no_isr_until_it_is_off_the_list(kind: type) ->
     tell(cluster, B2)
     join(cluster, topic, B1, B2)
     assert cluster.partition(topic).isr == (B1, B2)
+
+
+@pytest.mark.parametrize("kind", [lost, hurt])
+def test_a_request_from_before_lets_no_replica_in_that_was_listed_since(kind: type) -> None:
+    """Its leader has stopped counting it by the news, so it may lack what was committed (I-15)."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3), (B1, B2, B3))
+    cluster.fence(B2)
+    cluster.up(B2)
+    asked = cluster.partition(topic)
+    assert asked.isr == (B1, B3)
+    epoch = asked.partition_epoch
+    tell(cluster, B2, kind(topic))
+    assert cluster.partition(topic).partition_epoch == epoch + 1
+    assert cluster.partition(topic).leader_epoch == asked.leader_epoch
+    told = cluster.envelopes[-1].topics[0].partitions
+    assert [(p.partition.index, p.moved) for p in told] == [(0, True)], "its leader hears of it"
+    tell(cluster, B2)
+    late = Proposal(
+        topic_id=topic,
+        partition=0,
+        leader_epoch=asked.leader_epoch,
+        partition_epoch=epoch,
+        isr=tuple((b, cluster.state.brokers[b].epoch) for b in (B1, B2, B3)),
+        leader_recovery_state=RECOVERED,
+    )
+    leader = cluster.state.brokers[B1]
+    (verdict,) = cluster.commit(decide_alter_partition(cluster.state, B1, leader.epoch, [late]))
+    assert isinstance(verdict.error, InvalidUpdateVersion), verdict
+    join(cluster, topic, B1, B2)
+    assert cluster.partition(topic).isr == (B1, B2, B3)
 
 
 def test_an_offline_replica_is_not_elected_when_the_leader_dies() -> None:

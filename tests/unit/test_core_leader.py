@@ -1,5 +1,7 @@
 """The leader machine, one behaviour per test: commits, and who is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_proto.errors import (
@@ -7,11 +9,12 @@ from strandline_proto.errors import (
     IneligibleReplica,
     NotEnoughReplicas,
     OffsetOutOfRange,
+    RequestTimedOut,
     StaleBrokerEpoch,
     UnknownLeaderEpoch,
     WireError,
 )
-from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from support.leader_machine import LAG_MS, fetch, leader, proposal, raised, without
 from support.partition_states import (
     FIRST_EPOCHS,
@@ -94,6 +97,38 @@ class TestCommitting:
         fetch(p, C, 10)
         p.on_append(Offset(11))
         assert fetch(p, B, 11) == [raised(11)], "P-58"
+
+    def test_stops_waiting_for_a_replica_when_it_hears_that_it_may_not_join(self) -> None:
+        p = leader(A, B, end=10, committed=10)
+        p.on_isr_refused(proposal(fetch(p, C, 10)).request_id, IneligibleReplica(), 0)
+        fetch(p, B, 10)
+        p.on_append(Offset(11))
+        assert fetch(p, B, 11) == []
+        assert p.on_eligible(FIRST_EPOCHS, offline=(C,)) == [raised(11)], "P-58: a dead directory"
+
+    def test_a_replica_that_is_offline_is_asked_for_when_it_is_back(self) -> None:
+        p = leader(A, B, end=10, committed=10, offline=(C,))
+        assert fetch(p, C, 10) == []
+        assert p.on_eligible(FIRST_EPOCHS) == []
+        assert proposal(fetch(p, C, 10)).isr == isr_of(A, B, C)
+
+    def test_an_open_request_counts_until_the_controller_has_ended_it(self) -> None:
+        p = leader(A, B, end=10, committed=10)
+        asked = proposal(fetch(p, C, 10))
+        fetch(p, B, 10)
+        p.on_append(Offset(11))
+        p.on_isr_refused(asked.request_id, RequestTimedOut(), 0)
+        assert fetch(p, B, 11) == []
+        assert p.on_eligible(FIRST_EPOCHS, offline=(C,)) == [], "I-16: it may have been applied"
+        ended = replace(
+            partition_state(A, B), partition_epoch=PartitionEpoch(p.partition_epoch + 1)
+        )
+        assert p.on_state(ended, 0) == [raised(11)]
+
+    def test_a_member_that_is_offline_is_still_asked_for_its_log_start(self) -> None:
+        p = leader(A, B, end=10, committed=10, log_start=4, offline=(B,))
+        fetch(p, B, 10, log_start=2)
+        assert p.low_watermark() == 2, "I-75: it is in the ISR and alive"
 
     def test_knows_the_end_offset_once_the_watermark_passes_the_start_of_the_epoch(self) -> None:
         p = leader(A, B, end=10, committed=4, eligible=without(C))

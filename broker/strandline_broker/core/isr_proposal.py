@@ -4,10 +4,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline_broker.core.partition_state import IsrMember
+from strandline_proto.errors import (
+    FencedLeaderEpoch,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    StaleBrokerEpoch,
+)
 from strandline_proto.ids import LeaderEpoch, Offset, PartitionEpoch
 
 RETRY_MS_MIN: Final = 50
 RETRY_MS_MAX: Final = 1000
+NEWER_METADATA_WILL_TELL: Final = (
+    FencedLeaderEpoch,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    StaleBrokerEpoch,
+)
+"""Refusals after which only a push says what is committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ proposal to remove a member changes nothing until it is committed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.isr_proposal import (
+    NEWER_METADATA_WILL_TELL,
     RETRY_MS_MIN,
     Effect,
     HighWatermarkRaised,
@@ -38,25 +39,15 @@ from strandline_broker.core.remote_replica import RemoteReplica, check_incarnati
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,
-    InvalidUpdateVersion,
-    NewLeaderElected,
     NotEnoughReplicas,
     OffsetOutOfRange,
-    StaleBrokerEpoch,
     UnknownLeaderEpoch,
     WireError,
 )
 from strandline_proto.ids import UNKNOWN_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-_NEWER_METADATA_WILL_TELL: Final = (
-    FencedLeaderEpoch,
-    InvalidUpdateVersion,
-    NewLeaderElected,
-    StaleBrokerEpoch,
-)
+    from collections.abc import Collection, Iterable, Mapping
 
 __all__ = ["Effect", "HighWatermarkRaised", "Leader", "ProposeIsr"]
 
@@ -95,6 +86,7 @@ class Leader:
         self.isr: tuple[IsrMember, ...] = ()
         self._me = IsrMember(me, my_broker_epoch)
         self._eligible = dict(eligible)
+        self._offline = frozenset[BrokerId]()
         self._lag_ms_max = lag_ms_max
         self._flush_always = flush_always
         self._now_ms = now_ms
@@ -228,8 +220,13 @@ class Leader:
         self._adopt(state)
         return self._advance()
 
-    def on_eligible(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> list[Effect]:
-        self._eligible = dict(eligible)
+    def on_eligible(
+        self, eligible: Mapping[BrokerId, BrokerEpoch], *, offline: Collection[BrokerId] = ()
+    ) -> list[Effect]:
+        """`offline`: whose replica may not join, though its broker may; what ends an open proposal
+        for it is the partition epoch, which that news has raised.
+        """
+        self._eligible, self._offline = dict(eligible), frozenset(offline)
         proposal = self._proposal
         if proposal is not None and proposal.refused and not self._any_eligible(proposal.joins):
             self._proposal = None
@@ -261,7 +258,7 @@ class Leader:
         proposal = self._open(request_id)
         if proposal is None:
             return []
-        if isinstance(error, _NEWER_METADATA_WILL_TELL):
+        if isinstance(error, NEWER_METADATA_WILL_TELL):
             # It may have been applied by an earlier attempt; the push that is under way says what
             # is committed.
             return []
@@ -345,9 +342,13 @@ class Leader:
         assert follower.log_end_offset is not None
         if follower.log_end_offset < max(self.high_watermark, self.epoch_start):
             return []
-        if self._eligible.get(broker_id) != follower.broker_epoch:
+        if not self._may_join(broker_id, follower):
             return []
         return self._propose((*self.isr, IsrMember(broker_id, follower.broker_epoch)))
+
+    def _may_join(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
+        current = self._eligible.get(broker_id) == follower.broker_epoch
+        return current and broker_id not in self._offline
 
     def _propose_shrink(self) -> list[Effect]:
         """I-25. A silent replica that holds everything is no laggard (P-56)."""
@@ -404,6 +405,6 @@ class Leader:
         return (
             follower.log_end_offset is not None
             and not self._state.recovering
-            and self._eligible.get(broker_id) == follower.broker_epoch
+            and self._may_join(broker_id, follower)
             and follower.was_caught_up_within(self._lag_ms_max, now_ms=self._now_ms)
         )

@@ -158,7 +158,7 @@ class Partition:
             log_start_offset=Offset(self.log.log_start_offset),
             high_watermark=Offset(self.high_watermark),
             durable_offset=Offset(self.log.durable_offset),
-            eligible=context.eligible,
+            eligible=context.eligibility.brokers,
             lag_ms_max=context.config.replica_lag_time_max_ms,
             flush_always=context.flush_always,
             now_ms=context.now_ms(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrottle
+from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.losses import Losses
 from strandline_broker.hosts.replaced import end_replaced
 from strandline_proto.ids import BrokerId
@@ -65,8 +66,7 @@ class ReplicaContext:
         """
         self.copies_out = LeaderThrottle(self)
         self.copies_in = FollowerThrottle(self)
-        self.eligible: Mapping[BrokerId, BrokerEpoch] = {}
-        """Brokers that may be in an ISR as of the envelope being applied, or the last applied."""
+        self.eligibility = Eligibility(metadata)
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
         self.flush_always = config.flush_policy == "always"
 

@@ -196,7 +196,7 @@ class ReplicaManager:
     async def apply_envelope(self, envelope: Envelope) -> list[PartitionError]:
         """Carry out one accepted envelope; returns what could not be applied (P-79)."""
         errors: list[PartitionError] = []
-        self.context.eligible = self.context.metadata.eligible_after(envelope)
+        self.context.eligibility.on_envelope(envelope)
         if envelope.dynamic_configs is not None:
             self.context.alter(envelope.dynamic_configs.altered)
         for stop in envelope.stop_replicas:
@@ -215,9 +215,7 @@ class ReplicaManager:
             except WireError as error:
                 errors.append(self._failed(state, error))
                 self.lacks_something |= partition.out_of_service is None  # it may pass (I-88)
-        for partition in self.partitions.values():
-            if partition.leader is not None:
-                partition.carry_out(partition.leader.on_eligible(self.context.eligible))
+        self.context.eligibility.tell_leaders(self.partitions.values())
         return errors
 
     async def _new_roles(

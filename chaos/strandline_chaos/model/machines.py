@@ -66,6 +66,7 @@ _LEADER_FIELDS: Final = {
     "partition_epoch",
     "_me",
     "_eligible",
+    "_offline",
     "_lag_ms_max",
     "_flush_always",
     "_now_ms",
@@ -89,6 +90,7 @@ _FOLLOWER_FIELDS: Final = {
 def rest_leader(leader: Leader) -> LeaderView:
     assert vars(leader).keys() == _LEADER_FIELDS, "the model does not know this Leader"
     assert not leader._flush_always, "what is durable is not part of the model"
+    assert leader._offline == frozenset(), "no replica of the model fails without its broker"
     assert leader.log_start_offset == 0
     proposal = leader._proposal
     return LeaderView(
@@ -125,6 +127,7 @@ def wake_leader(view: LeaderView) -> Leader:
     leader.partition_epoch = view.state.partition_epoch
     leader._me = view.me
     leader._eligible = thawed_eligible(view.eligible)
+    leader._offline = frozenset()
     leader._lag_ms_max = LAG_MS_MAX
     leader._flush_always = False
     leader._now_ms = NOW_MS

@@ -7,6 +7,7 @@ from typing import Final
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
 
+_LEADER: Final = "strandline_broker/core/leader.py"
 _WATCH: Final = "strandline_broker/hosts/damage_watch.py"
 _LIFECYCLE: Final = "strandline_broker/hosts/lifecycle.py"
 _OFFLINE: Final = "strandline_broker/core/controller/offline_replicas.py"
@@ -76,5 +77,19 @@ HEALING: Final = (
             ),
         ),
         Needs(topology={"scrub_ms": 1500}, kinds=("bit-flip", "misread", "kill")),
+    ),
+    Mutant(
+        "waits-for-a-replica-that-heals",
+        "I-9, P-58",
+        "what a leader commits waits for a replica that was in sync a moment ago, until it has"
+        " lagged for long enough, although the controller has taken it out for its damage",
+        (
+            Edit(
+                _LEADER,
+                "        return current and broker_id not in self._offline\n",
+                "        return current\n",
+            ),
+        ),
+        Needs(topology={"scrub_ms": 400}, kinds=("bit-flip", "misread")),
     ),
 )

@@ -14,7 +14,7 @@ from strandline_broker.core.controller.records import (
     PartitionChangeRecord,
 )
 from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.state import ControllerState, Partition
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
 
@@ -40,11 +40,15 @@ def _joins_end(state: ControllerState, broker_id: BrokerId) -> list[PartitionCha
     request went unanswered. Unfenced again in the same broker epoch it would be welcome to that
     attempt, if that was only late: it would be in the ISR, and lack what was committed without it.
     """
-    return [
-        PartitionChangeRecord(topic_id=p.topic_id, partition=p.index)
-        for p in state.partitions()
-        if p.leader != NO_LEADER and broker_id in p.replicas and broker_id not in p.isr
-    ]
+    changes = [join_ends(p, broker_id) for p in state.partitions() if broker_id in p.replicas]
+    return [change for change in changes if change is not None]
+
+
+def join_ends(partition: Partition, broker_id: BrokerId) -> PartitionChangeRecord | None:
+    """No request from before it lets the replica in; None where there can be none."""
+    if partition.leader == NO_LEADER or broker_id in partition.isr:
+        return None
+    return PartitionChangeRecord(topic_id=partition.topic_id, partition=partition.index)
 
 
 def decide_expire(

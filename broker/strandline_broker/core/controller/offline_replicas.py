@@ -1,8 +1,9 @@
 """Replicas that do not count as their broker's others do, although it lives: a damaged range, a
 failed directory, one that is full.
 
-Each heartbeat names them all. None joins an ISR while it is listed. A list holds for one
-incarnation, and is known before that incarnation is unfenced.
+Each heartbeat names them all. None joins an ISR while it is listed, nor by a request of its leader
+from before, which may be on its way still when it is listed no more: its leader has stopped waiting
+for it (P-58). A list holds for one incarnation, and is known before that incarnation is unfenced.
 
 A replica that serves nothing leaves every ISR, and leads nothing. One that lacks a damaged range
 leaves an ISR that has a better member, or whose ELR has one, and leadership goes to those; as it
@@ -31,6 +32,7 @@ from strandline_broker.core.controller.election import (
     is_sound,
     leave,
 )
+from strandline_broker.core.controller.fencing import join_ends
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import (
@@ -91,6 +93,8 @@ def _changes(
             change = elect_again(state, partition, brokers)
         else:
             change = _leaves_elr(state, partition, me, brokers)
+        if change is None and (topic_id, index) in listed - known:
+            change = join_ends(partition, me)
         if change is not None:
             yield change
 

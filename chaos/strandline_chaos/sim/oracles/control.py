@@ -10,7 +10,7 @@ from strandline_broker.core.controller.records import RECOVERED
 from strandline_chaos.sim.oracles.moves import MoveOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import TOPIC
-from strandline_proto.ids import TopicId
+from strandline_proto.ids import BrokerId, TopicId
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -108,6 +108,21 @@ class ControlOracle:
         assert self.state is not None
         topic = self.state.topics[partition.topic_id]
         return self.state.effective_min_isr(topic, partition)
+
+    def barred(self, key: Key, *, as_of: int) -> set[BrokerId]:
+        """Whose replica may not come into the ISR of the partition; nobody, unless all that was
+        decided had been said by `as_of`.
+        """
+        state = self.state
+        if state is None or as_of < state.last_offset:
+            return set()
+        return {
+            number
+            for number, broker in state.brokers.items()
+            if broker.fenced
+            or broker.in_controlled_shutdown
+            or any((r.topic_id, r.partition) == key for r in broker.offline_replicas)
+        }
 
     def elects_uncleanly(self, key: Key) -> bool:
         """Whether its topic allows a leader that was not in sync."""

@@ -106,7 +106,8 @@ class LeaderOracle:
                 if follower is not seen.followers.get(number):
                     self._check_held(node, key, leader, int(number), follower, where)
             seen.followers = dict(leader.followers)
-            check_advanced(leader, always=self._always, where=where)
+            barred = self._control.barred(key, as_of=node.process.metadata.applied_offset)
+            check_advanced(leader, always=self._always, barred=barred, where=where)
         if leader.high_watermark != seen.high_watermark:
             seen.high_watermark = leader.high_watermark
             _check_released(partition, f"{node.name} {partition.name}")

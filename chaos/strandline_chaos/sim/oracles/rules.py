@@ -10,11 +10,14 @@ from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from strandline_broker.core.leader import Leader
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
     from strandline_chaos.sim.oracles.log_view import Entry
+    from strandline_proto.ids import BrokerId
 
 EPOCHS: Final = "leader-epoch-checkpoint"
 
@@ -123,8 +126,13 @@ def _is_noted(node: Node, path: str, epoch: int) -> bool:
     return any(line.startswith(f"{epoch} ") for line in words)
 
 
-def check_advanced(leader: Leader, *, always: bool, where: str) -> None:
-    """I-29: what everybody who counts holds is committed in the very step that brings the news."""
+def check_advanced(
+    leader: Leader, *, always: bool, barred: Collection[BrokerId], where: str
+) -> None:
+    """I-29: what everybody who counts holds is committed in the very step that brings the news.
+
+    `barred`: who may not join, as the leader's broker knows, and so is not waited for (I-9, P-58).
+    """
     if leader.below_min_isr():
         return
     committed = leader.durable_offset if always else leader.log_end_offset
@@ -135,7 +143,7 @@ def check_advanced(leader: Leader, *, always: bool, where: str) -> None:
             if end is None:
                 return
             committed = min(committed, end)
-        elif end is not None and follower.caught_up_ms is not None:
+        elif end is not None and follower.caught_up_ms is not None and broker_id not in barred:
             committed = min(committed, end)  # one that is about to join may be waited for
     if committed > leader.high_watermark:
         raise Violation(

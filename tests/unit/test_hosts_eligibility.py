@@ -1,0 +1,81 @@
+"""A leader hears which replicas may join it, with the push that says so (I-9, P-58)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_proto.batch import build_batch
+from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from support.replica_nodes import decide, run_node, state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.purgatory import ProduceOutcome
+
+
+def append(partition: Partition) -> list[ProduceOutcome]:
+    done: list[ProduceOutcome] = []
+    batch = build_batch([(None, b"v")], timestamp_ms=1)
+    partition.appends.append(batch, acks=-1, current_leader_epoch=None, on_done=done.append)
+    return done
+
+
+def fetch(partition: Partition, broker: int, offset: int) -> None:
+    assert partition.leader is not None
+    effects = partition.leader.on_follower_fetch(
+        BrokerId(broker),
+        broker_epoch=BrokerEpoch(broker),
+        leader_epoch=LeaderEpoch(partition.leader_epoch),
+        fetch_offset=Offset(offset),
+        log_start_offset=Offset(0),
+        now_ms=partition.context.now_ms(),
+    )
+    partition.carry_out(effects)
+
+
+async def test_a_produce_request_does_not_wait_for_a_replica_that_the_controller_took_out(
+    tmp_path: Path,
+) -> None:
+    async with (
+        run_node(tmp_path / "1", 1) as node,
+        run_node(tmp_path / "2", 2) as other,
+        run_node(tmp_path / "3", 3) as third,
+    ):
+        in_sync = state(1, epoch=0, isr=(1, 2, 3))
+        await decide(in_sync, node, known=(other, third))
+        partition = node.partition
+        for follower in (2, 3):
+            fetch(partition, follower, 0)
+        done = append(partition)
+        fetch(partition, 2, 1)
+        assert done == []
+        out = state(1, epoch=0, isr=(1, 2), partition_epoch=1)
+        await decide(out, node, known=(other, third), offline=(3,))
+        assert [outcome.error for outcome in done] == [None]
+        again = append(partition)
+        fetch(partition, 2, 2)
+        assert [outcome.error for outcome in again] == [None]
+        fetch(partition, 3, 2)
+        assert node.proposals == []
+        await decide(out, node, known=(other, third))
+        fetch(partition, 3, 2)
+        (asked,) = node.proposals
+        assert [m.broker_id for m in asked.isr] == [1, 2, 3], "it is back, in the same epochs"
+
+
+async def test_what_one_push_said_of_a_replica_counts_until_another_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    async with run_node(tmp_path / "1", 1) as node, run_node(tmp_path / "2", 2) as other:
+        told = state(1, epoch=0, isr=(1,), replicas=(1, 2), min_insync=1)
+        await decide(told, node, known=(other,), offline=(2,))
+        eligibility = node.replicas.context.eligibility
+        assert (*eligibility.brokers,) == (1, 2)
+        assert eligibility.offline(node.partition.key) == (2,)
+        assert eligibility.offline((b"u" * 16, 0)) == ()
+        newer = state(1, epoch=1, isr=(1,), replicas=(1, 2), min_insync=1)
+        await decide(newer, node, known=(other,), offline=(2,))
+        fetch(node.partition, 2, 0)
+        assert node.proposals == [], "a new leader knows it from its first moment"
