@@ -2,7 +2,7 @@
 
 Start: lock the data directory, bind the listeners, then load the logs and register at the same
 time. The controller hears of the new incarnation early, and the broker stays fenced until its logs
-are loaded and a first snapshot is applied (3.2).
+are loaded and a first snapshot is applied.
 
 Stop: ask to be let go, stop what works in the background, stop serving, flush and close the logs,
 and only after all that went well write the clean-shutdown marker (I-52).

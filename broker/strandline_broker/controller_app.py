@@ -1,4 +1,4 @@
-"""A controller process put together (3.9).
+"""A controller process put together.
 
 Start: lock the data directory, replay the log, bind the listeners, begin a new controller epoch
 durably, and only then answer. The data plane goes on meanwhile, so all that matters is that it is

@@ -1,4 +1,4 @@
-"""What a history must not hold: lost, doubled, reordered and invented records (REPLICATION.md 4.3).
+"""What a history must not hold: lost, doubled, reordered and invented records.
 
 The checker believes nothing but the history. It takes the log of a key to be what anybody ever read
 of it or was told by an acknowledgement, and compares that with what was sent and with the last

@@ -1,6 +1,6 @@
 """The history of a run: one line of JSON for each thing that a client began or saw end.
 
-The vocabulary is the Jepsen queue workload's (REPLICATION.md 4.1). A key is the number of a
+The vocabulary is the Jepsen queue workload's. A key is the number of a
 partition; a value is an integer that is sent once. `invoke` opens an operation; `ok` says that it
 happened, `fail` that it surely did not, `info` that nobody knows. `index` is the total order of
 observation, `process` one client: after an indeterminate outcome the client is thrown away, and the

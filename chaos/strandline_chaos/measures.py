@@ -1,5 +1,5 @@
 """What a history says of how well it went, besides what was wrong: how long clients waited, and how
-old was what they read (REPLICATION.md 4.3, 6 and 13). One pass over the events, in their order.
+old was what they read. One pass over the events, in their order.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ def deliver_cancellation() -> None:
     nobody cancels it a second time.
 
     The body must wait, because a group that fails while its owner waits at the end of the block
-    counts its own cancellation of the owner and never takes it back (3.11, 3.12).
+    counts its own cancellation of the owner and never takes it back (Python 3.11, 3.12).
 
     Also after a failed read or write of a gRPC stream: while the stream is being opened, grpcio
     takes the cancellation for its own, and raises what the stream broke with instead.

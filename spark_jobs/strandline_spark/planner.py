@@ -1,15 +1,14 @@
 """Which offsets a query reads: where it starts, how far a micro-batch goes, and whether what it
 read is still so.
 
-All of it runs on the driver. What Spark does with these answers shapes the rules (the numbers are
-those of the traps that SPARK.md lists):
+All of it runs on the driver. What Spark does with these answers shapes the rules:
 
-* The initial offset is decided once (1) and kept in a file, because it is asked for again after a
-  restart (2).
-* An end offset is never below the start it is asked for (5): a new leader's high watermark may
+* The initial offset is decided once and kept in a file, because it is asked for again after a
+  restart.
+* An end offset is never below the start it is asked for: a new leader's high watermark may
   trail for a moment.
 * Under availableNow nothing that appeared after the target was taken is read, new partitions
-  included (4).
+  included.
 * Offsets below which records were read stay tied to a topic id and a leader epoch. If the topic was
   created anew, or the leader's log leaves that epoch earlier, records that were read are gone: data
   loss, said once and not read over.

@@ -321,7 +321,7 @@ class LeaderHistory(RuleBasedStateMachine):
         self.answers.append((call.request_id, answer))
 
     def decide(self, call: ProposeIsr) -> IsrAnswer | WireError:
-        """AlterPartition, as REPLICATION 3.7 orders its checks."""
+        """AlterPartition, in the order of the controller's checks."""
         if call.leader_epoch < self.state.leader_epoch:
             return FencedLeaderEpoch()
         if call.isr != self.state.isr:

@@ -1,4 +1,4 @@
-"""Controlled shutdown (3.8, I-84, P-58, P-64, P-65): quick, whoever else stops, dies or is slow."""
+"""Controlled shutdown (I-84, P-58, P-64, P-65): quick, whoever else stops, dies or is slow."""
 
 import pytest
 

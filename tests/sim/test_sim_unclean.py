@@ -53,7 +53,7 @@ def test_a_loss_that_nobody_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_end_that_lags_behind_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4.3, addition 5: the history would see an end that falls, not one that is always late."""
+    """The history would see an end that falls, not one that is always late."""
     real = Partition.committed_end
     monkeypatch.setattr(
         Partition, "committed_end", lambda self, leader: max(0, real(self, leader) - 3)

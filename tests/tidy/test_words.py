@@ -14,6 +14,11 @@ PACKAGE_INDEX = re.compile(
     r"|pyp[i]\.org|registry\.npmj[s]|crate[s]\.io|maven\.apach[e]|proxy\.golan[g]",
     re.IGNORECASE,
 )
+OF_ANOTHER_PLACE = re.compile(
+    r"(?<!\w)(?:REPLICATIO[N]|COORDINATIO[N]|SIMULATIO[N]|DESIG[N]|STYL[E]|SPAR[K])\.md"
+    r"|(?<=[a-z] )\([34]\.\d{1,2}(?:\)|, [IP]-)"
+)
+CITATION = re.compile(r"(?<![\w-])([IP])-(\d+)\b")
 BANNER = re.compile(r"^\s*#\s*[-=*#~]{4,}", re.MULTILINE)
 BARE_SUPPRESSION = re.compile(r"#\s*(?:noqa(?!: ?[A-Z])|type: ignore(?!\[))")
 
@@ -47,6 +52,30 @@ def test_no_path_of_one_machine_stands_in_the_tree(everything: dict[str, str]) -
 
 def test_no_address_of_a_package_index_stands_in_the_tree(everything: dict[str, str]) -> None:
     assert lines_with(PACKAGE_INDEX, everything) == []
+
+
+def test_no_line_names_a_document_that_is_not_here(everything: dict[str, str]) -> None:
+    assert lines_with(OF_ANOTHER_PLACE, everything) == []
+
+
+def test_every_rule_that_is_cited_stands_in_the_list_of_rules(everything: dict[str, str]) -> None:
+    rules = (ROOT / "docs" / "invariants.md").read_text("utf-8")
+    listed = re.findall(r"^\| ([IP]-\d+) \|", rules, re.MULTILINE)
+    assert len(listed) == len(set(listed)) > 150
+    unknown = {
+        f"{name}: {letter}-{number}"
+        for name, text in everything.items()
+        for letter, number in CITATION.findall(text)
+        if f"{letter}-{number}" not in listed
+    }
+    assert unknown == set()
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text("utf-8")
+    missing = [p.name for p in folder.glob("0*.md") if f"({p.name})" not in index]
+    assert missing == []
 
 
 def test_comments_have_no_banners(code: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The controller's side of a push stream, against a broker that answers as the test says (3.1)."""
+"""The controller's side of a push stream, against a broker that answers as the test says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignment: what begins it, what ends it, and what may not (3.10, I-85, I-86)."""
+"""Reassignment: what begins it, what ends it, and what may not (I-85, I-86)."""
 
 from dataclasses import replace
 

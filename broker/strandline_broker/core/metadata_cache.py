@@ -1,7 +1,7 @@
 """The broker's view of the cluster: a prefix of the controller's log, one envelope at a time
 (I-81).
 
-`MetadataCache.check` is the acceptance rule of REPLICATION.md 3.1 and I-34, `prepare` folds an
+`MetadataCache.check` is the acceptance rule of pushes (I-34), `prepare` folds an
 accepted envelope into a new view, `publish` makes that view current. A view never changes once it
 is published, so whoever reads two things from one view reads them from one moment (I-24, P-8).
 Between prepare and publish the host applies the envelope to its replicas: clients learn of a leader

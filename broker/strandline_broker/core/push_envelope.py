@@ -1,5 +1,4 @@
-"""One push of the controller, as plain data: what one atomic batch of its log means for one broker
-(REPLICATION.md 3.1).
+"""One push of the controller, as plain data: what one atomic batch of its log means for one broker.
 
 An envelope is applied whole or not at all, in the order stop_replicas, leader_and_isr,
 update_metadata, so that clients are never sent to a leader that does not know of its election.

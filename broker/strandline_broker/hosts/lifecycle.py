@@ -1,5 +1,4 @@
-"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown
-(REPLICATION.md 3.2, 3.8).
+"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
 
 A process is one incarnation. Its broker epoch comes from its registration, and a process that
 learns that another incarnation holds its id stops at once and never registers again (P-73): what it
@@ -72,7 +71,7 @@ class CannotStart(Exception):
 
 
 class BrokerState(enum.Enum):
-    """As far as this process knows (BrokerControlState in REPLICATION.md 3.2)."""
+    """As far as this process knows (Kafka's BrokerControlState)."""
 
     STARTING = "starting"
     FENCED = "fenced"

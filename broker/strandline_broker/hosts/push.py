@@ -1,5 +1,4 @@
-"""Applies the controller's envelopes, one at a time, and remembers how far it got (REPLICATION.md
-3.1).
+"""Applies the controller's envelopes, one at a time, and remembers how far it got.
 
 One task does it, for all push streams: a stream that breaks in the middle of an envelope must not
 leave it half applied (P-38). A newer stream takes the older one's place; what the older one had

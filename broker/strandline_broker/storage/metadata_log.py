@@ -1,5 +1,5 @@
 """The controller's store: one of our own logs in `__cluster_metadata-0`, and snapshots beside it
-(REPLICATION.md 3.0, P-84).
+(P-84).
 
 One record batch is one atomic decision, and it is durable before `append` returns. So at most the
 last batch can be torn after a crash, and a bad batch with a sound one behind it is damage.

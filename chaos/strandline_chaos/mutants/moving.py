@@ -15,7 +15,7 @@ _MOVES: Final = ("move-leader", "elect-preferred", "kill", "pause", "isolate")
 MOVING: Final = (
     Mutant(
         "preferred-leader-before-it-is-in-sync",
-        "I-48, I-14, 3.11",
+        "I-48, I-14, I-97",
         "a broker that is back gets its partitions at once, and is taken for in sync",
         (
             Edit(
@@ -45,7 +45,7 @@ MOVING: Final = (
     ),
     Mutant(
         "leader-moved-within-its-epoch",
-        "I-3, I-30, 3.11",
+        "I-3, I-30, I-97",
         "a leader that is moved while the ISR stays leads in the epoch of the one before it",
         (
             Edit(
@@ -65,7 +65,7 @@ MOVING: Final = (
     ),
     Mutant(
         "balance-in-the-middle-of-a-failure",
-        "3.11, as P-56: no thrash",
+        "I-97, as P-56: no thrash",
         "leaders come back while brokers are coming and going, as soon as they are in sync",
         (
             Edit(
@@ -78,7 +78,7 @@ MOVING: Final = (
     ),
     Mutant(
         "balance-that-unrest-ends",
-        "I-88, 3.11",
+        "I-88, I-97",
         "once a broker has come or gone, leaders do not come back by themselves for an hour",
         (
             Edit(

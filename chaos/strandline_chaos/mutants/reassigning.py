@@ -140,7 +140,7 @@ REASSIGNING: Final = (
             ),
         ),
         _NEEDS,
-        equivalent="the one push stream applies envelopes in order and none of them twice (3.1), so"
+        equivalent="the one push stream applies envelopes in order and none of them twice, so"
         " no StopReplica comes after a newer assignment; the rule is the second line of defence",
     ),
 )

@@ -1,5 +1,5 @@
 """The core of a cluster: all but one broker, which stays dead for a while after everything else is
-healed (SIMULATION.md part 5).
+healed.
 
 What may be asked of it then: every other server is there; each partition that somebody who is here
 may lead has a leader, and every replica that is here is in its ISR; and where these are as many as

@@ -1,7 +1,7 @@
-"""AlterPartition: a leader proposes an ISR, as a compare-and-set on its epochs (3.7, I-26, I-27,
+"""AlterPartition: a leader proposes an ISR, as a compare-and-set on its epochs (I-26, I-27,
 KIP-497).
 
-The checks of each partition stand in the order of 3.7, and the order matters: "you are behind" must
+The checks of each partition stand in an order that matters: "you are behind" must
 not be said to a leader that is ahead of us, and a retry of what is committed already must succeed
 before its stale partition epoch is noticed.
 """
@@ -164,7 +164,7 @@ def _check_still_leads(
     state: ControllerState, partition: Partition, broker_id: BrokerId, proposal: Proposal
 ) -> None:
     """The proposal is accepted, and the reassignment that it completed may have ended the epoch in
-    which it was made: the push tells its leader the rest (3.7).
+    which it was made: the push tells its leader the rest.
     """
     where = f"{state.topics[partition.topic_id].name}-{partition.index}"
     if partition.leader_epoch != proposal.leader_epoch:

@@ -1,4 +1,4 @@
-"""Leaders come back to their preferred replicas by themselves (3.11).
+"""Leaders come back to their preferred replicas by themselves.
 
 A broker that was away leads nothing when it is back in sync. From time to time, while the cluster
 is quiet, each broker that lacks more than a percentage of the partitions that prefer it is given

@@ -102,7 +102,7 @@ def elect_again(
 def lead_again(
     state: ControllerState, broker_id: BrokerId, brokers: Brokers
 ) -> list[PartitionChangeRecord]:
-    """Elections of leaderless partitions that a broker makes possible by being unfenced (3.6)."""
+    """Elections of leaderless partitions that a broker makes possible by being unfenced."""
     changes = [
         elect_again(state, p, brokers)
         for p in state.partitions()

@@ -1,4 +1,4 @@
-"""What a heartbeat asks for: fencing, unfencing or a controlled shutdown (3.2, 3.8).
+"""What a heartbeat asks for: fencing, unfencing or a controlled shutdown.
 
 Its arrival has touched the session long before it is decided here (P-62). Most heartbeats ask for
 nothing that is not so already, and are answered from the committed state without going through the

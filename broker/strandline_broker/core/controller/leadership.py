@@ -1,4 +1,4 @@
-"""Other leaders by the administrator's word: the preferred one, or one of their choice (3.11).
+"""Other leaders by the administrator's word: the preferred one, or one of their choice.
 
 Only a member of the ISR takes over, alive, on the disk it was in sync on and sound (I-48), so that
 nothing acknowledged is lost; the leader epoch rises, which fences the leader before it (I-35). An

@@ -1,4 +1,4 @@
-"""What the brokers are told of each atomic batch: one envelope, the same for all (3.1, P-79).
+"""What the brokers are told of each atomic batch: one envelope, the same for all (P-79).
 
 `begin` looks at a batch before it is replayed (a removed topic is still there to be described),
 `delta` describes it after. Every batch makes an envelope, even one with nothing in it, because an

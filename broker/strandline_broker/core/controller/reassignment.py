@@ -1,4 +1,4 @@
-"""Moving the replicas of a partition to other brokers (3.10, I-85, I-86, KIP-455).
+"""Moving the replicas of a partition to other brokers (I-85, I-86, KIP-455).
 
 Target T for a partition with the replicas R: at once its replicas are T and those of R that are not
 in it, so that the new ones copy while the old ones go on serving. When every replica of T is in the

@@ -1,5 +1,4 @@
-"""The records of the controller's log: what the controller has decided, in the words of
-REPLICATION.md 3.0.
+"""The records of the controller's log: what the controller has decided.
 
 One record is one JSON object whose `type` names it, so that a dump of the log can be read. A record
 is only ever added to: a new field has a default. A field that this build does not know is an error,

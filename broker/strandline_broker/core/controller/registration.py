@@ -1,4 +1,4 @@
-"""Registration of a broker's incarnations (3.2).
+"""Registration of a broker's incarnations.
 
 A new incarnation gets a larger epoch, and leaves every ISR in the batch that registers it (decision
 4, I-51). Unless its clean-shutdown marker, or a disk that is always flushed, proves that it lost

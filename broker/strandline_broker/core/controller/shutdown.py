@@ -1,4 +1,4 @@
-"""Controlled shutdown: leaderships move off before the broker stops (3.8, I-84)."""
+"""Controlled shutdown: leaderships move off before the broker stops (I-84)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

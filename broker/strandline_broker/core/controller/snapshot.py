@@ -1,4 +1,4 @@
-"""The controller's whole state as records, and back (REPLICATION.md 3.0, I-30).
+"""The controller's whole state as records, and back (I-30).
 
 A snapshot stands for every record below its end offset, so what a decision or a check of a broker's
 memory (P-76) reads from the state has to survive in it: the offsets too that are nowhere in a log

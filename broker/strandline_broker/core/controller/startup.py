@@ -1,4 +1,4 @@
-"""The first decision of a controller that starts (3.9, I-31): its epoch, durable before anything is
+"""The first decision of a controller that starts (I-31): its epoch, durable before anything is
 said in it.
 
 The cluster's default of min.insync.replicas is a record, not only a line of a file: where a start

@@ -1,6 +1,6 @@
 """What the controller knows: the fold of its log.
 
-`replay` is the only mutation, so recovery, failover and tests are one code path (STYLE.md, rule 3).
+`replay` is the only mutation, so recovery, failover and tests are one code path.
 A decision reads this state and returns records; it never changes anything. What is kept after every
 atomic batch:
 

@@ -1,4 +1,4 @@
-"""Creation and deletion of topics, each topic one atomic decision (3.3)."""
+"""Creation and deletion of topics, each topic one atomic decision."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Asks from time to time for leaders to come back to their preferred replicas (3.11)."""
+"""Asks from time to time for leaders to come back to their preferred replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast path of failure detection (P-81; DESIGN.md, "Failure detection").
+"""The fast path of failure detection (P-81).
 
 A broken heartbeat stream is a hint. The broker's inter-broker listener is asked at once who is
 there: a refused connection, or another process under its address, proves it dead and it is fenced;

@@ -1,4 +1,4 @@
-"""What a broker's answer to a push means (3.1): how far it is, what it could not apply, and what it
+"""What a broker's answer to a push means: how far it is, what it could not apply, and what it
 may lead now.
 """
 

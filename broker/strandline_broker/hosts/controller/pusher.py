@@ -1,4 +1,4 @@
-"""The push streams: one for each registered broker, dialled by the controller (3.1, P-79).
+"""The push streams: one for each registered broker, dialled by the controller (P-79).
 
 A stream begins with a full snapshot, and goes on with every envelope in order, so a broker's view
 is a prefix of the controller's log (I-81). Whatever goes wrong (a full queue, a gap that the broker

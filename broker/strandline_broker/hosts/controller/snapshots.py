@@ -1,4 +1,4 @@
-"""Snapshots of the controller's state, taken by itself while decisions go on (3.0).
+"""Snapshots of the controller's state, taken by itself while decisions go on.
 
 The state is looked at between two decisions, on the event loop, which is quick because all of it is
 immutable or small. It is encoded and written in a thread of its own; only the begin of a new

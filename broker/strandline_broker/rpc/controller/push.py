@@ -1,4 +1,4 @@
-"""Envelope to LeaderAndIsrRequest: what one broker is told of one atomic batch (3.1, 3.13)."""
+"""Envelope to LeaderAndIsrRequest: what one broker is told of one atomic batch."""
 
 from __future__ import annotations
 

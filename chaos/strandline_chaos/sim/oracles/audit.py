@@ -1,5 +1,5 @@
 """The last look at every replica, by what it would serve: all of it reads, every batch is whole and
-stands where it must, and no producer's batch is there twice (REPLICATION.md 4.3, 1 and 7).
+stands where it must, and no producer's batch is there twice.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The ghost of one partition: what has ever been committed, and who led when (part 0 of
-REPLICATION.md).
+"""The ghost of one partition: what has ever been committed, and who led when.
 
 Whether a loss is permitted is decided here: without an fsync for each write, committed records may
 go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54), or

@@ -1,5 +1,5 @@
 """What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48
-to I-51, 3.11.
+to I-51, I-97.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class ControlOracle:
             quiet_s = self.now() - self._unrest_s
             if not self.commanded and quiet_s < QUIET_S:
                 raise Violation(
-                    "3.11",
+                    "I-97",
                     f"{where}: the controller gave it from {old.leader} to {new.leader} by itself"
                     f" {quiet_s:.3f} s after a broker came or went",
                 )

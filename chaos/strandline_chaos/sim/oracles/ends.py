@@ -1,4 +1,4 @@
-"""End offsets over clients: REPLICATION.md 4.3, addition 5, the second half (I-11).
+"""End offsets over clients: no end that falls from one to the next (I-11).
 
 Who asks for the end of a partition when an acknowledgement has been heard, by anybody, is told no
 end below it. Only a deposed leader that does not know it yet may tell less (I-35), for as long as
