@@ -7,7 +7,8 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS, Key
+from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
+from strandline_broker.config_key import Key
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import ERRORS
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.config_key import Key
+from strandline_broker.config_key import declared as _key
 from strandline_broker.config_parsers import (
     byte_count,
     directories,
@@ -31,6 +33,7 @@ from strandline_broker.core.config_values import (
 )
 from strandline_broker.core.topic_config import (
     DAY_MS,
+    DECOMPRESSED_BYTES_LIMIT,
     INT32_MAX,
     INT64_MAX,
     MESSAGE_BYTES_LIMIT,
@@ -38,31 +41,12 @@ from strandline_broker.core.topic_config import (
     TopicConfig,
 )
 from strandline_broker.listeners import HostPort, Listener, host_ports, listeners
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["BrokerConfig", "ControllerConfig", "HostPort", "Listener"]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What one configuration key is. `default` is None if the key must be set."""
-
-    name: str
-    parse: Callable[[str], Any]
-    default: str | None
-    doc: str
-    dynamic: bool
-    """Whether it may be altered while the servers run. Whoever uses such a key reads it from
-    `ReplicaContext.config` each time, and keeps no copy.
-    """
-
-
-def _key(
-    parse: Callable[[str], Any], default: str | None, doc: str, *, dynamic: bool = False
-) -> Any:
-    return field(metadata={"parse": parse, "default": default, "doc": doc, "dynamic": dynamic})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +122,11 @@ class BrokerConfig(ServerConfig):
     )
     message_max_bytes: int = _key(
         byte_count(0, MESSAGE_BYTES_LIMIT), "1048588", "The largest record batch accepted."
+    )
+    message_max_decompressed_bytes: int = _key(
+        integer(1, DECOMPRESSED_BYTES_LIMIT, "bytes"),
+        str(DECOMPRESSED_BYTES_MAX),
+        "How far the records of one compressed batch may unpack.",
     )
     log_segment_bytes: int = _key(byte_count(14), "1073741824", "Size of a segment file.")
     log_index_interval_bytes: int = _key(

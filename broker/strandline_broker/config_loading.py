@@ -24,7 +24,8 @@ from strandline_broker.core.topic_config import TOPIC_KEYS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from strandline_broker.config import Key, Listener
+    from strandline_broker.config import Listener
+    from strandline_broker.config_key import Key
 
 ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
 RESERVED_VARIABLES: Final = frozenset({"STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"})

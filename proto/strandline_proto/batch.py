@@ -290,7 +290,9 @@ def uncompressed(
         return bytes(batch)
     try:
         plain = decompress(memoryview(batch)[HEADER_SIZE:], codec, bound, room=HEADER_SIZE)
-    except (CorruptMessage, RecordTooLarge, UnsupportedVersion) as error:
+    except RecordTooLarge as error:
+        raise RecordTooLarge(f"the batch at offset {header.base_offset}: {error}") from error
+    except (CorruptMessage, UnsupportedVersion) as error:
         where = f"the records of the batch at offset {header.base_offset} do not parse"
         raise type(error)(f"{where}: {error}") from error
     length, attributes = len(plain) - LENGTH_OVERHEAD, header.attributes & ~_CODEC_BITS

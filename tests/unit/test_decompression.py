@@ -137,7 +137,7 @@ def test_a_batch_beyond_the_bound_is_named_with_what_raises_it(
 ) -> None:
     data = batch_of(encode(bytes(2000)), Compression(codec))
     header = check_batch(data)._replace(base_offset=77)
-    with pytest.raises(RecordTooLarge, match=r"batch at offset 77 .*more than 1999; raise max\.x"):
+    with pytest.raises(RecordTooLarge, match=r"batch at offset 77: .*more than 1999; raise max\.x"):
         list(raw_records(data, header, Bound(1999, "max.x")))
     assert uncompressed(data, header, Bound(2000))[61:] == bytes(2000)
 

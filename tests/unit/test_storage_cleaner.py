@@ -24,6 +24,7 @@ from strandline_proto.batch import (
     read_header,
     read_records,
 )
+from strandline_proto.decompression import DEFAULT_BOUND, Bound
 from support.compaction import COMPACTED, batches_of, clean, put, records_of, state_of, task_of
 from support.disk import FaultyDisk, Hurried
 from support.storage import LARGE, Store
@@ -58,13 +59,16 @@ def filtered(
     bound: int = 100,
     now_ms: int = NOW_MS,
     live: dict[int, int] | None = None,
+    unpacked: Bound = DEFAULT_BOUND,
     counts: Counts | None = None,
 ) -> list[tuple[BatchHeader, bytes] | None]:
     last_offsets = OffsetMap(10_000, 0.9)
     for header, data in batches:
         if header.base_offset < bound:
             last_offsets.put_all(
-                (key, offset) for key, offset in keys_of(header, data, 0) if offset < bound
+                (key, offset)
+                for key, offset in keys_of(header, data, 0, DEFAULT_BOUND)
+                if offset < bound
             )
     kept = BatchFilter(
         last_offsets,
@@ -74,6 +78,7 @@ def filtered(
         delete_retention_ms=RETENTION_MS,
         live_producers=live or {},
         counts=counts or Counts(),
+        unpacked=unpacked,
     )
     return [kept.filter(header, data) for header, data in batches]
 
@@ -213,7 +218,7 @@ def test_control_batches_stay_as_they_are() -> None:
     marker = at(0, [(b"\0\0\0\1", b"x")], attributes=0x30)
     later = at(1, [(b"\0\0\0\1", b"x")])
     assert filtered(marker, later)[0] == marker
-    assert keys_of(*marker, 0) == []
+    assert keys_of(*marker, 0, DEFAULT_BOUND) == []
 
 
 def test_nothing_gives_way_to_a_record_of_a_transaction_but_it_gives_way_itself() -> None:

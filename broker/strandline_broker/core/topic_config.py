@@ -20,6 +20,7 @@ from strandline_broker.core.config_values import (
     shown,
     suggestion,
 )
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ MESSAGE_BYTES_LIMIT: Final = 31 << 20
 """The largest batch that may be accepted: a fetch answer that is already full may hold one more,
 and both must fit into one gRPC message (64 MiB).
 """
+DECOMPRESSED_BYTES_LIMIT: Final = 1 << 30
+"""Of a batch that is being looked into, a broker holds twice as much at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,13 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             integer(0, MESSAGE_BYTES_LIMIT, "bytes"),
             "message.max.bytes",
             "The largest record batch, after compression, that the topic accepts.",
+        ),
+        TopicKey(
+            "max.message.decompressed.bytes",
+            integer(1, DECOMPRESSED_BYTES_LIMIT, "bytes"),
+            "message.max.decompressed.bytes",
+            "How far the records of one compressed batch may unpack: a producer's that goes beyond "
+            "is refused, one in the log is not looked into and its log not compacted. Not Kafka's.",
         ),
         TopicKey(
             "message.timestamp.type",
@@ -200,6 +210,7 @@ class TopicConfig:
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = INT64_MAX
     max_message_bytes: int = (1 << 20) + 12
+    max_message_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

@@ -89,7 +89,7 @@ class Appends:
                 "a producer may not set a delete horizon; only the log cleaner does"
             )
         if not keys_checked and "compact" in partition.log.config.cleanup_policy:
-            check_keys(partition.name, batch, header)
+            check_keys(partition.name, batch, header, partition.log.config.bound)
         if acks == ACKS_ALL:
             leader.check_can_append_all()
         if header.producer_id >= 0:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Bound
     from strandline_proto.v1 import produce_pb2
 
 BYTES_MAX: Final = 16 << 10
@@ -28,9 +29,9 @@ are all there.
 """
 
 
-def check_keys(partition: str, batch: bytes, header: BatchHeader) -> None:
-    """Raises InvalidRecord, or CorruptMessage if the records do not parse."""
-    for i, record in enumerate(raw_records(batch, header)):
+def check_keys(partition: str, batch: bytes, header: BatchHeader, bound: Bound) -> None:
+    """Raises InvalidRecord, CorruptMessage if the records do not parse, or RecordTooLarge."""
+    for i, record in enumerate(raw_records(batch, header, bound)):
         if record.key is None:
             raise InvalidRecord(
                 f"{partition} is compacted (cleanup.policy), which needs a key in every record;"
@@ -46,7 +47,7 @@ async def check_ahead(replicas: ReplicaManager, request: produce_pb2.ProduceRequ
             partition = replicas.partitions.get((topic.topic_id, data.index))
             if partition is not None and is_too_much(partition, data.records):
                 checked[i, j] = await replicas.read_cold(
-                    partition, _Check(partition.name, data.records)
+                    partition, _Check(partition.name, data.records, partition.log.config.bound)
                 )
     return checked
 
@@ -62,13 +63,14 @@ def is_too_much(partition: Partition, batch: bytes) -> bool:
 class _Check:
     """One batch, to be called in a thread."""
 
-    def __init__(self, partition: str, batch: bytes) -> None:
+    def __init__(self, partition: str, batch: bytes, bound: Bound) -> None:
         self._partition = partition
         self._batch = batch
+        self._bound = bound
 
     def __call__(self) -> WireError | None:
         try:
-            check_keys(self._partition, self._batch, check_batch(self._batch))
+            check_keys(self._partition, self._batch, check_batch(self._batch), self._bound)
         except WireError as error:
             return error
         return None

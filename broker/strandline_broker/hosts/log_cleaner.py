@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
 
 T = TypeVar("T")
@@ -117,8 +118,8 @@ class LogCleaner:
         self._thread = context.runtime.serial_executor("log-cleaner")
         self._metrics = CleanerMetrics(context.runtime.metrics)
         self._current: _Cleaning | None = None
-        self._uncleanable: dict[Partition, int] = {}
-        """With the count of truncations at which it was: a log that was cut since is another."""
+        self._uncleanable: dict[Partition, tuple[int, int]] = {}
+        """With what it depended on: see `_grounds`."""
         self._free_at_s = 0.0
 
     async def run(self) -> None:
@@ -219,7 +220,7 @@ class LogCleaner:
 
     def _is_candidate(self, partition: Partition) -> bool:
         log = partition.log
-        if self._uncleanable.get(partition) != log.truncations:
+        if self._uncleanable.get(partition) != _grounds(log):
             self._uncleanable.pop(partition, None)
         return (
             "compact" in log.config.cleanup_policy
@@ -324,7 +325,7 @@ class LogCleaner:
             self._report(partition, f"the damage was not looked at closely: {error}")
 
     def _give_up(self, partition: Partition, reason: str) -> None:
-        self._uncleanable[partition] = partition.log.truncations
+        self._uncleanable[partition] = _grounds(partition.log)
         self._metrics.uncleanable.set(len(self._uncleanable))
         self._report(partition, reason)
 
@@ -339,6 +340,13 @@ class LogCleaner:
         except asyncio.CancelledError:
             await asyncio.wait([job])
             raise
+
+
+def _grounds(log: Log) -> tuple[int, int]:
+    """What may make an uncleanable log cleanable: one that was cut is another, and a batch that
+    unpacks to too much may be within a higher bound.
+    """
+    return log.truncations, log.config.max_message_decompressed_bytes
 
 
 def _next(steps: Generator[Progress | Replace, None, Outcome]) -> Step:

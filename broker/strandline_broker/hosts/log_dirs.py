@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os.path
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.storage.failed_flush import note_failed_flush
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log
+    from strandline_broker.storage.steps import Steps
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -89,6 +90,16 @@ class LogDirs:
     async def in_registry(self, work: Callable[[], T]) -> T:
         """What changes which replicas there are, or what the broker remembers: one at a time."""
         return await to_the_end(self._registry, work)
+
+    async def in_turns(self, log: Log, steps: Steps[T]) -> T:
+        """Cold reading that may take long: after each step whoever else waits for the directory's
+        thread has a turn.
+        """
+        loop, thread = asyncio.get_running_loop(), self.of(log).cold
+        while True:
+            ended, found = await loop.run_in_executor(thread, partial(_step, steps))
+            if ended:
+                return cast("T", found)
 
     async def in_disk_pool(self, log: Log, work: Callable[[], T]) -> T:
         return await to_the_end(self.of(log).disk, work)
@@ -165,6 +176,14 @@ class LogDirs:
             left=",".join(other.path for other in self.online()),
         )
         self.on_failed(each)
+
+
+def _step(steps: Steps[T]) -> tuple[bool, T | None]:
+    try:
+        next(steps)
+    except StopIteration as end:  # which no future can carry
+        return True, end.value
+    return False, None
 
 
 async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:

@@ -60,15 +60,9 @@ class OffsetsRpc:
             result.leader_epoch = leader.leader_epoch
         elif asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
             end = partition.committed_end(leader)
-            log, wanted = partition.log, asked.timestamp
-            found = await self._replicas.read_cold(
-                partition,
-                lambda: (
-                    log.max_timestamp()
-                    if wanted == MAX_TIMESTAMP
-                    else log.offset_for_timestamp(wanted)
-                ),
-            )
+            log = partition.log
+            wanted = None if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
+            found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
             partition.check_leader(leader.leader_epoch)
             if found is not None and found[1] < end:
                 result.timestamp, result.offset, result.leader_epoch = found

@@ -25,6 +25,7 @@ from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery import Expectations, Recovery
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_swap import replace_segments
+from strandline_broker.storage.steps import in_a_row
 from strandline_proto.batch import prefix
 from strandline_proto.errors import KafkaStorageError
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.file import File
     from strandline_broker.storage.producer_snapshot import Entry
+    from strandline_broker.storage.steps import Steps
+    from strandline_broker.storage.time_lookup import Found
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import Buffer, FileSystem
 
@@ -284,13 +287,17 @@ class Log:
         """As `batch_headers`, with the coordinator epoch of each transaction's end marker."""
         return self._reader.replay(start)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
-        return self._reader.offset_for_timestamp(timestamp)
+    def time_lookup(self, timestamp: int | None) -> Steps[Found | None]:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`; None: of
+        the first one with the largest timestamp.
+        """
+        return self._reader.time_lookup(timestamp)
 
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        """As above, of the first record with the largest timestamp."""
-        return self._reader.max_timestamp()
+    def offset_for_timestamp(self, timestamp: int) -> Found | None:
+        return in_a_row(self.time_lookup(timestamp))
+
+    def max_timestamp(self) -> Found | None:
+        return in_a_row(self.time_lookup(None))
 
     def truncate_to(self, offset: int) -> None:
         """Cut log, indexes and epochs before the batch with `offset`, durably (I-47, P-34).

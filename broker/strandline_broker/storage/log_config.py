@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
+
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
 
@@ -29,6 +31,12 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = 5_000
     message_timestamp_type: str = "CreateTime"
+    max_message_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+
+    @property
+    def bound(self) -> Bound:
+        """How far a batch may unpack, for whoever looks into its records."""
+        return Bound(self.max_message_decompressed_bytes)
 
     def segment_ms_of(self, topic: str, partition: int, base_offset: int) -> int:
         """`segment_ms` less one segment's share of the jitter. That is drawn from its name: the

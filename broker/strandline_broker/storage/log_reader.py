@@ -10,15 +10,16 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
 
 from strandline_broker.storage.batch_judge import BatchJudge
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
 from strandline_broker.storage.segment_reader import SPAN, Run, find_run, first_batch_to
-from strandline_broker.storage.time_lookup import TimeLookup
+from strandline_broker.storage.time_lookup import Found, TimeLookup
 from strandline_proto.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.gaps_marker import Gaps
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment, View
+    from strandline_broker.storage.steps import Steps
     from strandline_proto.batch import BatchHeader
 
 HOT_BYTES: Final = 32 << 20
@@ -81,21 +83,43 @@ class LogReader:
         segments likewise, before it renames files. So whoever took the old log and sees the same
         counts afterwards has read what was there.
         """
-        log = self._log
         while True:
-            generation = log.truncations, log.replacements
-            log.check_usable()
+            generation = self._generation()
             try:
                 found = look(*args, **kwargs)
             except (BadBatch, OSError) as error:
-                if generation != (log.truncations, log.replacements) or log.is_replacing:
-                    continue
-                log.check_usable()  # a log that was removed meanwhile has no files to complain of
-                if isinstance(error, BadBatch):
-                    raise damage_met(log, error) from error
-                raise
-            if generation == (log.truncations, log.replacements) and not log.is_replacing:
+                if self._is_still(generation):
+                    self._complain(error)
+                continue
+            if self._is_still(generation):
                 return found
+
+    def _steadily(self, look: Callable[[], Steps[T]]) -> Steps[T]:
+        """As `_steady`, in steps."""
+        while True:
+            generation = self._generation()
+            try:
+                found = yield from look()
+            except (BadBatch, OSError) as error:
+                if self._is_still(generation):
+                    self._complain(error)
+                continue
+            if self._is_still(generation):
+                return found
+
+    def _generation(self) -> tuple[int, int]:
+        self._log.check_usable()
+        return self._log.truncations, self._log.replacements
+
+    def _is_still(self, generation: tuple[int, int]) -> bool:
+        log = self._log
+        return generation == (log.truncations, log.replacements) and not log.is_replacing
+
+    def _complain(self, error: BadBatch | OSError) -> NoReturn:
+        self._log.check_usable()  # a log that was removed meanwhile has no files to complain of
+        if isinstance(error, BadBatch):
+            raise damage_met(self._log, error) from error
+        raise error
 
     def _read(self, start: int, max_bytes: int, limit: int, checked: bool) -> LogRead:
         log = self._log
@@ -262,11 +286,11 @@ class LogReader:
             if not ranges.covers(header.base_offset):
                 yield view, at, header
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        return self._steady(self._times.first_at, timestamp)
-
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        return self._steady(self._times.latest)
+    def time_lookup(self, timestamp: int | None) -> Steps[Found | None]:
+        """Where the first record at or after `timestamp` is, or None: the largest timestamp."""
+        if timestamp is None:
+            return self._steadily(self._times.latest)
+        return self._steadily(partial(self._times.first_at, timestamp))
 
 
 def _no_matter() -> None:

@@ -13,21 +13,26 @@ from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.offset_index import RELATIVE_MAX
+from strandline_broker.storage.steps import HEADERS_A_STEP, RECORDS_A_STEP, paced
 from strandline_proto.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     crc_matches,
+    raw_records,
     read_header,
-    read_records,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aiokafka.record._protocols import DefaultRecordProtocol
+
     from strandline_broker.storage.recent_batches import RecentBatches
     from strandline_broker.storage.segment import Segment, View
-    from strandline_proto.batch import BatchHeader, Record
+    from strandline_broker.storage.steps import Steps
+    from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Bound
 
 SPAN: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta: what a header says of where the next one is."""
@@ -170,34 +175,52 @@ def _cut_quickly(
 
 
 def first_record_at(
-    segment: Segment, timestamp: int, *, end: int, log_start: int, gaps_below: int
-) -> tuple[int, int, int] | None:
+    segment: Segment, timestamp: int, *, end: int, log_start: int, gaps_below: int, bound: Bound
+) -> Steps[tuple[int, int, int] | None]:
     """(timestamp, offset, leader epoch) of the first record at or after `timestamp` that stands
     before byte `end`.
     """
     view = segment.view()
     floor = view.times.floor(timestamp)
-    for at, header in _walk_from(segment, view, floor, end=end, gaps_below=gaps_below):
+    headers = _walk_from(segment, view, floor, end=end, gaps_below=gaps_below)
+    for step in paced(headers, HEADERS_A_STEP):
+        if step is None:
+            yield
+            continue
+        at, header = step
         if header.max_timestamp < timestamp or header.last_offset < log_start:
             continue
-        for record in _records(view, at, header):
-            if record.timestamp >= timestamp and record.offset >= log_start:
+        for record in paced(_records(view, at, header, bound), RECORDS_A_STEP):
+            if record is None:
+                yield
+            elif record.timestamp >= timestamp and record.offset >= log_start:
                 return record.timestamp, record.offset, header.leader_epoch
     return None
 
 
-def latest_timestamp_from(segment: Segment, log_start: int, *, end: int, gaps_below: int) -> int:
+def latest_timestamp_from(
+    segment: Segment, log_start: int, *, end: int, gaps_below: int, bound: Bound
+) -> Steps[int]:
     """The largest timestamp of the records from `log_start` on, before byte `end`; -1 if there is
     none. For the one segment that holds the log's start: it reads all its headers.
     """
     view = segment.view()
     latest = -1
-    for at, header in _walk_from(segment, view, log_start, end=end, gaps_below=gaps_below):
+    headers = _walk_from(segment, view, log_start, end=end, gaps_below=gaps_below)
+    for step in paced(headers, HEADERS_A_STEP):
+        if step is None:
+            yield
+            continue
+        at, header = step
         if header.base_offset >= log_start:
             latest = max(latest, header.max_timestamp)
         elif header.last_offset >= log_start:
-            live = (r.timestamp for r in _records(view, at, header) if r.offset >= log_start)
-            latest = max((latest, *live))  # of a compacted batch none may be left
+            # Of a compacted batch none may be left.
+            for record in paced(_records(view, at, header, bound), RECORDS_A_STEP):
+                if record is None:
+                    yield
+                elif record.offset >= log_start:
+                    latest = max(latest, record.timestamp)
     return latest
 
 
@@ -211,9 +234,11 @@ def _walk_from(
         yield from walk(view.file, position, end, offset=first.base_offset, gaps_below=gaps_below)
 
 
-def _records(view: View, position: int, header: BatchHeader) -> list[Record]:
+def _records(
+    view: View, position: int, header: BatchHeader, bound: Bound
+) -> Iterator[DefaultRecordProtocol]:
     data = view.file.read(header.size, position)
     if len(data) < header.size or not crc_matches(data, 0, header):
         why = "the batch does not match its CRC-32C"
         raise BadBatch(view.file.path, position, header.base_offset, why)
-    return list(read_records(data, 0, header))
+    yield from raw_records(data, header, bound)

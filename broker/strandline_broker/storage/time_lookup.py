@@ -15,11 +15,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.segment_reader import first_record_at, latest_timestamp_from
+from strandline_broker.storage.steps import HEADERS_A_STEP, paced
 
 if TYPE_CHECKING:
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.recent_batches import RecentBatches
     from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.steps import Steps
 
 Found = tuple[int, int, int]
 """(timestamp, offset, leader epoch)."""
@@ -37,24 +39,24 @@ class TimeLookup:
         self._maxima: tuple[tuple[Segment, ...], int, array[int]] = ((), 0, array("q"))
         """(segments, first of them, running maxima of the sealed ones from there)."""
 
-    def first_at(self, timestamp: int) -> Found | None:
+    def first_at(self, timestamp: int) -> Steps[Found | None]:
         """The first record of the log at or after `timestamp`."""
         segments, recent = self._log.tail
         begin = self._first_live(segments)
         if self._holds_log_start_within(segments[begin]):
             # Its largest timestamp may be of a record below the log's start.
-            found = self._in_segment(segments, begin, timestamp, recent)
+            found = yield from self._in_segment(segments, begin, timestamp, recent)
             if found is not None:
                 return found
             begin += 1
         behind = begin + bisect_left(self._running_maxima(segments, begin), timestamp)
         for i in range(behind, len(segments)):
-            found = self._in_segment(segments, i, timestamp, recent)
+            found = yield from self._in_segment(segments, i, timestamp, recent)
             if found is not None:
                 return found
         return None
 
-    def latest(self) -> Found | None:
+    def latest(self) -> Steps[Found | None]:
         """The first record with the largest timestamp of the log."""
         segments, recent = self._log.tail
         begin = self._first_live(segments)
@@ -62,19 +64,27 @@ class TimeLookup:
         if self._holds_log_start_within(segments[begin]):
             segment = segments[begin]
             end = recent.end[0] if begin == len(segments) - 1 else segment.size
-            largest = latest_timestamp_from(
-                segment, self._log.log_start_offset, end=end, gaps_below=self._log.gaps.below
+            largest = yield from latest_timestamp_from(
+                segment,
+                self._log.log_start_offset,
+                end=end,
+                gaps_below=self._log.gaps.below,
+                bound=self._log.config.bound,
             )
             begin += 1
         if begin < len(segments):
             maxima = self._running_maxima(segments, begin)
             largest = max(largest, segments[-1].latest()[0], maxima[-1] if maxima else -1)
-        found = self.first_at(largest) if largest >= 0 else None
+        found = (yield from self.first_at(largest)) if largest >= 0 else None
         if found is None and largest >= 0:
             # Compaction keeps a producer's last batch, with its timestamp, when its records go.
-            headers = self._log.batch_headers(self._log.log_start_offset)
-            exact = max((h.max_timestamp for h in headers if h.record_count > 0), default=-1)
-            found = self.first_at(exact) if exact >= 0 else None
+            exact = -1
+            for h in paced(self._log.batch_headers(self._log.log_start_offset), HEADERS_A_STEP):
+                if h is None:
+                    yield
+                elif h.record_count > 0:
+                    exact = max(exact, h.max_timestamp)
+            found = (yield from self.first_at(exact)) if exact >= 0 else None
         return found
 
     def _first_live(self, segments: tuple[Segment, ...]) -> int:
@@ -95,17 +105,19 @@ class TimeLookup:
 
     def _in_segment(
         self, segments: tuple[Segment, ...], i: int, timestamp: int, recent: RecentBatches
-    ) -> Found | None:
+    ) -> Steps[Found | None]:
         segment, is_last = segments[i], i == len(segments) - 1
         if segment.latest()[0] < timestamp:
             return None
         if not is_last:
             self._log.open_segments.touch(segment)
         end = recent.end[0] if is_last else segment.size
-        return first_record_at(
+        found = yield from first_record_at(
             segment,
             timestamp,
             end=end,
             log_start=self._log.log_start_offset,
             gaps_below=self._log.gaps.below,
+            bound=self._log.config.bound,
         )
+        return found

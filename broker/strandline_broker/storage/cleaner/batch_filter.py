@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.storage.cleaner.offset_map import OffsetMap
     from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Bound
 
 INT64_MAX: Final = 2**63 - 1
 
@@ -46,11 +47,11 @@ class Counts:
     """Records without a key: written before the topic was compacted, they cannot be kept."""
 
 
-def keys_of(header: BatchHeader, data: bytes, first: int) -> list[tuple[bytes, int]]:
+def keys_of(header: BatchHeader, data: bytes, first: int, bound: Bound) -> list[tuple[bytes, int]]:
     """(key, offset) of the records from offset `first` on that others give way to."""
     if header.is_control or header.is_transactional or header.record_count == 0:
         return []
-    records = [(record.key, record.offset) for record in raw_records(data, header)]
+    records = [(record.key, record.offset) for record in raw_records(data, header, bound)]
     return [(key, offset) for key, offset in records if key is not None and offset >= first]
 
 
@@ -67,6 +68,7 @@ class BatchFilter:
         delete_retention_ms: int,
         live_producers: Mapping[int, int],
         counts: Counts,
+        unpacked: Bound,
     ) -> None:
         self._last_offsets_of = last_offsets.get_all
         self._first_dirty = first_dirty
@@ -76,6 +78,7 @@ class BatchFilter:
         self._live_producers = live_producers
         """Producer id -> last offset of its last batch."""
         self._counts = counts
+        self._unpacked = unpacked
 
     def filter(self, header: BatchHeader, data: bytes) -> Kept | None:
         """What of the batch is written; None if nothing is."""
@@ -109,7 +112,7 @@ class BatchFilter:
             and header.base_timestamp <= self._now_ms
             and not header.is_transactional
         )
-        records = list(cast("Iterator[RawRecord]", raw_records(data, header)))
+        records = list(cast("Iterator[RawRecord]", raw_records(data, header, self._unpacked)))
         keys = [record.key for record in records]
         kept: list[RawRecord] = []
         tombstones = False

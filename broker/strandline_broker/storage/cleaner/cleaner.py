@@ -25,7 +25,7 @@ from strandline_broker.storage.cleaner.rebuilt_batch import emptied
 from strandline_broker.storage.cleaner.swap import Swap
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.file import File
-from strandline_proto.errors import CorruptMessage
+from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.log import Log, LogConfig
     from strandline_broker.storage.segment import Segment
     from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Bound
     from strandline_runtime.runtime import FileSystem
 
 DEDUPE_BYTES: Final = 32 << 20
@@ -127,7 +128,7 @@ class Cleaner:
         memory = min(self.dedupe_bytes, MAP_BYTES_MIN + bytes_wanted)
         last_offsets = OffsetMap(memory, self.load_factor)
         end = dirty[-1].end_offset
-        bound = yield from self._fill(last_offsets, dirty, task.first_dirty, end)
+        bound = yield from self._fill(last_offsets, dirty, task, end)
         batches = BatchFilter(
             last_offsets,
             first_dirty=task.first_dirty,
@@ -136,6 +137,7 @@ class Cleaner:
             delete_retention_ms=task.config.delete_retention_ms,
             live_producers=task.live_producers,
             counts=counts,
+            unpacked=task.config.bound,
         )
         for group in groups_of(
             [s for s in task.segments if s.base_offset < bound],
@@ -147,14 +149,14 @@ class Cleaner:
         return Outcome(bound, bound == end, counts)
 
     def _fill(
-        self, last_offsets: OffsetMap, dirty: list[Segment], first_dirty: int, end: int
+        self, last_offsets: OffsetMap, dirty: list[Segment], task: Task, end: int
     ) -> Generator[Progress, None, int]:
         """The offset up to which every key's last offset is known, at most `end`."""
-        read = 0
+        read, first_dirty, unpacked = 0, task.first_dirty, task.config.bound
         for segment in dirty:
             for header, data in self._batches(segment):
                 if header.next_offset > first_dirty:
-                    refused = last_offsets.put_all(_keys(header, data, first_dirty))
+                    refused = last_offsets.put_all(_keys(header, data, first_dirty, unpacked))
                     if refused is not None:
                         return refused
                 read += len(data)
@@ -225,12 +227,14 @@ def _checked(
 ) -> tuple[BatchHeader, bytes] | None:
     try:
         return batches.filter(header, data)
-    except CorruptMessage as error:
+    except WireError as error:
         raise CannotClean(str(error)) from error
 
 
-def _keys(header: BatchHeader, data: bytes, first_dirty: int) -> list[tuple[bytes, int]]:
+def _keys(
+    header: BatchHeader, data: bytes, first_dirty: int, unpacked: Bound
+) -> list[tuple[bytes, int]]:
     try:
-        return keys_of(header, data, first_dirty)
-    except CorruptMessage as error:
+        return keys_of(header, data, first_dirty, unpacked)
+    except WireError as error:
         raise CannotClean(str(error)) from error
