@@ -56,7 +56,7 @@ def clean(path: Path) -> dict[str, float | int]:
     """Clean all of the log at `path` but its active segment."""
     store = Store(path, CONFIG, Hurried())
     (log,) = store.load()
-    segments = log.tail[0][:-1]
+    segments = log.state.tail[0][:-1]
     task = Task(
         segments=segments,
         first_dirty=log.log_start_offset,
@@ -72,7 +72,7 @@ def clean(path: Path) -> dict[str, float | int]:
         outcome = Cleaner(store.fs).clean(log, task)
         passes += 1
         while not outcome.is_whole:
-            task = Task(log.tail[0][:-1], outcome.cleaned_to, CONFIG, {}, START_MS)
+            task = Task(log.state.tail[0][:-1], outcome.cleaned_to, CONFIG, {}, START_MS)
             outcome = Cleaner(store.fs).clean(log, task)
             passes += 1
     figures: dict[str, float | int] = {

@@ -21,12 +21,12 @@ def run(options: LogOptions, report: Report, path: Path) -> None:
     store = Store(path / "log", CONFIG, Hurried())
     log = store.create()
     batches = 0
-    while len(log.tail[0]) < options.segments:
+    while len(log.state.tail[0]) < options.segments:
         batch, header = batch_of(BATCH_BYTES, first_ms=START_MS + batches)
         log.append_as_leader(batch, header, leader_epoch=0)
         batches += 1
         if batches % 10_000 == 0:
-            progress(f"lookup: {len(log.tail[0])} of {options.segments} segments")
+            progress(f"lookup: {len(log.state.tail[0])} of {options.segments} segments")
     store.stop()
     store.open()
     (log,) = store.load()

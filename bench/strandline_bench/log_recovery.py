@@ -32,7 +32,7 @@ def _large(options: LogOptions, report: Report, path: Path) -> None:
         log.append_as_leader(batch, header, leader_epoch=0)
         if log.log_end_offset % (len(batch) << 4) == 0:
             progress(f"recovery: {log.size_bytes / 1e9:.1f} of {options.recovery_gb:g} GB written")
-    size_bytes, segments = log.size_bytes, len(log.tail[0])
+    size_bytes, segments = log.size_bytes, len(log.state.tail[0])
     progress("recovery: making it durable")
     store.stop()
     store.forget_pages()
@@ -90,7 +90,7 @@ def _many(options: LogOptions, report: Report, path: Path) -> None:
             log.append_as_leader(batch, header, leader_epoch=0)
         if partition % 100 == 0:
             progress(f"recovery: {partition} of {options.partitions} partitions")
-    segments = sum(len(log.tail[0]) for log in store.logs)
+    segments = sum(len(log.state.tail[0]) for log in store.logs)
     store.stop()
     again = Store.__new__(Store)
     again.path, again.config, again.fs = path, SMALL, type(store.fs).__mro__[1]()

@@ -25,7 +25,7 @@ def logs(tmp_path: Path) -> dict[str, Log]:
 
 def clean(log: Log, now_ms: int) -> None:
     task = Task(
-        segments=log.tail[0][:-1],
+        segments=log.segments[:-1],
         first_dirty=log.cleaned_to,
         config=log.config,
         live_producers={},
@@ -60,7 +60,7 @@ def test_it_is_cleaned_up_to_its_active_segment(logs: dict[str, Log], late: bool
     log = logs["compact-0"]
     before = records_of(log)
     log.roll()
-    end = log.tail[0][-1].base_offset
+    end = log.segments[-1].base_offset
     assert end == 1800
     now_ms = HORIZON_MS if late else HORIZON_MS - 1
     clean(log, now_ms)

@@ -100,7 +100,7 @@ class Producer:
 def is_compacted(node: Node, keys: int = 20) -> bool:
     """Below the active segment no key has two records, and only live ones are left of many."""
     log = node.partition.log
-    below = log.tail[0][-1].base_offset
+    below = log.segments[-1].base_offset
     cleaned = [r.key for r in records_of(log) if r.offset < log.cleaned_to]
     return log.cleaned_to == below > 0 and len(cleaned) == len(set(cleaned)) <= keys
 
@@ -329,7 +329,7 @@ async def test_what_is_not_committed_is_not_compacted(tmp_path: Path) -> None:
         await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), b, known=(a,))
         await eventually(lambda: a.partition.high_watermark == 60, "committed")
         assert await cleaner.clean_next()
-        assert log.cleaned_to == log.tail[0][-1].base_offset
+        assert log.cleaned_to == log.segments[-1].base_offset
 
 
 async def test_a_log_whose_times_cannot_be_read_is_left_and_the_broker_goes_on(
@@ -341,7 +341,7 @@ async def test_a_log_whose_times_cannot_be_read_is_left_and_the_broker_goes_on(
         await producer.some(60)
         log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
         await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
-        log.open_segments.forget(log.tail[0][:-1])
+        log.open_segments.forget(log.segments[:-1])
         (tmp_path / "1" / "orders-0" / f"{0:020d}.log").write_bytes(b"")
         assert not await cleaner.clean_next()
         assert a.partition in cleaner._uncleanable
@@ -356,7 +356,7 @@ async def test_a_log_with_a_swap_that_was_not_finished_is_left_to_the_next_start
         await producer.some(60)
         log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
         await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
-        log.tail[0][0].ending = ".swap"
+        log.segments[0].ending = ".swap"
         assert not await cleaner.clean_next()
-        log.tail[0][0].ending = ""
+        log.segments[0].ending = ""
         assert await cleaner.clean_next()

@@ -83,7 +83,7 @@ async def test_a_follower_heals_what_the_scrub_finds_once_it_is_out_of_the_isr(
         await decide(two(1, epoch=0, isr=(1, 2)), a, b)
         await produce(a, 12)
         await eventually(lambda: b.partition.log.log_end_offset == 24, "it follows")
-        base = b.partition.log.tail[0][1].base_offset
+        base = b.partition.log.segments[1].base_offset
         flip(tmp_path / "2", base, 100)
         await b.replicas.scrubber.round()
         assert ranges(b) == [(base, base + 2)]
@@ -161,7 +161,7 @@ async def test_damage_below_the_log_start_is_nobodys_loss(tmp_path: Path) -> Non
         await b.replicas.scrubber.round()
         assert ranges(b) == [(0, 2)]
         await b.replicas.damage.look()
-        assert b.partition.log.truncations == 0, "nothing is copied anew for it"
+        assert b.partition.log.state.truncations == 0, "nothing is copied anew for it"
         assert b.replicas.offline_replicas() == {}
 
 
@@ -195,7 +195,7 @@ async def test_a_mark_of_the_only_copy_goes_when_the_disk_gives_the_bytes_again(
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await produce(a, 13)
         log = a.partition.log
-        active = log.tail[0][-1].base_offset
+        active = log.segments[-1].base_offset
         for base in (4, active):
             flip(tmp_path / "1", base, 100)
             check_segment(log, base)

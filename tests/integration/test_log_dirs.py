@@ -166,7 +166,7 @@ async def test_too_many_open_files_are_no_fault_of_the_disk(tmp_path: Path) -> N
         bad = below(node, tmp_path / "b")[0]
         for _ in range(4):
             append(bad)
-        for segment in bad.log.tail[0][:-1]:
+        for segment in bad.log.segments[:-1]:
             await node.replicas.context.flusher.flushed(bad.log)
             segment.release()
         fs.error, fs.calls = errno.EMFILE, frozenset({"open"})

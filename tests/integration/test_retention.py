@@ -312,7 +312,7 @@ async def test_the_checkpoint_is_durable_before_a_file_is_renamed(
     async with three(tmp_path) as (a, _b, _c):
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await fill(a, 7)
-        active = a.partition.log.tail[0][-1]
+        active = a.partition.log.segments[-1]
         monkeypatch.setattr(RealFileSystem, "replace", watched)
         assert (await delete_records(a, 7)).low_watermark == 7
         await eventually(lambda: segments(a) == [7], "deleted")

@@ -163,9 +163,9 @@ class LogMachine(RuleBasedStateMachine):
         assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries))
         assert all(start <= self.end for _, start in entries)
         self.epoch = max(self.epoch, epochs.latest())
-        below = sum(s.size for s in log.tail[0]) - sum(h.size for h in headers)
+        below = sum(s.size for s in log.segments) - sum(h.size for h in headers)
         assert log.size_bytes - below == sum(h.size for h in headers)
-        first = log.tail[0][0]
+        first = log.segments[0]
         assert below == 0 or first.base_offset < self.start
 
     def teardown(self) -> None:

@@ -47,7 +47,7 @@ def test_a_lookup_finds_what_a_scan_finds(
         log = store.log
         log.max_timestamp()
         log.raise_log_start(min(start, log.log_end_offset))
-        behind = [s for s in log.tail[0][:-1] if s.end_offset <= log.log_start_offset][:dropped]
+        behind = [s for s in log.segments[:-1] if s.end_offset <= log.log_start_offset][:dropped]
         if behind:
             assert log.drop_segments(behind)
             log.deleted_segments.add(behind, now_ms=0, delay_ms=0)

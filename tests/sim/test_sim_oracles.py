@@ -159,7 +159,7 @@ def test_a_log_start_that_falls(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fall(self: Log, offset: int) -> bool:
         if self.log_start_offset > 0:
-            self.log_start_offset -= 1
+            self.state.raise_start(self.log_start_offset - 1)
         return real(self, offset)
 
     monkeypatch.setattr(Log, "raise_log_start", fall)

@@ -48,7 +48,7 @@ def task_of(
     """To clean every sealed segment that ends at or before `bound`."""
     end = log.log_end_offset if bound is None else bound
     return Task(
-        segments=tuple(s for s in log.tail[0][:-1] if s.end_offset <= end),
+        segments=tuple(s for s in log.segments[:-1] if s.end_offset <= end),
         first_dirty=log.cleaned_to,
         config=log.config,
         live_producers=live_producers or {},

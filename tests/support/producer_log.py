@@ -61,7 +61,7 @@ def loaded(log: Log, *, wall_ms: int = 0) -> ProducerStates:
 def replayed(log: Log) -> ProducerStates:
     """The state that every batch of the log gives, without any snapshot."""
     producers = ProducerStates(DAY_MS)
-    producers.rebuild(log.replay(log.tail[0][0].base_offset), 0)
+    producers.rebuild(log.replay(log.segments[0].base_offset), 0)
     return producers
 
 

@@ -94,12 +94,12 @@ class Store:
     def shorten(self, to: int) -> None:
         """Let the log begin at `to` in the order of hosts.log_retention, each step durable."""
         log = self.log
-        if to == log.log_end_offset and log.tail[0][-1].size > 0:
+        if to == log.log_end_offset and log.segments[-1].size > 0:
             log.roll()
         log.raise_log_start(to)
         self.directory.write_log_starts({("t", 0): log.log_start_offset})
         log.leader_epochs.truncate_from_start(log.log_start_offset)
-        gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= to)
+        gone = tuple(s for s in log.segments[:-1] if s.end_offset <= to)
         if gone and not gone[-1].flushed:
             self.flush()
         if gone and log.drop_segments(gone):

@@ -39,6 +39,20 @@ def test_what_decides_and_what_remembers_never_awaits() -> None:
     ] == []
 
 
+def test_a_log_changes_by_its_transitions_alone() -> None:
+    """Nobody assigns to a `Log`, or to its state, from outside (P-34: the order is theirs)."""
+    own = {BROKER / "storage" / "log.py", BROKER / "storage" / "log_state.py"}
+    found = []
+    for path in set(modules_below(BROKER)) - own:
+        for node in ast.walk(syntax(path)):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+                continue
+            owner = ast.unparse(node.value)
+            if owner.rpartition(".")[2] in ("log", "_log") or owner.endswith("log.state"):
+                found.append(f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}")
+    assert found == []
+
+
 def test_every_machine_has_a_test_file_of_its_name() -> None:
     texts = {p.name: p.read_text("utf-8") for p in TESTS.rglob("test_*.py")}
     untested = []

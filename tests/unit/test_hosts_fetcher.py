@@ -44,7 +44,7 @@ async def test_what_a_request_leaves_out_until_it_is_durable_is_asked_for_right_
     log = SimpleNamespace(
         durable_offset=Offset(5),
         log_end_offset=Offset(7),
-        durable_log_start=0,
+        state=SimpleNamespace(durable_start=0),
         leader_epochs=SimpleNamespace(latest=lambda: 0),
     )
     asked: list[object] = []

@@ -308,14 +308,14 @@ def fill(store: Store, batches: int, keys: int = 3) -> None:
 
 def test_small_segments_are_merged_and_what_they_were_goes_after_a_while(store: Store) -> None:
     fill(store, 40)
-    full = len(store.log.tail[0])
+    full = len(store.log.segments)
     clean(store)
-    assert len(store.log.tail[0]) == full, "two full segments are too large for one"
+    assert len(store.log.segments) == full, "two full segments are too large for one"
     fill(store, 5)
     state = state_of(records_of(store.log))
     outcome = clean(store)
-    assert len(store.log.tail[0]) < 6
-    assert outcome.cleaned_to == store.log.cleaned_to == store.log.tail[0][-1].base_offset
+    assert len(store.log.segments) < 6
+    assert outcome.cleaned_to == store.log.cleaned_to == store.log.segments[-1].base_offset
     assert state_of(records_of(store.log)) == state
     assert list(store.log_dir.glob("*.deleted"))
     assert not list(store.log_dir.glob("*.cleaned")) + list(store.log_dir.glob("*.swap"))
@@ -331,7 +331,7 @@ def test_the_last_batch_of_a_cleaned_segment_stays_so_that_its_end_is_known(stor
     put(store, (b"z", b"5" * 300))
     end = store.log.log_end_offset
     clean(store)
-    for segment in store.log.tail[0][:-1]:
+    for segment in store.log.segments[:-1]:
         last = [h for h, _ in batches_of(store.log) if h.base_offset < segment.end_offset][-1]
         assert last.next_offset == segment.end_offset
     assert store.restart().log_end_offset == end
@@ -389,9 +389,9 @@ def test_a_segment_of_which_everything_stays_is_not_replaced(store: Store) -> No
     put(store, (b"a", b"1" * 300))
     put(store, (b"b", b"1" * 300))
     put(store, (b"c", b"1" * 300))
-    segments = store.log.tail[0]
+    segments = store.log.segments
     clean(store)
-    assert store.log.tail[0] == segments
+    assert store.log.segments == segments
 
 
 def test_a_bad_batch_stops_the_cleaning_and_is_named(store: Store) -> None:
@@ -450,7 +450,7 @@ def test_a_full_disk_leaves_the_log_as_it_is(tmp_path: Path) -> None:
     assert state_of(records_of(store.log)) == state
     disk.room = None
     assert store.log.cleaned_to == 0
-    assert clean(store).cleaned_to == store.log.tail[0][-1].base_offset
+    assert clean(store).cleaned_to == store.log.segments[-1].base_offset
     assert state_of(records_of(store.log)) == state
 
 
@@ -491,7 +491,7 @@ def test_bare_headers_are_in_no_time_index_and_need_none(tmp_path: Path) -> None
     put(store, (b"k", b"last" * 50), timestamp_ms=5000)
     put(store, (b"other", b"x" * 300), timestamp_ms=5001)
     clean(store, live_producers={p: p for p in range(8)})
-    bare = store.log.tail[0][0]
+    bare = store.log.segments[0]
     assert {h.record_count for h, _ in batches_of(store.log)[:8]} == {0}
     assert bare.latest() == (-1, 0)
     assert Path(bare.path("timeindex")).read_bytes() == b""
@@ -500,7 +500,7 @@ def test_bare_headers_are_in_no_time_index_and_need_none(tmp_path: Path) -> None
         store.restart(how)
         assert store.reports == []
         assert len(batches_of(store.log)) == 10
-    for segment in store.log.tail[0][:-1]:
+    for segment in store.log.segments[:-1]:
         Path(segment.path("timeindex")).write_bytes(b"")
     store.restart()
     (report,) = store.reports
@@ -521,4 +521,4 @@ def test_a_record_beyond_the_maximal_lag_begins_a_new_segment(tmp_path: Path) ->
     store = Store(tmp_path / "data", config)
     for timestamp_ms in (1000, 1100, 1101, 1150):
         put(store, (b"a", b"%d" % timestamp_ms), timestamp_ms=timestamp_ms)
-    assert [s.base_offset for s in store.log.tail[0]] == [0, 2]
+    assert [s.base_offset for s in store.log.segments] == [0, 2]

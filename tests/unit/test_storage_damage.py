@@ -75,7 +75,7 @@ def test_a_missing_first_segment_is_damage_and_a_deleted_one_is_not(tmp_path: Pa
     store.start()
     assert damaged(store.log) == [(0, bases[1])]
     assert store.log.log_start_offset == 0
-    store.log.log_start_offset = bases[2]
+    store.log.raise_log_start(bases[2])
     store.stop()
     log_file(store, bases[1]).unlink()
     assert damaged(store.start()) == []
@@ -204,7 +204,7 @@ def test_a_look_at_a_compacted_segment_finds_a_base_offset_that_was_changed(
 def test_a_segment_that_was_cut_before_the_look_at_it_is_not_damaged(tmp_path: Path) -> None:
     """The scrub goes through a list of segments, and the log is cut while it reads the first."""
     store, bases = many_segments(tmp_path / "data")
-    segments = store.log.tail[0]
+    segments = store.log.segments
     store.log.truncate_to(bases[1] + 2)
     check = SegmentCheck(store.log, segments[1])
     while check.step() > 0:
@@ -359,7 +359,7 @@ def test_a_torn_tail_right_behind_damage_is_cut_there(
         # Damage below the recovery point; above it a leader epoch, which no CRC covers.
         flip(path, at[number] + (15 if number == 3 else 70))
     store.start()
-    (segment,), recent = store.log.tail
+    (segment,), recent = store.log.state.tail
     end = 6 if 3 in flips else 10
     assert recent.end == (segment.size, segment.end_offset) == (path.stat().st_size, end)
     assert store.log.log_end_offset == end

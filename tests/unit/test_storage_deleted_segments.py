@@ -18,12 +18,12 @@ def filled(path: Path, fs: FaultyDisk | None = None) -> Store:
     store = Store(path, SMALL) if fs is None else Store(path, SMALL, fs=fs)
     for i in range(10):
         store.append(b"%d" % i * 500, b"second")
-    assert len(store.log.tail[0]) == 10
+    assert len(store.log.segments) == 10
     return store
 
 
 def drop(log: Log, count: int) -> tuple[Segment, ...]:
-    dropped = log.tail[0][:count]
+    dropped = log.segments[:count]
     log.raise_log_start(dropped[-1].end_offset)
     assert log.drop_segments(dropped)
     return dropped
@@ -112,17 +112,17 @@ def test_the_name_of_what_takes_their_place_is_durable_before_theirs_goes(tmp_pa
 
 def test_segments_that_a_truncation_took_meanwhile_are_not_dropped(tmp_path: Path) -> None:
     store = filled(tmp_path / "data")
-    first = store.log.tail[0][:2]
+    first = store.log.segments[:2]
     store.log.truncate_to(1)
     assert not store.log.drop_segments(first)
-    assert len(store.log.tail[0]) == 1
+    assert len(store.log.segments) == 1
 
 
 def test_the_active_segment_is_never_dropped(tmp_path: Path) -> None:
     store = filled(tmp_path / "data")
     store.log.raise_log_start(20)
-    assert not store.log.drop_segments(store.log.tail[0])
-    assert not store.log.drop_segments(store.log.tail[0][-1:])
+    assert not store.log.drop_segments(store.log.segments)
+    assert not store.log.drop_segments(store.log.segments[-1:])
 
 
 def test_the_log_start_never_falls(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_read_that_meets_a_renamed_file_starts_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(tmp_path / "data").log
-    for segment in log.tail[0][:-1]:
+    for segment in log.segments[:-1]:
         segment.release()
     opened = Segment._open
 
@@ -184,26 +184,26 @@ def copy_of(log: Log, segment: Segment) -> Segment:
 def test_new_segments_stand_where_the_old_stood(tmp_path: Path) -> None:
     log = filled(tmp_path / "data").log
     before = values_of(log)
-    old = log.tail[0][3]
+    old = log.segments[3]
     new = copy_of(log, old)
     assert log.replace_segments([old], [new], move_files=swapped_files(log, old, tmp_path))
-    assert log.tail[0][3] is new
-    assert len(log.tail[0]) == 10
+    assert log.segments[3] is new
+    assert len(log.segments) == 10
     assert values_of(log) == before
-    assert log.replacements == 1
+    assert log.state.replacements == 1
 
 
 def test_a_replacement_that_fails_half_way_takes_the_log_out_of_use(tmp_path: Path) -> None:
     log = filled(tmp_path / "data").log
-    old = log.tail[0][3]
+    old = log.segments[3]
 
     def fail() -> None:
-        assert log.is_replacing
+        assert log.state.is_replacing
         raise OSError(errno.EIO, "no rename")
 
     with pytest.raises(OSError, match="no rename"):
         log.replace_segments([old], [copy_of(log, old)], move_files=fail)
-    assert not log.is_replacing
+    assert not log.state.is_replacing
     with pytest.raises(KafkaStorageError, match="half-way"):
         log.read(0, max_bytes=1, limit=20)
 

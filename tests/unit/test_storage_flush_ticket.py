@@ -83,7 +83,7 @@ def test_what_a_flush_counts_as_durable_survives_a_loss_of_power(values: int, mo
         log.flushed(ticket)
         promised, length = log.durable_offset, log.log_end_offset
         assert promised >= values, at
-        rolled.add(len(log.tail[0]) > 1)
+        rolled.add(len(log.segments) > 1)
         store.kill()
         disk.lose_power(survival=0.0)
         found = Store(Path("/data"), SMALL, fs=SimFs(disk), found=True).log

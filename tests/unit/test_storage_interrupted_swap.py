@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "data", replace(SMALL, segment_bytes=300, index_interval_bytes=0))
     for i in range(7):
         store.append(b"%d" % i * 60)
-    assert [s.base_offset for s in store.log.tail[0]] == [0, 2, 4, 6]
+    assert [s.base_offset for s in store.log.segments] == [0, 2, 4, 6]
     store.flush()
     store.checkpoint()
     return store

@@ -275,7 +275,7 @@ def test_an_empty_log_may_begin_inside_a_batch(store: Store, tmp_path: Path) -> 
 def test_truncation_cuts_log_indexes_and_epochs_together(store: Store, target: int) -> None:
     values = fill(store, 20, epoch=1, size=50)
     values += fill(store, 20, epoch=2, size=50)
-    generation = store.log.truncations
+    generation = store.log.state.truncations
     store.flush()
     store.log.truncate_to(target)
     for log in (store.log, store.restart()):
@@ -305,15 +305,15 @@ def test_truncation_at_the_end_drops_only_an_epoch_without_records(store: Store)
     assert list(store.log.leader_epochs.entries) == [(1, 0), (4, 3)]
     store.log.truncate_to(10)
     assert list(store.log.leader_epochs.entries) == [(1, 0)]
-    assert store.log.truncations == 0
+    assert store.log.state.truncations == 0
 
 
 def test_each_truncation_counts(store: Store) -> None:
     fill(store, 30)
     store.log.truncate_to(20)
-    assert store.log.truncations == 1
+    assert store.log.state.truncations == 1
     store.log.truncate_fully_and_start_at(50)
-    assert store.log.truncations == 2
+    assert store.log.state.truncations == 2
 
 
 def test_a_log_can_begin_anew_above_and_below(store: Store) -> None:

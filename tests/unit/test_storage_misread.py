@@ -130,7 +130,7 @@ def test_a_cut_is_where_it_was_asked_for_or_is_not_made(
         disk.heal()
         log = store.log
         assert log.log_end_offset == to
-        assert log.tail[0][-1].size == log.tail[0][-1].log_size() == to * batch_size()
+        assert log.segments[-1].size == log.segments[-1].log_size() == to * batch_size()
         assert values_of(log) == values(to)
         assert values_of(store.restart()) == values(to)
         store.kill()
@@ -263,7 +263,7 @@ def test_producers_are_read_again_where_the_batches_were_sound_after_all(tmp_pat
 def test_a_place_whose_offset_is_another_is_not_cut_at(tmp_path: Path) -> None:
     """As one that a walk over what was misread has found: a batch would stay behind the end."""
     store = filled(tmp_path / "data", Misdirected())
-    (segment,), _ = store.log.tail
+    (segment,), _ = store.log.state.tail
     size = batch_size()
     for position, end_offset in ((size, 0), (size, 2), (0, 1), (3 * size, 2)):
         with pytest.raises(BadBatch, match=f"not at {end_offset}$"):
@@ -278,7 +278,7 @@ def test_a_batch_beyond_what_a_segment_can_hold_is_named_with_the_offset_that_mu
     tmp_path: Path,
 ) -> None:
     store = filled(tmp_path / "data", Misdirected())
-    (segment,), _ = store.log.tail
+    (segment,), _ = store.log.state.tail
     segment.begin_scan()
     data = (store.log_dir / f"{0:020d}.log").read_bytes()
     Path(segment.path()).write_bytes(

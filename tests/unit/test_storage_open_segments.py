@@ -57,7 +57,7 @@ def test_what_was_read_longest_ago_goes_first(tmp_path: Path) -> None:
     log = filled(opened(tmp_path, shared), 0)
     for offset in (0, 1, 0, 2):
         log.read(offset, max_bytes=1, limit=20)
-    is_open = [s.base_offset for s in log.tail[0][:-1] if s._view is not None]
+    is_open = [s.base_offset for s in log.segments[:-1] if s._view is not None]
     assert is_open == [0, 2]
 
 
@@ -66,10 +66,10 @@ def test_the_indexes_in_memory_are_bounded_too(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=2000, index_interval_bytes=0)
     log = filled(opened(tmp_path, shared), 0, config)
     values_of(log)
-    held = [s.view().index_bytes for s in log.tail[0] if s._view is not None]
+    held = [s.view().index_bytes for s in log.segments if s._view is not None]
     assert 0 < sum(held[:-1]) <= 100
     tight = OpenSegments(100, index_bytes_max=1)
-    tight.touch(log.tail[0][0])
+    tight.touch(log.segments[0])
     assert len(tight) == 1, "the one being read stays open"
 
 
@@ -82,7 +82,7 @@ def test_segments_that_left_their_log_are_not_kept_open(tmp_path: Path) -> None:
     values_of(log)
     assert len(log.open_segments) == 9
     log.raise_log_start(4)
-    dropped = log.tail[0][:2]
+    dropped = log.segments[:2]
     log.drop_segments(dropped)
     assert len(log.open_segments) == 7
     assert all(s._view is None for s in dropped)
@@ -98,4 +98,4 @@ def test_a_segment_that_is_not_flushed_stays_open(tmp_path: Path) -> None:
         store.append(b"%d" % i * 900)
     values_of(store.log)
     assert len(store.log.open_segments) == 0
-    assert all(s._view is not None for s in store.log.tail[0])
+    assert all(s._view is not None for s in store.log.segments)

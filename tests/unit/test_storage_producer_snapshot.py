@@ -11,6 +11,7 @@ import pytest
 
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log_state import LogState, Tail
 from strandline_broker.storage.producer_snapshot import (
     ProducerEntry,
     ProducerSnapshots,
@@ -82,7 +83,7 @@ def snapshots_in(p: ProducerLog) -> list[int]:
 
 
 def bases(p: ProducerLog) -> list[int]:
-    return [segment.base_offset for segment in p.log.tail[0]]
+    return [segment.base_offset for segment in p.log.segments]
 
 
 def test_a_snapshot_is_taken_at_each_new_segment_of_what_lies_below(p_log: ProducerLog) -> None:
@@ -196,9 +197,9 @@ def test_one_of_batches_that_are_not_there_is_removed(p_log: ProducerLog) -> Non
 
 
 def test_one_that_is_older_than_the_first_batch_is_not_believed(p_log: ProducerLog) -> None:
-    first, second = p_log.log.tail[0][:2]
+    first, second = p_log.log.segments[:2]
     p_log.log.snapshots.write(first.base_offset, [ProducerEntry(99, 0, 5, 5, 0, 1, -1, -1)])
-    p_log.log.log_start_offset = second.base_offset
+    p_log.log.raise_log_start(second.base_offset)
     p_log.log.drop_segments([first])
     for offset in snapshots_in(p_log)[1:]:
         Path(p_log.log.snapshots.path(offset)).unlink()
@@ -212,7 +213,7 @@ def test_a_producer_whose_batches_were_all_deleted_is_still_known(tmp_path: Path
     for i in range(9):
         p.append(idempotent_batch(P + 1, i, b"v%d" % i))
     before = p.entries
-    old = p.log.tail[0][:-1]
+    old = p.log.segments[:-1]
     p.log.raise_log_start(old[-1].end_offset)
     p.log.drop_segments(old)
     p.log.deleted_segments.add(old, now_ms=0, delay_ms=0)
@@ -238,13 +239,13 @@ def test_snapshots_go_before_the_log_shows_its_new_end(
     p_log: ProducerLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[list[int]] = []
-    real = p_log.log.ends_at
+    real = LogState.cut
 
-    def ends_at(offset: int, *rest: object) -> None:
+    def cut(self: LogState, offset: int, tail: Tail) -> None:
         left.append([found for found in snapshots_in(p_log) if found > offset])
-        real(offset, *rest)  # type: ignore[arg-type]
+        real(self, offset, tail)
 
-    monkeypatch.setattr(p_log.log, "ends_at", ends_at)
+    monkeypatch.setattr(LogState, "cut", cut)
     p_log.truncate(4)
     p_log.log.truncate_fully_and_start_at(20)
     assert left == [[], []], "KAFKA-12153"
@@ -301,7 +302,7 @@ def test_a_full_disk_at_a_roll_refuses_the_batch_and_nothing_else(tmp_path: Path
     while len(snapshots_in(p)) < 1:
         p.append(idempotent_batch(P, p.log.log_end_offset, b"v"))
     end = p.log.log_end_offset
-    full = p.log.tail[0][-1]
+    full = p.log.segments[-1]
     while not full.is_full_for(70, end, segment_bytes=250, index_bytes=1 << 20):
         p.append(idempotent_batch(P, end, b"v"))
         end = p.log.log_end_offset
@@ -411,7 +412,7 @@ def stop(p: ProducerLog) -> None:
 
 
 def drop_old_segments(p: ProducerLog) -> None:
-    old = p.log.tail[0][:-1]
+    old = p.log.segments[:-1]
     p.log.raise_log_start(old[-1].end_offset)
     p.store.checkpoint()
     p.log.drop_segments(old)

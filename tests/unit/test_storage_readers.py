@@ -67,7 +67,7 @@ def test_a_reader_that_meets_a_log_start_without_its_segments_is_out_of_range(
     store = Store(tmp_path / "data", SMALL)
     store.log.truncate_fully_and_start_at(50)
     store.append(b"a", b"b")
-    store.log.log_start_offset = 9
+    store.log.state.raise_start(9)
     with pytest.raises(OffsetOutOfRange):
         store.log.read(9, max_bytes=100, limit=52)
     assert store.log.damaged_ranges.entries == ()
@@ -90,7 +90,7 @@ def test_a_segment_that_is_cut_before_a_reader_opens_it_has_no_indexes(tmp_path:
     store = Store(tmp_path / "data", SMALL)
     for i in range(60):
         store.append(b"%d" % i * 20)
-    segment = store.log.tail[0][0]
+    segment = store.log.segments[0]
     assert len(segment.view().offsets) > 0
     segment.release()
     Path(segment.path()).write_bytes(b"")

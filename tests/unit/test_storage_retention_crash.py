@@ -81,7 +81,7 @@ def test_a_run_that_breaks_off_anywhere_leaves_the_old_start_or_the_new(
         store.start()
         check(store, to, len(VALUES))
         assert store.log.log_start_offset == to >= found, "the next round ends what was begun"
-        left = [(s.base_offset, s.size, s.end_offset) for s in store.log.tail[0]]
+        left = [(s.base_offset, s.size, s.end_offset) for s in store.log.segments]
         assert all(end > to for _, _, end in left[:-1]), left
     assert broken > 5
 
@@ -167,7 +167,7 @@ def test_producers_are_known_although_all_their_records_are_gone(tmp_path: Path)
         log.append(idempotent_batch(7, sequence, b"x" * 250))
     before = log.entries
     log.store.shorten(9)
-    assert log.log.tail[0][0].base_offset == 9
+    assert log.log.segments[0].base_offset == 9
     disk.crash()
     log.store.start()
     log.load()

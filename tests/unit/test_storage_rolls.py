@@ -28,7 +28,7 @@ def test_a_segment_holds_what_comes_within_its_time_after_its_first_batch(tmp_pa
     assert not append(log, 1000 + HOUR)
     assert append(log, 1001 + HOUR)
     assert not append(log, 1001 + 2 * HOUR)
-    assert [s.base_offset for s in log.tail[0]] == [0, 2]
+    assert [s.base_offset for s in log.segments] == [0, 2]
 
 
 def test_records_that_go_back_in_time_begin_no_segment(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_follower_rolls_by_time_too(tmp_path: Path) -> None:
         at = follower.log.log_end_offset
         records = leader.log.read(at, max_bytes=1000, limit=leader.log.log_end_offset).records
         follower.log.append_as_follower(records, leader_epoch=0)
-    assert [s.base_offset for s in follower.log.tail[0]] == [0, 1]
+    assert [s.base_offset for s in follower.log.segments] == [0, 1]
 
 
 def test_jitter_takes_off_at_most_its_own_and_differs_by_segment() -> None:
@@ -96,5 +96,5 @@ def test_a_roll_can_be_asked_for(tmp_path: Path, reopened: bool) -> None:
         store.restart()
     store.log.roll()
     append(store.log, 1000)
-    assert [s.base_offset for s in store.log.tail[0]] == [0, 1]
+    assert [s.base_offset for s in store.log.segments] == [0, 1]
     assert store.values() == [b"v", b"v"]

@@ -185,7 +185,7 @@ class Fetcher:
                 current_leader_epoch=target.sent.leader_epoch,
                 fetch_offset=target.sent.fetch_offset,
                 last_fetched_epoch=target.sent.last_fetched_epoch,
-                log_start_offset=log.durable_log_start,
+                log_start_offset=log.state.durable_start,
                 partition_max_bytes=self._context.config.replica_fetch_max_bytes,
             )
 

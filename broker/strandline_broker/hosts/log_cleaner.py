@@ -89,8 +89,8 @@ class _Cleaning:
         self.steps = steps
         self.stepping = asyncio.Lock()
         self.abandoned = False
-        self.truncations = partition.log.truncations
-        self.replacements = partition.log.replacements
+        self.truncations = partition.log.state.truncations
+        self.replacements = partition.log.state.replacements
 
     @property
     def may_go_on(self) -> bool:
@@ -98,7 +98,7 @@ class _Cleaning:
         return not (
             self.abandoned
             or log.deleted
-            or log.truncations != self.truncations
+            or log.state.truncations != self.truncations
             or log.damaged_ranges.entries
             or self.partition.out_of_service is not None
             or "compact" not in log.config.cleanup_policy
@@ -153,7 +153,7 @@ class LogCleaner:
         task = Task(
             segments=tuple(
                 s
-                for s in partition.log.tail[0][:-1]
+                for s in partition.log.segments[:-1]
                 # What lies below the log's start waits for its deletion, and is not merged.
                 if log_start < s.end_offset <= verdict.first_uncleanable
             ),
@@ -195,16 +195,18 @@ class LogCleaner:
             if not self._is_candidate(partition):
                 continue
             log = partition.log
-            log.cleaned_to = within_log(
-                log.cleaned_to, log_start=log.log_start_offset, log_end=log.log_end_offset
+            log.clean_to(
+                within_log(
+                    log.cleaned_to, log_start=log.log_start_offset, log_end=log.log_end_offset
+                )
             )
             asks_age = log.config.max_compaction_lag_ms < INT64_MAX
-            seen = log.truncations, log.replacements
+            seen = log.state.generation
             try:
-                sealed = await self._in_own_thread(partial(_facts, log.tail[0][:-1], asks_age))
+                sealed = await self._in_own_thread(partial(_facts, log.segments[:-1], asks_age))
             except CannotClean as error:
                 # Files that went meanwhile are no fault of the log.
-                if self._is_candidate(partition) and seen == (log.truncations, log.replacements):
+                if self._is_candidate(partition) and seen == log.state.generation:
                     self._give_up(partition, str(error))
                 continue
             compacted = CompactedLog(
@@ -230,7 +232,7 @@ class LogCleaner:
             and partition.out_of_service is None
             and partition not in self._uncleanable
             # A swap that a full disk stopped half-way is finished at the next start.
-            and not any(segment.ending for segment in log.tail[0])
+            and not any(segment.ending for segment in log.segments)
         )
 
     # How
@@ -245,7 +247,7 @@ class LogCleaner:
                 await partition.in_disk_pool(partition.log.gaps.expect)
             return await self._steps(cleaning, cleaner)
         except CannotClean as error:
-            if cleaning.may_go_on and partition.log.replacements == cleaning.replacements:
+            if cleaning.may_go_on and partition.log.state.replacements == cleaning.replacements:
                 self._give_up(partition, str(error))
                 if error.damaged_segment is not None:
                     await self._mark_damage(partition, error.damaged_segment)
@@ -288,14 +290,14 @@ class LogCleaner:
             await partition.in_disk_pool(swap.set_old_aside)
             swap.name()
             await partition.in_disk_pool(partial(swap.settle, now_ms=self._context.now_ms()))
-            cleaning.replacements = log.replacements
+            cleaning.replacements = log.state.replacements
         return True
 
     async def _finished(self, cleaning: _Cleaning, outcome: Outcome) -> bool:
         partition, log = cleaning.partition, cleaning.partition.log
         if not cleaning.may_go_on:
             return False
-        log.cleaned_to = max(log.cleaned_to, outcome.cleaned_to)
+        log.clean_to(max(log.cleaned_to, outcome.cleaned_to))
         cleaned = {(log.topic, log.partition): log.cleaned_to}
         await self._context.dirs.save(lambda directory: directory.write_cleaned_offsets(cleaned))
         counts = outcome.counts
@@ -346,7 +348,7 @@ def _grounds(log: Log) -> tuple[int, int]:
     """What may make an uncleanable log cleanable: one that was cut is another, and a batch that
     unpacks to too much may be within a higher bound.
     """
-    return log.truncations, log.config.max_message_decompressed_bytes
+    return log.state.truncations, log.config.max_message_decompressed_bytes
 
 
 def _next(steps: Generator[Progress | Replace, None, Outcome]) -> Step:

@@ -80,7 +80,7 @@ class LogRetention:
             async with partition.gate:
                 if log.deleted or log.damaged is not None or partition.out_of_service is not None:
                     return
-                facts = await self._context.in_disk_pool(partial(_facts, log.tail[0][:-1]), log)
+                facts = await self._context.in_disk_pool(partial(_facts, log.segments[:-1]), log)
                 await self._carry_out(partition, self._decide(partition, facts))
         except (OSError, WireError, BadBatch) as error:
             # Whatever was not done is done in a later round, or after the next start.
@@ -95,7 +95,7 @@ class LogRetention:
     ) -> tuple[Segment, ...]:
         """The segments that go. The log start lies behind them when this returns."""
         log, now_ms = partition.log, self._context.wall_ms()
-        config, segments = log.config, log.tail[0]
+        config, segments = log.config, log.segments
         count = expired(
             [facts.get(segment) or _fact(segment) for segment in segments],
             RetentionLimits(
@@ -111,7 +111,7 @@ class LogRetention:
             return ()
         if count == len(segments):
             log.roll()
-            segments = log.tail[0]
+            segments = log.segments
         gone = segments[:count]
         partition.raise_log_start(gone[-1].end_offset)
         return gone

@@ -33,7 +33,7 @@ class LogStarts:
 
     def request(self, log: Log, on_done: Callable[[KafkaStorageError | None], None]) -> None:
         """Tell `on_done` once the log start of now is durable, or that it could not be written."""
-        if log.durable_log_start >= log.log_start_offset:
+        if log.state.durable_start >= log.log_start_offset:
             on_done(None)
             return
         self._wanted[log] = None
@@ -77,8 +77,7 @@ class LogStarts:
             error = await self._save({(log.topic, log.partition): starts[log] for log in starts})
             if error is None:
                 for log, start in starts.items():
-                    durable = min(start, log.log_start_offset)
-                    log.durable_log_start = max(log.durable_log_start, durable)
+                    log.log_start_is_durable(start)
             for _, on_done in waiting:
                 on_done(error)
 

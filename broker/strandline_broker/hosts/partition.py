@@ -132,7 +132,7 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         """Go by this configuration from here on."""
-        self.log.config = log_config(config)
+        self.log.configure(log_config(config))
         self.max_message_bytes = config.max_message_bytes
 
     # Roles
@@ -284,7 +284,7 @@ class Partition:
 
     async def _shorten(self, work: Callable[[], None]) -> None:
         log = self.log
-        log.producers = None
+        log.keep_producers(None)
         await self.context.upkeep.cleaner.abandon(self)
         try:
             await self.in_disk_pool(work)
@@ -313,7 +313,7 @@ class Partition:
     def take_producers(self, producers: ProducerStates) -> None:
         """What the producers have appended up to the log's end."""
         self.producers = producers
-        self.log.producers = producers.entries
+        self.log.keep_producers(producers.entries)
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
         """Run blocking work on this replica; the caller holds the gate.

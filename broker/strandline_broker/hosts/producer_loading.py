@@ -29,7 +29,7 @@ def load_producers(log: Log, *, expiration_ms: int, now_ms: int, wall_ms: int) -
     `wall_ms` the wall clock.
     """
     producers = ProducerStates(expiration_ms)
-    segments = log.tail[0]
+    segments = log.segments
     first = segments[0].base_offset
     newest = log.snapshots.newest(at_least=first, at_most=log.log_end_offset)
     start, entries = newest if newest is not None else (first, ())

@@ -109,6 +109,6 @@ class Scrubber:
 
 
 def _worth_reading(log: Log) -> list[Segment]:
-    *sealed, active = log.tail[0]
+    *sealed, active = log.segments
     marked = any(r.segment == active.base_offset for r in log.damaged_ranges.entries)
     return [*sealed, active] if marked else sealed

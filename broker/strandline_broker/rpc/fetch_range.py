@@ -80,7 +80,7 @@ class FetchRangeRpc:
                 f"{partition.name}: {request.stop_offset} is past the high watermark"
                 f" {leader.high_watermark}; try again soon"
             )
-        limit, truncations = leader.high_watermark, log.truncations
+        limit, truncations = leader.high_watermark, log.state.truncations
         size = min(request.max_message_bytes or MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX)
         read = await self._replicas.read_cold(
             partition,
@@ -89,7 +89,7 @@ class FetchRangeRpc:
                 request.stop_offset,
             ),
         )
-        if partition.leader is not leader or log.truncations != truncations:
+        if partition.leader is not leader or log.state.truncations != truncations:
             partition.check_leader(leader.leader_epoch)
             raise OffsetNotAvailable(
                 f"{partition.name}: the log changed during the read; try again"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class FlushTicket:
     log: Log
     generation: int
-    """The log's `truncations` when the ticket was taken; another value makes the ticket void."""
+    """The state's `truncations` when the ticket was taken; another value makes the ticket void."""
     rolls: int
     end_offset: int
     files: tuple[File, ...]
@@ -31,24 +31,25 @@ class FlushTicket:
             self.log.sync_directory()
 
 
-def take_ticket(log: Log, *, rolls_synced: int) -> FlushTicket:
+def take_ticket(log: Log) -> FlushTicket:
     """Covers the log up to its present end.
 
     The log may grow, roll and be cut in the disk pool between any two of these reads, so their
     order is part of the promise: a cut after the generation makes the ticket void, and segments and
     their count, which are read after the end, are those of all that lies below it.
     """
-    generation = log.truncations
-    end_offset = log.log_end_offset
-    segments = log.tail[0]
-    rolls = log.rolls
+    state = log.state
+    generation = state.truncations
+    end_offset = state.end
+    segments = state.tail.segments
+    rolls = state.rolls
     sealed = tuple(takewhile(lambda s: not s.flushed, reversed(segments[:-1])))
     try:
         files = [file for s in sealed for file in (s.view().file, *s.unsynced)]
-        if end_offset > log.durable_offset:
+        if end_offset > state.durable_end:
             files.append(segments[-1].view().file)
     except FileNotFoundError:
-        if log.truncations == generation and not log.deleted:
+        if state.truncations == generation and not state.is_deleted:
             raise
         files = []  # cut away meanwhile, which was counted first: nobody goes by this ticket
     return FlushTicket(
@@ -58,5 +59,5 @@ def take_ticket(log: Log, *, rolls_synced: int) -> FlushTicket:
         end_offset=end_offset,
         files=tuple(files),
         sealed=sealed,
-        sync_directory=rolls > rolls_synced,
+        sync_directory=rolls > state.rolls_synced,
     )

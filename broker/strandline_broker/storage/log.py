@@ -2,7 +2,7 @@
 
 Appends and truncations happen one at a time, on the event loop or in the disk pool;
 `flush_snapshot` and `flushed` on the loop; reads anywhere meanwhile: they work on values that an
-append only extends, and ask again if `truncations` moved (P-34). Offsets are dense (I-1), epochs
+append only extends, and ask again if its generation moved (P-34). Offsets are dense (I-1), epochs
 never fall (I-2), and the epoch checkpoint knows an epoch before the log holds a batch of it (I-47).
 An append is all or nothing: after a short write or on a full disk the file is cut back, and the
 error raised.
@@ -19,21 +19,21 @@ from strandline_broker.storage.gaps_marker import FirstGap, Gaps
 from strandline_broker.storage.log_config import INT64_MAX, Appended, LogConfig
 from strandline_broker.storage.log_cut import begin_anew, truncate_to
 from strandline_broker.storage.log_reader import LogRead, LogReader
+from strandline_broker.storage.log_state import LogState
 from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.producer_snapshot import ProducerSnapshots
-from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.recovery import Expectations, Recovery
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_swap import replace_segments
 from strandline_broker.storage.steps import in_a_row
 from strandline_proto.batch import prefix
-from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from strandline_broker.storage.checkpoint_limits import CheckpointLimits
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.damaged_ranges import DamagedRanges
     from strandline_broker.storage.file import File
     from strandline_broker.storage.producer_snapshot import Entry
     from strandline_broker.storage.steps import Steps
@@ -79,34 +79,14 @@ class Log:
         self.partition = partition
         self.config = config
         self.leader_epochs = found.epochs
-        self.log_start_offset = found.log_start
-        self.durable_log_start = found.log_start
-        """What the log-start checkpoint says, or the first segment's name, as far as known."""
-        self.log_end_offset = found.log_end
-        self._flushed = (0, found.log_end)
-        self._durable_at_cut = found.log_end
-        self.size_bytes = sum(segment.size for segment in found.segments)
-        self.truncations = 0
-        self.replacements = 0
-        self.is_replacing = False
+        self.state = LogState(found, cleaned_to=expected.cleaned_to)
         self.deleted_segments = DeletedSegments(fs, path)
         self.open_segments = open_segments if open_segments is not None else OpenSegments()
         self.snapshots = ProducerSnapshots(fs, path, report)
         self.producers: Callable[[], Iterable[Entry]] | None = None
         """What the producers have appended up to the log's end; None while nobody knows."""
         self.gaps = Gaps(fs, path, expected.gaps_below)
-        self.cleaned_to = min(expected.cleaned_to, found.log_end)
-        """Where compaction goes on: what lies below was cleaned."""
-        self.damaged: str | None = None
-        self.damaged_ranges = found.damaged
-        self.replay_lacks = False
-        """The last `replay` passed over damage, so that what it has given may not be all."""
-        self.deleted = False
         self.limits = limits
-        self.tail = tuple(found.segments), found.recent
-        """Segments and recent batches, taken by readers in one step so that they fit each other."""
-        self.rolls = 0
-        self._rolls_synced = 0
         self._reader = LogReader(self)
         if found.log_start > found.log_end:
             report(
@@ -116,10 +96,49 @@ class Log:
             self.truncate_fully_and_start_at(found.log_start)
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """In the order of offsets; the last one is active, the others are sealed."""
+        return self.state.tail.segments
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.state.start
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.state.end
+
+    @property
     def durable_offset(self) -> int:
         """Everything below survives a loss of power."""
-        generation, offset = self._flushed
-        return offset if generation == self.truncations else self._durable_at_cut
+        return self.state.durable_end
+
+    @property
+    def size_bytes(self) -> int:
+        return self.state.size_bytes
+
+    @property
+    def cleaned_to(self) -> int:
+        """Where compaction goes on: what lies below was cleaned."""
+        return self.state.cleaned_to
+
+    @property
+    def damaged(self) -> str | None:
+        """Why the log is out of use."""
+        return self.state.unusable
+
+    @property
+    def damaged_ranges(self) -> DamagedRanges:
+        return self.state.damaged_ranges
+
+    @property
+    def deleted(self) -> bool:
+        return self.state.is_deleted
+
+    @property
+    def replay_lacks(self) -> bool:
+        """The last `replay` passed over damage, so that what it has given may not be all."""
+        return self._reader.replay_lacks
 
     def append_as_leader(
         self, batch: bytes, header: BatchHeader, *, leader_epoch: int, now_ms: int = 0
@@ -131,20 +150,19 @@ class Log:
         self._check_appendable()
         if leader_epoch != self.leader_epochs.latest():
             self.assign_epoch(leader_epoch)
-        base = self.log_end_offset
+        base = self.state.end
         last = base + header.last_offset_delta
         size = header.size
         assert size == len(batch), (size, len(batch))
         rolled = self._roll_for(size, last, timestamp=header.max_timestamp, now_ms=now_ms)
-        segments, recent = self.tail
+        segments, recent = self.state.tail
         segment = segments[-1]
         position = segment.size
         assigned = prefix(base, header.batch_length, leader_epoch)
         self._write(segment, (assigned, memoryview(batch)[ASSIGNED:]), size)
         segment.note_batch(position, header, last)
         recent.append(last, position + size)
-        self.size_bytes += size
-        self.log_end_offset = last + 1
+        self.state.append(last + 1, size)
         return Appended(base, last + 1, position, rolled)
 
     def append_as_follower(
@@ -157,13 +175,13 @@ class Log:
         they may be below `gaps_below`, and `gaps` are not expected.
         """
         self._check_appendable()
-        end = self.log_end_offset
+        end = self.state.end
         epochs = self.leader_epochs
         entries, latest = epochs.entries, epochs.latest()
         found = check_run(
             records,
             log_end_offset=end,
-            begins_log=end == self.log_start_offset and self.size_bytes == 0,
+            begins_log=end == self.state.start and self.state.size_bytes == 0,
             latest_epoch=latest,
             leader_epoch=leader_epoch,
             partition=f"{self.topic}-{self.partition}",
@@ -182,7 +200,7 @@ class Log:
             self._roll_for(
                 len(records), found[-1].last_offset, timestamp=latest_timestamp, now_ms=now_ms
             )
-            segments, recent = self.tail
+            segments, recent = self.state.tail
             segment = segments[-1]
             position = segment.size
             self._write(segment, (records,), len(records))
@@ -193,8 +211,7 @@ class Log:
             segment.note_batch(position, header, header.last_offset)
             position += header.size
             recent.append(header.last_offset, position)
-        self.size_bytes += len(records)
-        self.log_end_offset = found[-1].next_offset
+        self.state.append(found[-1].next_offset, len(records))
         return found
 
     def _roll_for(self, size: int, last_offset: int, *, timestamp: int, now_ms: int) -> bool:
@@ -202,7 +219,7 @@ class Log:
         bytes.
         """
         config = self.config
-        active = self.tail[0][-1]
+        active = self.segments[-1]
         if not active.is_full_for(
             size,
             last_offset,
@@ -222,16 +239,13 @@ class Log:
 
         Durable with the next flush. OSError: the log goes on in the segment it had.
         """
-        segments = self.tail[0]
-        assert segments[-1].size > 0, self.path
-        segments[-1].seal()
-        segments[-1].unsynced += self._take_snapshot()
+        active = self.segments[-1]
+        assert active.size > 0, self.path
+        active.seal()
+        active.unsynced += self._take_snapshot()
+        interval = self.config.index_interval_bytes
         base = self.log_end_offset
-        segment = Segment.create(
-            self._fs, self.path, base, index_interval=self.config.index_interval_bytes
-        )
-        self.rolls += 1
-        self.tail = (*segments, segment), RecentBatches(base, 0)
+        self.state.roll(Segment.create(self._fs, self.path, base, index_interval=interval))
 
     def _take_snapshot(self) -> tuple[File, ...]:
         """Keep the producers' state at the log's end; the file is the caller's to sync.
@@ -250,21 +264,17 @@ class Log:
             try:
                 file.truncate(segment.size)
             except OSError as error:
-                self.damaged = f"{file.path}: a failed append could not be undone ({error})"
+                self.state.fail(f"{file.path}: a failed append could not be undone ({error})")
             raise
 
-    def check_usable(self) -> None:
-        if self.damaged is not None:
-            raise KafkaStorageError(self.damaged)
-
     def _check_appendable(self) -> None:
-        self.check_usable()
+        self.state.check_usable()
         if self.leader_epochs.unsettled:
             self.leader_epochs.write()
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Note durably that this leader's epoch begins at the log's end (I-46)."""
-        self.check_usable()
+        self.state.check_usable()
         self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
     def is_hot(self, start: int) -> bool:
@@ -312,21 +322,6 @@ class Log:
         begin_anew(self._fs, self, offset)
         self.damaged_ranges.save()
 
-    def ends_at(self, offset: int, segments: tuple[Segment, ...], recent: RecentBatches) -> None:
-        """Show the log as it is after a cut. The count comes last and before any byte goes.
-
-        So a reader that took the old log, and may miss bytes of it, sees another count afterwards.
-        """
-        # An empty log has nothing to lose: its end is durable wherever it is.
-        is_empty = offset == segments[0].base_offset
-        self._durable_at_cut = offset if is_empty else min(self.durable_offset, offset)
-        self.cleaned_to = min(self.cleaned_to, offset)
-        self.log_end_offset = offset
-        self.size_bytes = sum(segment.size for segment in segments)
-        self.tail = segments, recent
-        self.damaged_ranges.drop_from(offset)
-        self.truncations += 1
-
     def replace_segments(
         self,
         old: Sequence[Segment],
@@ -350,20 +345,35 @@ class Log:
         assert offset <= self.log_end_offset, (self.path, offset, self.log_end_offset)
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
+        self.state.raise_start(offset)
         return True
+
+    def log_start_is_durable(self, offset: int) -> None:
+        """The log-start checkpoint on disk says `offset`."""
+        self.state.start_is_durable(offset)
+
+    def clean_to(self, offset: int) -> None:
+        """Let compaction go on at `offset`."""
+        self.state.clean(offset)
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by this configuration from here on."""
+        self.config = config
+
+    def keep_producers(self, entries: Callable[[], Iterable[Entry]] | None) -> None:
+        """Write what `entries` gives, the producers' state at the log's end, beside segments from
+        here on; None: nobody knows it.
+        """
+        self.producers = entries
 
     def flush_snapshot(self) -> FlushTicket:
         """What must be synced so that all below the present end is durable; cheap, on the loop."""
-        return take_ticket(self, rolls_synced=self._rolls_synced)
+        return take_ticket(self)
 
     def flushed(self, ticket: FlushTicket) -> None:
         """`ticket.run()` returned: what it covers is durable, unless a truncation came between."""
-        if ticket.generation != self.truncations:
+        if not self.state.flush(ticket.generation, ticket.end_offset, ticket.rolls):
             return
-        # A truncation in the disk pool from here on makes this pair void, whatever it says.
-        self._flushed = ticket.generation, max(self.durable_offset, ticket.end_offset)
-        self._rolls_synced = max(self._rolls_synced, ticket.rolls)
         for segment in ticket.sealed:
             segment.flushed = True
             segment.unsynced = ()
@@ -378,21 +388,20 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable, indexes too. The log is not used afterwards."""
-        self.check_usable()
+        self.state.check_usable()
         ticket = self.flush_snapshot()
         ticket.run()
-        for file in (*self.tail[0][-1].write_indexes(), *self._take_snapshot()):
+        for file in (*self.segments[-1].write_indexes(), *self._take_snapshot()):
             file.sync()
-        self.snapshots.remove_unneeded({segment.base_offset for segment in self.tail[0]})
+        self.snapshots.remove_unneeded({segment.base_offset for segment in self.segments})
         self._fs.fsync_dir(self.path)
         self.flushed(ticket)
         self._release()
 
     def retire(self) -> None:
         """The directory is about to be given up: a reader that finds no file knows why."""
-        self.deleted = True
-        self.damaged = f"{self.topic}-{self.partition} was removed from this broker"
+        self.state.delete(f"{self.topic}-{self.partition} was removed from this broker")
         self._release()
 
     def _release(self) -> None:
-        self.open_segments.forget(self.tail[0])
+        self.open_segments.forget(self.segments)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.log_reader import damage_met
-from strandline_broker.storage.recent_batches import RecentBatches
+from strandline_broker.storage.log_state import Tail
 from strandline_broker.storage.segment import Segment
 from strandline_broker.storage.segment_reader import Place, first_batch_to
 from strandline_broker.storage.txn_index import truncate_txn_index
 
 if TYPE_CHECKING:
     from strandline_broker.storage.log import Log
+    from strandline_broker.storage.recent_batches import RecentBatches
     from strandline_runtime.runtime import FileSystem
 
 NOTHING: Final = -1
@@ -30,14 +31,14 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
 
     At or beyond the end only an epoch goes in which nothing was appended.
     """
-    log.check_usable()
+    log.state.check_usable()
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         return
-    if offset < max(log.log_start_offset, log.tail[0][0].base_offset):
+    if offset < max(log.log_start_offset, log.segments[0].base_offset):
         begin_anew(fs, log, offset)
         return
-    segments = log.tail[0]
+    segments = log.segments
     i = bisect_right(segments, offset, key=_base_of) - 1
     end_offset = offset
     try:
@@ -61,7 +62,7 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     try:
         _cut(fs, log, i, end_offset, *kept)
     except OSError as error:
-        log.damaged = f"{log.path}: a truncation to {offset} failed half-way ({error})"
+        log.state.fail(f"{log.path}: a truncation to {offset} failed half-way ({error})")
         raise
 
 
@@ -93,7 +94,7 @@ def _place_of(log: Log, i: int, offset: int) -> Place:
     BadBatch where something before that does not read. What is damaged at the very place goes with
     what is cut.
     """
-    segments, recent = log.tail
+    segments, recent = log.state.tail
     segment, gaps_below = segments[i], log.gaps.below
     if offset == segment.base_offset:
         return 0, offset
@@ -118,10 +119,10 @@ def _place_of(log: Log, i: int, offset: int) -> Place:
 def _cut(
     fs: FileSystem, log: Log, i: int, end_offset: int, kept: Segment, recent: RecentBatches
 ) -> None:
-    segments = log.tail[0]
+    segments = log.segments
     # Before the new end shows: else the log could reach their offsets again with other batches.
     log.snapshots.remove_above(end_offset)
-    log.ends_at(end_offset, (*segments[:i], kept), recent)
+    log.state.cut(end_offset, Tail((*segments[:i], kept), recent))
     log.open_segments.forget(segments[i:])
     for removed in reversed(segments[i + 1 :]):
         removed.remove()
@@ -137,16 +138,14 @@ def _cut(
 
 def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
     """Drop everything and begin an empty log at `offset`."""
-    log.check_usable()
-    segments = log.tail[0]
+    log.state.check_usable()
+    segments = log.segments
     interval = log.config.index_interval_bytes
     _limit_checkpoints(log, 0)
     try:
         log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
-        log.log_start_offset = log.durable_log_start = offset
-        log.ends_at(offset, (empty,), RecentBatches(offset, 0))
-        log.damaged_ranges.set(())  # also of what lies below: no byte of it stays
+        log.state.empty(empty)
         log.open_segments.forget(segments)
         for segment in reversed(segments):
             segment.remove()
@@ -155,9 +154,9 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         log.leader_epochs.clear()
         begun = Segment.create(fs, log.path, offset, index_interval=interval)
         fs.fsync_dir(log.path)
-        log.tail = (begun,), RecentBatches(offset, 0)
+        log.state.begin(begun)
     except OSError as error:
-        log.damaged = f"{log.path}: a full truncation failed half-way ({error})"
+        log.state.fail(f"{log.path}: a full truncation failed half-way ({error})")
         raise
 
 

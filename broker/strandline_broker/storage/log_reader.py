@@ -60,16 +60,18 @@ class LogRead:
 
 
 class LogReader:
-    __slots__ = ("_behind", "_log", "_times")
+    __slots__ = ("_behind", "_log", "_times", "replay_lacks")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._times = TimeLookup(log)
+        self.replay_lacks = False
+        """The last `replay` passed over damage."""
         self._behind: tuple[Segment | None, int, int] = (None, 0, 0)
         """(segment, offset, byte) behind the last read of a cold place: where a reader goes on."""
 
     def is_hot(self, start: int) -> bool:
-        _, recent = self._log.tail
+        _, recent = self._log.state.tail
         position = recent.position_of(start)
         return position is not None and recent.end[0] - position <= HOT_BYTES
 
@@ -84,39 +86,36 @@ class LogReader:
         counts afterwards has read what was there.
         """
         while True:
-            generation = self._generation()
+            generation = self._usable().state.generation
             try:
                 found = look(*args, **kwargs)
             except (BadBatch, OSError) as error:
-                if self._is_still(generation):
+                if self._log.state.is_still(generation):
                     self._complain(error)
                 continue
-            if self._is_still(generation):
+            if self._log.state.is_still(generation):
                 return found
 
     def _steadily(self, look: Callable[[], Steps[T]]) -> Steps[T]:
         """As `_steady`, in steps."""
         while True:
-            generation = self._generation()
+            generation = self._usable().state.generation
             try:
                 found = yield from look()
             except (BadBatch, OSError) as error:
-                if self._is_still(generation):
+                if self._log.state.is_still(generation):
                     self._complain(error)
                 continue
-            if self._is_still(generation):
+            if self._log.state.is_still(generation):
                 return found
 
-    def _generation(self) -> tuple[int, int]:
-        self._log.check_usable()
-        return self._log.truncations, self._log.replacements
-
-    def _is_still(self, generation: tuple[int, int]) -> bool:
-        log = self._log
-        return generation == (log.truncations, log.replacements) and not log.is_replacing
+    def _usable(self) -> Log:
+        self._log.state.check_usable()
+        return self._log
 
     def _complain(self, error: BadBatch | OSError) -> NoReturn:
-        self._log.check_usable()  # a log that was removed meanwhile has no files to complain of
+        # A log that was removed meanwhile has no files to complain of.
+        self._log.state.check_usable()
         if isinstance(error, BadBatch):
             raise damage_met(self._log, error) from error
         raise error
@@ -136,7 +135,7 @@ class LogReader:
             if damage is not None and damage.start < limit:
                 limit, stop_in = damage.start, damage.segment
                 stop = damage.position, damage.start
-        segments, recent = log.tail
+        segments, recent = log.state.tail
         run = recent.run(start, limit=limit, max_bytes=max_bytes)
         if run is not None:
             return self._served(segments[-1], start, run, checked)
@@ -186,11 +185,10 @@ class LogReader:
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
         """For the producers' state: see `Log.replay`."""
-        log = self._log
-        log.replay_lacks = False
+        self.replay_lacks = False
 
         def lacks() -> None:
-            log.replay_lacks = True
+            self.replay_lacks = True
 
         # A producer id or a sequence that a disk has changed would be remembered: new batches would
         # be answered as duplicates of it, and so lost.
@@ -209,9 +207,9 @@ class LogReader:
     ) -> Iterator[tuple[View, int, BatchHeader]]:
         """Damage is passed over, and `lacks` told: what it held is lost, the rest is known."""
         log = self._log
-        log.check_usable()
-        seen = log.truncations, log.replacements
-        segments, recent = log.tail
+        log.state.check_usable()
+        seen = log.state.generation
+        segments, recent = log.state.tail
         end_position, end_offset = recent.end
         if start >= end_offset:
             return
@@ -254,7 +252,7 @@ class LogReader:
         try:
             found = first_batch_to(segment, view, start, end, low=low, gaps_below=gaps_below)
         except BadBatch as bad:
-            if seen == (log.truncations, log.replacements):
+            if seen == log.state.generation:
                 damage_met(log, bad)
             lacks()
             return
@@ -262,7 +260,7 @@ class LogReader:
             return
 
         def mark(damage: DamagedRange) -> None:
-            if seen == (log.truncations, log.replacements):
+            if seen == log.state.generation:
                 ranges.add(damage)
             lacks()
 
@@ -301,7 +299,7 @@ def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
     """Mark what a read has met: bytes that are not what was written. All of the segment behind them
     counts as damaged, until a look at the whole segment says more.
     """
-    segments, recent = log.tail
+    segments, recent = log.state.tail
     segment = next((s for s in segments if s.path() == bad.path), segments[-1])
     end = recent.end[1] if segment is segments[-1] else segment.end_offset
     # An offset that the segment does not hold was read from it: then nothing of it is certain.

@@ -123,7 +123,7 @@ class MetadataLog:
     def bytes_since_snapshot(self) -> int:
         """Of the segments that hold records which the newest snapshot does not cover."""
         covered = self.snapshots[-1].end_offset if self.snapshots else 0
-        return sum(s.size for s in self._log.tail[0] if s.base_offset >= covered)
+        return sum(s.size for s in self._log.segments if s.base_offset >= covered)
 
     def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
         """(base offset, last offset, record values) of each decision, oldest first: those that
@@ -166,7 +166,7 @@ class MetadataLog:
         """End the active segment, so that it can go once a snapshot covers it. OSError: the log
         goes on in it.
         """
-        if self._log.tail[0][-1].size > 0:
+        if self._log.segments[-1].size > 0:
             self._log.roll()
 
     def write_snapshot(
@@ -197,7 +197,7 @@ class MetadataLog:
         log = self._log
         self.snapshots = (*self.snapshots[-1:], SnapshotId(end_offset, controller_epoch))
         start = self.snapshots[0].end_offset if len(self.snapshots) > 1 else log.log_start_offset
-        gone = tuple(s for s in log.tail[0][:-1] if s.end_offset <= start and s.flushed)
+        gone = tuple(s for s in log.segments[:-1] if s.end_offset <= start and s.flushed)
         if gone:
             log.raise_log_start(gone[-1].end_offset)
             self._directory.write_log_starts({(TOPIC, 0): log.log_start_offset})

@@ -26,11 +26,11 @@ class SegmentCheck:
     def __init__(self, log: Log, segment: Segment) -> None:
         self._log = log
         self._segment = segment
-        segments, recent = log.tail
+        segments, recent = log.state.tail
         is_last = segment is segments[-1]
         # A segment of a list that was taken before a truncation says nothing of the log.
         self._is_current = any(each is segment for each in segments)
-        self._counts = log.truncations, log.replacements
+        self._generation = log.state.generation
         self._size, self._end_offset = recent.end if is_last else (segment.size, segment.end_offset)
         self._dense_from = log.gaps.below
         self._found: list[DamagedRange] = []
@@ -86,7 +86,7 @@ class SegmentCheck:
     def settle(self) -> tuple[DamagedRange, ...]:
         """Keep in mind what was found; empty also if the segment was cut or replaced meanwhile."""
         log, segment = self._log, self._segment
-        if self._counts != (log.truncations, log.replacements) or log.deleted:
+        if self._generation != log.state.generation or log.deleted:
             return ()
         if not self._is_current:
             return ()
@@ -103,7 +103,7 @@ class SegmentCheck:
 
 def check_segment(log: Log, base_offset: int) -> tuple[DamagedRange, ...]:
     """All of it at once; nothing if the log holds no such segment any more."""
-    segment = next((s for s in log.tail[0] if s.base_offset == base_offset), None)
+    segment = next((s for s in log.segments if s.base_offset == base_offset), None)
     if segment is None:
         return ()
     check = SegmentCheck(log, segment)

@@ -31,12 +31,12 @@ def replace_segments(
     and not sync: it is on the loop. If it raises OSError, the log is out of use.
 
     A reader that took the old segments goes on with the files it has open. If it then has to
-    open one that was renamed, it fails or finds another file; but it sees that `replacements`
-    has moved (or `is_replacing`) and starts over on the new segments. So memory changes first,
+    open one that was renamed, it fails or finds another file; but it sees that the log's
+    generation has moved and starts over on the new segments. So memory changes first,
     then the files, and those of `old` may be renamed any time later, in the disk pool, unless
     `new` needs their names.
     """
-    segments, recent = log.tail
+    segments = log.segments
     first = next((i for i, segment in enumerate(segments) if segment is old[0]), len(segments))
     behind = first + len(old)
     if behind >= len(segments) or segments[first:behind] != tuple(old):
@@ -47,17 +47,12 @@ def replace_segments(
     else:
         assert first == 0, (log.path, first)
         assert log.log_start_offset >= old[-1].end_offset, (log.path, log.log_start_offset)
-    log.is_replacing = True
-    log.tail = (*segments[:first], *new, *segments[behind:]), recent
-    log.size_bytes = sum(segment.size for segment in log.tail[0])
-    log.replacements += 1
-    log.open_segments.forget(old)
-    try:
-        if move_files is not None:
-            move_files()
-    except OSError as error:
-        log.damaged = f"{log.path}: replacing segments failed half-way ({error})"
-        raise
-    finally:
-        log.is_replacing = False
+    with log.state.replaced((*segments[:first], *new, *segments[behind:])):
+        log.open_segments.forget(old)
+        try:
+            if move_files is not None:
+                move_files()
+        except OSError as error:
+            log.state.fail(f"{log.path}: replacing segments failed half-way ({error})")
+            raise
     return True

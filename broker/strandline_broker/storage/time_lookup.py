@@ -41,7 +41,7 @@ class TimeLookup:
 
     def first_at(self, timestamp: int) -> Steps[Found | None]:
         """The first record of the log at or after `timestamp`."""
-        segments, recent = self._log.tail
+        segments, recent = self._log.state.tail
         begin = self._first_live(segments)
         if self._holds_log_start_within(segments[begin]):
             # Its largest timestamp may be of a record below the log's start.
@@ -58,7 +58,7 @@ class TimeLookup:
 
     def latest(self) -> Steps[Found | None]:
         """The first record with the largest timestamp of the log."""
-        segments, recent = self._log.tail
+        segments, recent = self._log.state.tail
         begin = self._first_live(segments)
         largest = -1
         if self._holds_log_start_within(segments[begin]):

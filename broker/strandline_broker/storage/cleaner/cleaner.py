@@ -108,7 +108,7 @@ class Cleaner:
                 step = next(steps)
             except StopIteration as end:
                 outcome: Outcome = end.value
-                log.cleaned_to = outcome.cleaned_to
+                log.clean_to(outcome.cleaned_to)
                 return outcome
             if isinstance(step, Replace):
                 swap = Swap(self.fs, log, step.old, step.new)

@@ -45,7 +45,7 @@ class _Seen:
     def __init__(self, log: Any, view: CompactedView) -> None:
         self.log = log
         self.view = view
-        self.replacements = log.replacements
+        self.replacements = log.state.replacements
         self.began: _Began | None = None
         self.leader: Any = None
 
@@ -93,8 +93,8 @@ class CompactionOracle:
         is_ours = cleaning is not None and cleaning.partition is partition
         if is_ours and (seen.began is None or seen.began.cleaning is not cleaning):
             seen.began = _begin(node, partition, cleaning)
-        if log.replacements != seen.replacements:
-            seen.replacements = log.replacements
+        if log.state.replacements != seen.replacements:
+            seen.replacements = log.state.replacements
             self._on_replaced(node, partition, seen)
         if partition.leader is not seen.leader:
             seen.leader = partition.leader
@@ -307,6 +307,6 @@ def _begin(node: Node, partition: Partition, cleaning: Any) -> _Began:
     return _Began(
         cleaning,
         int(node.owner.wall(node.loop.now) * 1000),
-        min(partition.high_watermark, log.durable_offset, log.tail[0][-1].base_offset),
+        min(partition.high_watermark, log.durable_offset, log.segments[-1].base_offset),
         log.config.delete_retention_ms,
     )
