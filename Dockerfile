@@ -5,6 +5,12 @@ ARG BASE_IMAGE=python:3.11-slim-bookworm
 FROM ${BASE_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
+# For the package's one C file; compiler and headers stay in this stage.
+RUN apt-get update -qq \
+    && include=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        gcc libc6-dev $([ -f "$include/Python.h" ] || echo python3-dev) >/dev/null \
+    && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/strandline && python3 -m venv /opt/build
 # Requirements first: they change less often than the code, so their layers are kept.
 COPY requirements/runtime.txt requirements/build.txt requirements/
@@ -19,6 +25,7 @@ COPY spark_jobs spark_jobs
 COPY cli cli
 COPY chaos chaos
 COPY bench bench
+COPY tools/hatch_build.py tools/
 RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM ${BASE_IMAGE} AS runtime

@@ -20,7 +20,8 @@ help: ## show this help
 
 setup: $(READY) ## create .venv with everything, from pinned and hashed requirements
 
-$(READY): requirements/all.txt requirements/data.txt pyproject.toml
+$(READY): requirements/all.txt requirements/data.txt pyproject.toml tools/hatch_build.py \
+		proto/strandline_proto/_records.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: Python 3.11 or newer is needed (make setup PYTHON=/path/to/python3.11)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
