@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from strandline_broker.core.addresses import PORT_MAX, host_problem
+
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)://(?P<rest>.*)\Z")
 _HOST_PORT: Final = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:/\s\[\]]*)):(?P<port>[0-9]+)\Z"
@@ -84,7 +86,10 @@ def _host_port(value: str, form: str) -> HostPort:
     match = _HOST_PORT.match(value)
     if match is None:
         raise ValueError(form)
-    port = int(match["port"])
-    if port > 65535:
+    host, port = match["six"] or match["host"], int(match["port"])
+    problem = host_problem(host) if host else None
+    if problem is not None:
+        raise ValueError(f"{problem}; {form}")
+    if port > PORT_MAX:
         raise ValueError(f"{port} is not a port; {form}")
-    return HostPort(match["six"] or match["host"], port)
+    return HostPort(host, port)

@@ -106,8 +106,8 @@ class RealNetwork:
                 _, writer = await asyncio.open_connection(host, port)
         except ConnectionRefusedError:
             return Probe.REFUSED
-        except (OSError, TimeoutError):
-            return Probe.SILENT
+        except (OSError, TimeoutError, ValueError, OverflowError):
+            return Probe.SILENT  # the last two: no such host or port can be
         writer.close()
         return Probe.ANSWERED
 

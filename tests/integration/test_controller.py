@@ -276,6 +276,8 @@ async def test_a_second_process_under_a_living_brokers_id_is_refused(
     stub = await living.stub()
     other = PretendBroker(controller, 1)
     other.directory_id = "elsewhere"
+    await other.listen()
+    stack.push_async_callback(other.stop_listening)
     response = await other.register(stub)
     assert response.error_code == errors.DuplicateBrokerRegistration.code
     assert "node.id" in response.error_message

@@ -126,3 +126,17 @@ async def test_the_end_of_an_older_stream_is_no_hint() -> None:
         await asyncio.sleep(0)
         running.cancel()
     assert (judge.shortened, network.probes) == (0, 0)
+
+
+async def test_an_address_that_fails_in_an_unknown_way_ends_nothing() -> None:
+    """An older version's registrations may hold anything."""
+
+    class Broken(Network):
+        async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
+            await super().probe(host, port, timeout_s)
+            raise UnicodeError("label empty or too long")
+
+    network = Broken(Probe.SILENT)
+    judge = await investigate(network)
+    assert judge.fenced == []
+    assert network.probes == len(failure_detector.PAUSES_S)

@@ -1,16 +1,21 @@
 """Heartbeats: what they ask for, and what they are told."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_broker.core.controller.heartbeat import (
+    TOLD_MAX,
     Heartbeat,
     HeartbeatAnswer,
     answer_heartbeat,
     asks_for_change,
+    check_told,
     decide_heartbeat,
 )
-from strandline_proto.errors import BrokerIdNotRegistered, StaleBrokerEpoch
-from strandline_proto.ids import BrokerEpoch, MetadataOffset
+from strandline_broker.core.controller.records import OfflineReplica
+from strandline_proto.errors import BrokerIdNotRegistered, InvalidRequest, StaleBrokerEpoch
+from strandline_proto.ids import BrokerEpoch, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, Cluster
 
 
@@ -75,3 +80,15 @@ def test_another_incarnation_and_a_stranger_are_refused() -> None:
             asks_for_change(cluster.state, heartbeat)
         with pytest.raises(error):
             answer_heartbeat(cluster.state, heartbeat, {})
+
+
+def test_lists_that_no_broker_has_are_refused() -> None:
+    told = Heartbeat(B1, BrokerEpoch(1), MetadataOffset(1), want_fence=False, want_shut_down=False)
+    check_told(told)
+    topic_id = TopicId(bytes(16))
+    many = frozenset(OfflineReplica(topic_id, n) for n in range(TOLD_MAX + 1))
+    with pytest.raises(InvalidRequest, match="100001 replicas"):
+        check_told(replace(told, offline_replicas=many))
+    short = frozenset([OfflineReplica(TopicId(bytes(15)), 0)])
+    with pytest.raises(InvalidRequest, match="by 15 bytes"):
+        check_told(replace(told, offline_replicas=short))

@@ -31,9 +31,10 @@ from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import BrokerEpoch, TopicId
 from strandline_runtime.real import real_runtime
 from support.controller_cluster import B1, registration
+from support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from strandline_broker.core.controller.push import Envelope
@@ -48,46 +49,21 @@ def stop(why: str) -> NoReturn:
     raise Stopped(why)
 
 
-class MemoryLog:
-    """A log in memory whose writes wait for the test, and may fail."""
+class FailingStore(MemoryStore):
+    """Writes fail when the test says so."""
 
-    def __init__(self) -> None:
-        self.values: list[list[bytes]] = []
-        self.fails = False
-        self.snapshot = None
-        self.bytes_since_snapshot = 0
-
-    @property
-    def end_offset(self) -> int:
-        return sum(len(batch) for batch in self.values)
-
-    def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
-        base = 0
-        for batch in self.values:
-            yield base, base + len(batch) - 1, batch
-            base += len(batch)
+    fails = False
 
     def append(
         self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
     ) -> tuple[int, int]:
         if self.fails:
             raise OSError(5, "Input/output error")
-        base = self.end_offset
-        self.values.append(list(values))
-        return base, base + len(values) - 1
-
-    def seal(self) -> None:
-        raise AssertionError("no snapshots here")
-
-    def write_snapshot(self, values: Iterable[bytes], **_: int) -> int:
-        raise AssertionError("no snapshots here")
-
-    def forget_covered(self, **_: int) -> int:
-        raise AssertionError("no snapshots here")
+        return super().append(values, controller_epoch=controller_epoch, now_ms=now_ms)
 
 
 class Bench:
-    def __init__(self, log: MemoryLog | MetadataLog) -> None:
+    def __init__(self, log: FailingStore | MetadataLog) -> None:
         self.state = ControllerState()
         self.published: list[tuple[int, int]] = []
         self.log = log
@@ -114,7 +90,7 @@ def config(value: str) -> Decision[str]:
 
 
 async def test_an_answer_comes_after_the_log_the_state_and_the_push() -> None:
-    bench = Bench(MemoryLog())
+    bench = Bench(FailingStore())
     await bench.start()
     async with bench.running():
         assert await bench.pipeline.submit(lambda: config("one")) == "one"
@@ -123,7 +99,7 @@ async def test_an_answer_comes_after_the_log_the_state_and_the_push() -> None:
 
 
 async def test_each_decision_sees_what_the_ones_before_it_committed() -> None:
-    bench = Bench(MemoryLog())
+    bench = Bench(FailingStore())
     await bench.start()
 
     def count() -> Decision[str]:
@@ -135,7 +111,7 @@ async def test_each_decision_sees_what_the_ones_before_it_committed() -> None:
 
 
 async def test_a_refusal_writes_nothing_and_the_next_decision_is_taken() -> None:
-    log = MemoryLog()
+    log = FailingStore()
     bench = Bench(log)
     await bench.start()
 
@@ -149,8 +125,21 @@ async def test_a_refusal_writes_nothing_and_the_next_decision_is_taken() -> None
         assert await bench.pipeline.submit(lambda: config("one")) == "one"
 
 
+async def test_a_decision_that_fails_is_its_askers_and_the_next_one_is_taken() -> None:
+    bench = Bench(FailingStore())
+    await bench.start()
+
+    def fail() -> Decision[str]:
+        raise KeyError("nobody foresaw this")
+
+    async with bench.running():
+        with pytest.raises(KeyError):
+            await bench.pipeline.submit(fail)
+        assert await bench.pipeline.submit(lambda: config("one")) == "one"
+
+
 async def test_who_leaves_before_its_turn_is_not_decided_for() -> None:
-    bench = Bench(MemoryLog())
+    bench = Bench(FailingStore())
     await bench.start()
     async with asyncio.TaskGroup() as tasks:
         gone = tasks.create_task(bench.pipeline.submit(lambda: config("gone")))
@@ -163,7 +152,7 @@ async def test_who_leaves_before_its_turn_is_not_decided_for() -> None:
 
 
 async def test_a_full_queue_refuses_at_once() -> None:
-    bench = Bench(MemoryLog())
+    bench = Bench(FailingStore())
     async with asyncio.TaskGroup() as tasks:
         waiting = [
             tasks.create_task(bench.pipeline.submit(lambda: config("x"))) for _ in range(QUEUE_MAX)
@@ -176,7 +165,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
 
 
 async def test_a_failed_write_ends_the_process_before_anyone_hears_of_it() -> None:
-    log = MemoryLog()
+    log = FailingStore()
     bench = Bench(log)
     await bench.start()
     log.fails = True

@@ -266,3 +266,48 @@ def test_a_directory_that_has_applied_nothing_proves_nothing() -> None:
     cluster = Cluster()
     assert cluster.register(B1, **remembers("", 9, 9)) > 0
     assert cluster.register(B2, **remembers("lost-store", 9, -1)) > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "said"),
+    [
+        ("broker..1", 9092, "host 'broker..1' has an empty part"),
+        ("", 9092, "the host is empty"),
+        ("x" * 64, 9092, "a part of 64 characters"),
+        (".".join(["x" * 63] * 5), 9092, "has 319 characters"),
+        ("a\0b", 9092, "is not of letters"),
+        ("büro", 9092, "write it as xn--"),
+        ("1:2", 9092, "no IPv6 address"),
+        ("broker-1", 0, "port 0 is not one from 1 to 65535"),
+        ("broker-1", 65536, "port 65536"),
+        ("broker-1", -1, "port -1"),
+    ],
+)
+def test_a_broker_that_nobody_can_dial_is_refused(host: str, port: int, said: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(InvalidRequest) as refused:
+        cluster.register(B1, listeners=(Endpoint("INTERNAL", host, port),))
+    assert said in str(refused.value)
+    assert "INTERNAL" in str(refused.value)
+    assert "correct advertised.listeners" in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["::1", "10.0.0.1", "broker_1", "b-1.example.", "xn--bro-hoa"])
+def test_a_broker_may_be_named_as_resolvers_want_it(host: str) -> None:
+    cluster = Cluster()
+    assert cluster.register(B1, listeners=(Endpoint("INTERNAL", host, 65535),)) > 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rack": "x" * 4097}, "4097 characters"),
+        ({"log_dirs": ("/d",) * 1001}, "1001 log.dirs"),
+        ({"features": ("x" * 4097,)}, "1 features"),
+    ],
+)
+def test_a_registration_too_large_to_tell_everybody_is_refused(
+    fields: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        Cluster().register(B1, **fields)

@@ -118,8 +118,12 @@ async def test_a_port_where_nobody_listens_refuses_a_probe() -> None:
     assert await RealNetwork().probe("127.0.0.1", port, 5.0) is Probe.REFUSED
 
 
-async def test_a_name_that_does_not_resolve_proves_nothing() -> None:
-    assert await RealNetwork().probe("host.invalid", 9092, 5.0) is Probe.SILENT
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("host.invalid", 9), ("broker..1", 9), ("x" * 64, 9), ("a\0b", 9), ("127.0.0.1", 1 << 20)],
+)
+async def test_an_address_that_cannot_be_one_proves_nothing(host: str, port: int) -> None:
+    assert await RealNetwork().probe(host, port, 5.0) is Probe.SILENT
 
 
 async def test_a_probe_without_time_proves_nothing() -> None:

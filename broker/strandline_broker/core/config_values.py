@@ -28,6 +28,8 @@ _MILLISECONDS: Final = {
 }
 KEY_LENGTH_MAX: Final = 200
 SHOWN_LENGTH_MAX: Final = 100
+VALUE_LENGTH_MAX: Final = 4096
+"""Of the text of a value that is altered at run time: every broker is told of it."""
 _FACTORS: Final = {"bytes": {**_BYTES, **_BYTES_LARGE}, "milliseconds": _MILLISECONDS}
 
 
@@ -117,6 +119,13 @@ def cleanup_policy(text: str) -> tuple[str, ...]:
 def text(value: str) -> str:
     """Any text; an empty one means that the key is not set."""
     return value.strip()
+
+
+def within_length(value: str) -> str:
+    """The value; ValueError for one that is too long to keep."""
+    if len(value) > VALUE_LENGTH_MAX:
+        raise ValueError(f"it has {len(value)} characters, expected {VALUE_LENGTH_MAX} at most")
+    return value
 
 
 def shown(given: str) -> str:

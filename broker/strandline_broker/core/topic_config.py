@@ -19,6 +19,7 @@ from strandline_broker.core.config_values import (
     one_of,
     shown,
     suggestion,
+    within_length,
 )
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.errors import InvalidConfig
@@ -278,6 +279,6 @@ def check_compaction_lags(entries: Mapping[str, str], *, prefix: str) -> None:
 
 def _parse(name: str, value: str) -> Any:
     try:
-        return TOPIC_KEYS[name].parse(value)
+        return TOPIC_KEYS[name].parse(within_length(value))
     except ValueError as error:
         raise InvalidConfig(f"invalid value {shown(value)} for {name}: {error}") from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from strandline_broker.core.config_values import shown, suggestion
+from strandline_broker.core.config_values import shown, suggestion, within_length
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.isr import minimum_change
 from strandline_broker.core.controller.records import (
@@ -83,7 +83,7 @@ class ServerKeys:
                     "it for all brokers, or for a topic"
                 )
             try:
-                self.dynamic[name](value)
+                self.dynamic[name](within_length(value))
             except ValueError as error:
                 raise InvalidConfig(f"invalid value {shown(value)} for {name}: {error}") from None
         check_compaction_lags(entries, prefix="log.cleaner.")

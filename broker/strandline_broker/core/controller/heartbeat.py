@@ -7,6 +7,7 @@ pipeline.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence
@@ -15,7 +16,12 @@ from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.unfencing import decide_unfence, may_unfence
+from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
+
+TOLD_MAX: Final = 100_000
+"""Replicas, and losses, that one heartbeat may name: they are kept, and told to every broker."""
+TOPIC_ID_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,26 @@ class HeartbeatAnswer:
     is_caught_up: bool
     is_fenced: bool
     should_shut_down: bool
+
+
+def check_told(heartbeat: Heartbeat) -> None:
+    """Raises InvalidRequest for lists that no broker has, before anything is kept of them."""
+    told = len(heartbeat.offline_replicas) + len(heartbeat.losses)
+    if told > TOLD_MAX:
+        raise InvalidRequest(
+            f"a heartbeat of broker {heartbeat.broker_id} names {told} replicas, {TOLD_MAX} are "
+            "possible"
+        )
+    topic_ids = {
+        *(replica.topic_id for replica in heartbeat.offline_replicas),
+        *(loss.topic_id for loss in heartbeat.losses),
+    }
+    for topic_id in topic_ids:
+        if len(topic_id) != TOPIC_ID_LENGTH:
+            raise InvalidRequest(
+                f"a heartbeat of broker {heartbeat.broker_id} names a topic by {len(topic_id)} "
+                f"bytes, an id has {TOPIC_ID_LENGTH}"
+            )
 
 
 def asks_for_change(state: ControllerState, heartbeat: Heartbeat) -> bool:

@@ -9,6 +9,7 @@ without this news cannot count it again (P-73).
 from dataclasses import dataclass
 from typing import Final
 
+from strandline_broker.core.addresses import host_problem, port_problem
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all
 from strandline_broker.core.controller.records import Endpoint, RegisterBrokerRecord
@@ -24,6 +25,10 @@ from strandline_proto.errors import (
 from strandline_proto.ids import BrokerEpoch, BrokerId, ControllerEpoch, MetadataOffset
 
 FLUSH_POLICIES: Final = ("replicated", "always")
+TEXT_LENGTH_MAX: Final = 4096
+"""Of each text that a registration holds: every broker is told of it, and it stays in the log."""
+ENTRIES_MAX: Final = 1000
+"""Of each list in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +217,7 @@ def _check_request(request: Registration, cluster_id: str) -> None:
         )
     if request.broker_id < 0:
         raise InvalidRequest(f"broker id {request.broker_id} is negative")
+    _check_sizes(request)
     if request.incarnation_id == "" or request.directory_id == "":
         raise InvalidRequest(f"broker {request.broker_id} names no incarnation or no directory")
     if request.flush_policy not in FLUSH_POLICIES:
@@ -226,6 +232,36 @@ def _check_request(request: Registration, cluster_id: str) -> None:
             "between brokers, "
             f"its listeners are {names}"
         )
+    for endpoint in request.listeners:
+        problem = host_problem(endpoint.host) or port_problem(endpoint.port)
+        if problem is not None:
+            raise InvalidRequest(
+                f"broker {request.broker_id} cannot be reached at its listener "
+                f"{endpoint.listener}: {problem}; correct advertised.listeners"
+            )
+
+
+def _check_sizes(request: Registration) -> None:
+    listeners = request.listeners
+    lists = {
+        "listeners": [text for e in listeners for text in (e.listener, e.host)],
+        "features": request.features,
+        "log.dirs": request.log_dirs,
+        "texts": (
+            request.incarnation_id,
+            request.directory_id,
+            request.version,
+            request.rack,
+            request.inter_broker_listener,
+        ),
+    }
+    for name, texts in lists.items():
+        if len(texts) > ENTRIES_MAX or any(len(text) > TEXT_LENGTH_MAX for text in texts):
+            raise InvalidRequest(
+                f"broker {request.broker_id} registers with {len(texts)} {name}, the longest of "
+                f"{max(map(len, texts))} characters; possible are {ENTRIES_MAX} of "
+                f"{TEXT_LENGTH_MAX}"
+            )
 
 
 def _check_duplicate(

@@ -20,6 +20,7 @@ from strandline_broker.core.controller.fencing import decide_expire, decide_fenc
 from strandline_broker.core.controller.heartbeat import (
     answer_heartbeat,
     asks_for_change,
+    check_told,
     decide_heartbeat,
 )
 from strandline_broker.core.controller.loss_reports import decide_losses
@@ -204,6 +205,7 @@ class Controller:
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest for one that a later heartbeat of its sender has overtaken."""
         self._refuse_overtaken(heartbeat)
+        check_told(heartbeat)
         # First what it cannot serve, then whether it may serve: nobody is elected in between.
         if tells_news(self.state, heartbeat):
             await self._decide_in_order(decide_offline_replicas, heartbeat)

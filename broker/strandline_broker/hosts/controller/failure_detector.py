@@ -94,6 +94,16 @@ class FailureDetector:
                 return
 
     async def _ask(self, broker: Broker) -> Verdict:
+        """Whatever the address does to the network, it proves nothing and ends nobody else."""
+        try:
+            return await self._identified(broker)
+        except Exception as error:  # noqa: BLE001 - one broker's address must not end the controller
+            self._runtime.log.warning(
+                "a broker cannot be asked", broker=broker.broker_id, why=str(error)
+            )
+            return Verdict.UNKNOWN
+
+    async def _identified(self, broker: Broker) -> Verdict:
         endpoint = broker.inter_broker_endpoint
         network = self._runtime.network
         probe = await network.probe(endpoint.host, endpoint.port, PROBE_TIMEOUT_S)

@@ -75,8 +75,9 @@ class Pipeline:
         """Have `decide` called on the committed state in its turn; its answer, once its records are
         durable.
 
-        Raises the WireError that `decide` raises. An asker that goes away before its turn is not
-        decided for; one that goes away later changes nothing.
+        Raises what `decide` raises: a WireError that refuses, or a failure that nobody foresaw,
+        which has changed nothing either. An asker that goes away before its turn is not decided
+        for; one that goes away later changes nothing.
         """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         try:
@@ -97,7 +98,7 @@ class Pipeline:
     async def _take(self, job: _Job) -> None:
         try:
             decision = job.decide()
-        except WireError as refused:
+        except Exception as refused:  # noqa: BLE001 - nothing is decided; it is the asker's to judge
             job.answer.set_exception(refused)
             return
         if decision.records:
