@@ -15,6 +15,7 @@ from strandline.types import (
     ReplicaInfo,
     TopicDescription,
 )
+from strandline_proto.conditions import condition_name
 from strandline_proto.errors import NONE
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def description(topic: metadata_pb2.TopicMetadata) -> TopicDescription:
                 tuple(p.offline_replicas),
                 tuple(p.elr),
                 p.partition_epoch,
+                tuple(map(condition_name, p.offline_conditions)),
             )
             for p in partitions
         ),

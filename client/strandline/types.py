@@ -150,6 +150,10 @@ class PartitionInfo:
     offline_replicas: tuple[int, ...]
     elr: tuple[int, ...]
     partition_epoch: int
+    offline_conditions: tuple[str, ...] = ()
+    """Why, for each of `offline_replicas`: fenced, out-of-service, missing, damaged,
+    truncation-refused or disk-full.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def test_topic_describe_and_offsets_have_their_stable_shapes(directory: Path) ->
     described = _json(directory, "topic", "describe", "shapes")
     assert [p["partition"] for p in described["partitions"]] == [0, 1]
     for partition in described["partitions"]:
-        keys = {"partition", "leader", "leader_epoch", "replicas", "isr", "elr"}
+        keys = {"partition", "leader", "leader_epoch", "replicas", "isr", "elr", "offline"}
+        assert partition["offline"] == []
         assert partition.keys() == keys
         assert sorted(partition["replicas"]) == sorted(partition["isr"]) == [1, 2, 3]
     replicas = _json(directory, "offsets", "shapes")

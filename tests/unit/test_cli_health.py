@@ -2,7 +2,11 @@
 
 import pytest
 
+from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.replica_conditions import condition_to_wire
 from strandline_cli.commands.health import _partition_problems
+from strandline_cli.conditions import condition_text, condition_texts
+from strandline_proto.conditions import condition_name
 from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
 
@@ -24,3 +28,31 @@ def test_a_partition_without_a_leader_names_whom_it_waits_for(
     assert problem.startswith("orders/3 has no leader (")
     assert says in problem
     assert elr or "`strandline leader elect --unclean orders:3`" in problem
+
+
+@pytest.mark.parametrize("condition", list(ReplicaCondition))
+def test_a_replica_that_does_not_count_is_named_with_the_reason(
+    condition: ReplicaCondition,
+) -> None:
+    metadata = MetadataResponse()
+    partition = metadata.topics.add(name="orders").partitions.add(index=3, leader=1)
+    partition.replicas.extend([1, 2])
+    partition.offline_replicas.append(2)
+    partition.offline_conditions.append(condition_to_wire(condition))
+    assert condition_name(condition_to_wire(condition)) == condition.value
+    partition.isr.append(1)
+    (problem,) = _partition_problems(metadata)
+    assert problem.startswith("orders/3 lacks 2 in its ISR; the replica on broker 2 ")
+    assert condition_text(condition.value) in problem
+    assert "does not count (" not in problem, "it has words of its own"
+    partition.isr.append(2)
+    (problem,) = _partition_problems(metadata)
+    assert problem.startswith(f"orders/3: the replica on broker 2 {condition_text(condition)}, and")
+
+
+def test_a_condition_of_a_newer_broker_is_named_all_the_same() -> None:
+    assert condition_name(99) == "unknown"
+    assert condition_text("unknown") == "does not count (unknown)"
+    assert condition_texts([1, 2], ["fenced", "disk-full"]) == [
+        "the replica on broker 2 takes no more records: its disk is full"
+    ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline_cli import probe
+from strandline_cli.conditions import condition_texts
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.output import emit_done
@@ -145,6 +146,14 @@ def _who_could(partition: "PartitionMetadata", where: str) -> str:
     )
 
 
+def _conditions(partition: "PartitionMetadata") -> list[str]:
+    """Why replicas of the partition do not count."""
+    from strandline_proto.conditions import condition_name
+
+    names = list(map(condition_name, partition.offline_conditions))
+    return condition_texts(partition.offline_replicas, names)
+
+
 def _partition_problems(metadata: "MetadataResponse") -> list[str]:
     problems: list[str] = []
     for topic in metadata.topics:
@@ -154,11 +163,12 @@ def _partition_problems(metadata: "MetadataResponse") -> list[str]:
             if partition.leader < 0:
                 problems.append(f"{where} has no leader{_who_could(partition, where)}")
             elif missing:
-                problems.append(f"{where} lacks {', '.join(map(str, missing))} in its ISR")
+                problem = f"{where} lacks {', '.join(map(str, missing))} in its ISR"
+                problems.append("; ".join((problem, *_conditions(partition))))
             elif partition.offline_replicas:
-                brokers = ", ".join(map(str, partition.offline_replicas))
+                reasons = _conditions(partition) or ["not all of its replicas count"]
                 problems.append(
-                    f"{where} lacks a damaged range of offsets, and no other copy is in sync with "
-                    f"broker {brokers} (`strandline offsets {topic.name}` says which)"
+                    f"{where}: {'; '.join(reasons)}, and no other one can lead in its place"
+                    f" (`strandline offsets {topic.name}` says more)"
                 )
     return problems

@@ -1,7 +1,8 @@
 """`strandline topic describe`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from strandline_cli.conditions import condition_texts
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -10,8 +11,11 @@ from strandline_cli.options import (
     TimeoutOption,
     TopicArgument,
 )
-from strandline_cli.output import emit_json, emit_table, listed
+from strandline_cli.output import emit_json, emit_table, listed, note
 from strandline_cli.target import find_target
+
+if TYPE_CHECKING:
+    from strandline.types import TopicDescription
 
 
 def describe(
@@ -28,28 +32,13 @@ def describe(
     """
     from strandline import Admin
     from strandline_cli.client import run_client
-    from strandline_proto.ids import topic_id_text
 
     target = find_target(bootstrap=bootstrap, directory=directory)
 
     async def work() -> dict[str, Any]:
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
             found = (await admin.describe_topics([topic]))[topic]
-        return {
-            "name": found.name,
-            "topic_id": topic_id_text(found.topic_id),
-            "partitions": [
-                {
-                    "partition": p.partition,
-                    "leader": p.leader,
-                    "leader_epoch": p.leader_epoch,
-                    "replicas": list(p.replicas),
-                    "isr": list(p.isr),
-                    "elr": list(p.elr),
-                }
-                for p in found.partitions
-            ],
-        }
+        return _document(found)
 
     document = run_client(work())
     if output is Format.JSON:
@@ -67,4 +56,39 @@ def describe(
         for p in document["partitions"]
     ]
     emit_table(("partition", "leader", "leader_epoch", "replicas", "isr", "elr"), rows, title=topic)
+    for p in document["partitions"]:
+        _note_offline(p)
     return 0
+
+
+def _document(found: "TopicDescription") -> dict[str, Any]:
+    from strandline_proto.ids import topic_id_text
+
+    return {
+        "name": found.name,
+        "topic_id": topic_id_text(found.topic_id),
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+                "elr": list(p.elr),
+                "offline": [
+                    {"broker": broker, "condition": condition}
+                    for broker, condition in zip(
+                        p.offline_replicas, p.offline_conditions, strict=False
+                    )
+                ],
+            }
+            for p in found.partitions
+        ],
+    }
+
+
+def _note_offline(partition: dict[str, Any]) -> None:
+    brokers = [each["broker"] for each in partition["offline"]]
+    conditions = [each["condition"] for each in partition["offline"]]
+    for text in condition_texts(brokers, conditions):
+        note(f"partition {partition['partition']}: {text}")

@@ -1,0 +1,31 @@
+"""Why a replica does not count as its broker's others do, in words for people."""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FENCED: Final = "fenced"
+_WORDS: Final = {
+    FENCED: "does not answer: its broker is down, or cannot reach the controller",
+    "out-of-service": "serves nothing: its disk has failed, or its log could not be opened",
+    "missing": "is not where it was: its disk is empty, or is not mounted",
+    "damaged": "lacks a damaged range of offsets",
+    "truncation-refused": "is stopped: its leader would have it cut acknowledged records",
+    "disk-full": "takes no more records: its disk is full",
+}
+"""By the names that `PartitionInfo.offline_conditions` has."""
+
+
+def condition_text(condition: str) -> str:
+    """What to say after the replica's name."""
+    return _WORDS.get(condition, f"does not count ({condition})")
+
+
+def condition_texts(brokers: "Sequence[int]", conditions: "Sequence[str]") -> list[str]:
+    """A sentence for each replica that does not count although its broker lives."""
+    return [
+        f"the replica on broker {broker} {condition_text(condition)}"
+        for broker, condition in zip(brokers, conditions, strict=False)
+        if condition != FENCED
+    ]
