@@ -199,9 +199,17 @@ async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_ane
         elsewhere = replace(states[bad[0]], leader=BrokerId(2), partition_epoch=PartitionEpoch(2))
         assert len(await push(node, replace(elsewhere, isr=()))) == 1, "the disk may come back"
     async with run_node(tmp_path / "a", 1) as node:
+        missing = {(TOPIC_ID, i): ReplicaCondition.MISSING for i in bad}
+        assert node.replicas.offline_replicas() == missing, "named before anything is pushed"
         errors = await push(node, *states, full=True)
         assert all("has held orders-" in str(e) for e in errors), errors
         assert len(errors) == len(bad), "taken out of log.dirs: known from the other directory"
+        assert node.replicas.offline_replicas() == missing
+        told: list[bool] = []
+        node.replicas.context.report_offline = lambda: told.append(True)
+        moved = replace(states[bad[0]], leader=BrokerId(2), partition_epoch=PartitionEpoch(2))
+        assert await push(node, replace(moved, isr=())) == [], "out of the ISR: made anew"
+        assert (told, list(node.replicas.offline_replicas())) == ([True], [(TOPIC_ID, bad[1])])
 
 
 async def test_one_disk_that_hangs_does_not_hold_up_the_other(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from typing import TYPE_CHECKING
 
 from strandline import NewTopic, TopicPartition, sync
@@ -66,3 +68,31 @@ def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
     for partition in held[second]:
         assert f"spread/{partition} has no leader" in again.out
     assert not list(second.glob("spread-*"))
+
+
+def test_a_disk_that_was_replaced_is_filled_from_the_leader(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    """Its replicas were eligible, as only the other broker was in sync when it came back."""
+    cluster = make_cluster(brokers=2, up=False)
+    config = {"min.insync.replicas": "2"}
+    first, second = cluster.data_directory(2), tmp_path / "second"
+    path = cluster.directory / "broker-2.toml"
+    path.write_text(
+        re.sub(r'"log.dirs" = .*', f'"log.dirs" = "{first},{second}"', path.read_text())
+    )
+    cluster.up()
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic("spread", PARTITIONS, 2, config=config)])
+    with sync.Producer(cluster.bootstrap, acks="all") as producer:
+        for i in range(PARTITIONS):
+            producer.send_and_wait("spread", b"%d" % i, partition=i)
+        cluster.stop(2)
+        shutil.rmtree(second)
+        second.mkdir()
+        cluster.start(2)
+        for i in range(PARTITIONS):
+            assert producer.send_and_wait("spread", b"more", partition=i).offset == 1
+    healthy = strandline("health", "--bootstrap", cluster.bootstrap, "--wait", "30")
+    assert healthy.status == 0, healthy.out
+    assert {p.name[-1] for p in (*first.glob("spread-*"), *second.glob("spread-*"))} == set("0123")

@@ -66,10 +66,10 @@ def describe_replicas(
         for key, partition in replicas.partitions.items()
         if is_wanted(*key)
     ]
-    for (topic_id, index), why in replicas.refused.items():
+    for (topic_id, index), refused in replicas.refused.items():
         if is_wanted(topic_id, index):
             name = _name_of(replicas, topic_id)
-            error = KafkaStorageError(why)
+            error = KafkaStorageError(refused.why)
             infos.append(ReplicaInfo(name, topic_id, index, "offline", error=error))
     return sorted(infos, key=lambda info: (info.topic, info.partition))
 

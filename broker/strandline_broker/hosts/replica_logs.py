@@ -1,20 +1,22 @@
 """Which logs this broker holds: opened at the start, made for new replicas, given up with old ones.
 
 A replica that the broker held before and that is not there is not made anew while it may count for
-something: it is refused, and reported as offline (P-20).
+something: it is refused, and named to the controller as missing from the first heartbeat on (P-20).
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.log_dirs import to_the_end
 from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.replica_configs import keep_everything
 from strandline_proto.errors import KafkaStorageError
-from strandline_proto.ids import NO_LEADER
+from strandline_proto.ids import NO_LEADER, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
 Key = tuple[bytes, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a replica has no log that is open: it serves nothing."""
+
+    why: str
+    condition: ReplicaCondition = ReplicaCondition.OUT_OF_SERVICE
+
+
 class ReplicaLogs:
     """Owned by the replica manager."""
 
@@ -37,8 +47,8 @@ class ReplicaLogs:
         self._context = context
         self._dirs = context.dirs
         self._directories = context.dirs.directories
-        self.refused: dict[Key, str] = {}
-        """Replicas whose log cannot be opened or made, and why: they serve nothing."""
+        self.refused: dict[Key, Refusal] = {}
+        """Replicas whose log cannot be opened or made."""
         self.strays: tuple[str, ...] = ()
         """Directories that were set aside and that nobody has removed yet (I-87)."""
         self._unopened: dict[Key, Loaded] = {}
@@ -56,7 +66,30 @@ class ReplicaLogs:
         for each in loaded:
             if each.log is None:
                 self._keep_out(each)
+        self._refuse_missing({(each.found.topic_id, each.found.partition) for each in loaded})
         return [each for each in loaded if each.log is not None]
+
+    def _refuse_missing(self, found: set[Key]) -> None:
+        """Those that were here before."""
+        for key in self._directories.hosted - found:
+            self._miss(key, f"partition {key[1]} of topic id {topic_id_text(key[0])}")
+            self._context.runtime.log.error("replica missing", reason=self.refused[key].why)
+
+    def _miss(self, key: Key, name: str) -> None:
+        """While a directory is out of service it may lie there, and is not called missing."""
+        me, failed = self._context.me, ", ".join(self._directories.failed)
+        if failed:
+            self.refused[key] = Refusal(
+                f"{name} is not here, but may be in {failed}, out of service: repair it, or take "
+                f"it out of log.dirs, and restart broker {me}"
+            )
+        else:
+            self.refused[key] = Refusal(
+                f"broker {me} has held {name} before, and its directory is gone: its records may "
+                f"exist nowhere else, so it does not start over empty while it is in sync or "
+                f"eligible. Put the directory back; once another replica leads it is copied",
+                ReplicaCondition.MISSING,
+            )
 
     def _loader(self) -> LogLoader:
         config = self._context.config
@@ -69,7 +102,7 @@ class ReplicaLogs:
 
     def _keep_out(self, each: Loaded) -> None:
         key = (each.found.topic_id, each.found.partition)
-        self.refused[key] = each.refusal
+        self.refused[key] = Refusal(each.refusal)
         self._unopened[key] = each
 
     async def look_for_strays(self) -> None:
@@ -118,12 +151,14 @@ class ReplicaLogs:
             return
         counts = self._context.me in (*(m.broker_id for m in state.isr), *state.elr)
         if counts or state.leader == NO_LEADER or self._directories.failed:
+            self._miss(key, state.where)
             return
         self._context.runtime.log.warning(
             "the directory of a replica is gone; it is made anew", partition=state.where
         )
-        self.refused.pop(key, None)
         await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
+        if self.refused.pop(key, None) is not None:
+            self._context.report_offline()
 
     async def create(self, state: PartitionState, config: LogConfig) -> Log:
         """A log in the directory with the fewest."""
@@ -173,7 +208,8 @@ class ReplicaLogs:
         return bool(self._in_the_way(state))
 
     def refuse(self, state: PartitionState, why: str) -> None:
-        self.refused[state.topic_id, state.partition] = why
+        """Unless it is refused already: then what was known first says more."""
+        self.refused.setdefault((state.topic_id, state.partition), Refusal(why))
         self._context.report_offline()
 
     async def forget(self, key: Key, *, delete: bool) -> None:

@@ -11,7 +11,6 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
-from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
+    from strandline_broker.core.replica_condition import ReplicaCondition
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.storage.broker_directories import BrokerDirectories
@@ -105,7 +105,7 @@ class ReplicaManager:
 
     def offline_replicas(self) -> dict[Key, ReplicaCondition]:
         """Replicas that do not count as the others here do."""
-        refused = dict.fromkeys(self.refused, ReplicaCondition.OUT_OF_SERVICE)
+        refused = {key: refusal.condition for key, refusal in self.refused.items()}
         return {**refused, **offline_of(self.partitions)}
 
     def strays(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class ReplicaManager:
         key = (topic_id, index)
         partition = self.partitions.get(key)
         if partition is None and key in self.refused:
-            raise KafkaStorageError(self.refused[key])
+            raise KafkaStorageError(self.refused[key].why)
         return partition
 
     def broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
