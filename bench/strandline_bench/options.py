@@ -11,11 +11,27 @@ MEASURES: Final = {
     "produce": "records in, by send_many and by send",
     "consume": "records out, materialised",
     "latency": "one awaited record at a time",
+    "partitions": "thousands of partitions: created, at rest, after a kill, back in sync",
 }
 LOG: Final = "the log alone, without a cluster; own options: strandline bench log --help"
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
-ROUNDS: Final = {"startup": 5, "failover": 20, "produce": 3, "consume": 3, "latency": 3}
+PARTITIONS: Final = {
+    "startup": 1,
+    "failover": 1,
+    "produce": 3,
+    "consume": 3,
+    "latency": 1,
+    "partitions": 3000,
+}
+ROUNDS: Final = {
+    "startup": 5,
+    "failover": 20,
+    "produce": 3,
+    "consume": 3,
+    "latency": 3,
+    "partitions": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,7 @@ def parse(argv: Sequence[str]) -> Options:
     parser = _parser()
     given = parser.parse_args(argv)
     own_cluster = given.bootstrap is None
-    if given.measure in ("startup", "failover") and not own_cluster:
+    if given.measure in ("startup", "failover", "partitions") and not own_cluster:
         parser.error(f"{given.measure} kills and starts brokers: it takes no --bootstrap")
     if own_cluster and given.replication_factor > given.brokers:
         parser.error(
@@ -76,7 +92,7 @@ def parse(argv: Sequence[str]) -> Options:
         records = 5000 if given.measure == "latency" else records
     partitions = given.partitions
     if partitions is None:
-        partitions = 1 if given.measure in ("failover", "latency", "startup") else 3
+        partitions = PARTITIONS[given.measure]
     return Options(
         measure=given.measure,
         bootstrap=given.bootstrap,
@@ -118,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--replication-factor", type=positive, default=3)
     add("--acks", choices=("0", "1", "all"), default="all")
     add("--record-size", type=positive, default=1024, help="bytes of a value (1024)")
-    add("--partitions", type=positive, help="3; 1 for failover and latency")
+    add("--partitions", type=positive, help="3; 1 for failover and latency; 3000 for partitions")
     add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
     add("--records", type=positive, help="records of a round (as many as make 256 MB)")
     add("--flush-policy", choices=("replicated", "always"), default="replicated")

@@ -1,0 +1,207 @@
+"""What thousands of partitions cost: created, at rest, when a broker dies, when it is back."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from strandline_bench.options import Options
+from strandline_bench.report import Report, median, percentile
+from strandline_bench.startup import resident_mb
+from strandline_bench.target import own_cluster
+from strandline_cli.local_cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from strandline import Admin, Producer
+    from strandline.types import PartitionInfo
+
+FEW: Final = 50
+"""As many as a coordinator's topic has."""
+WAIT_S: Final = 600.0
+IDLE_S: Final = 20.0
+CALM_S: Final = 3.0
+POLL_S: Final = 0.1
+TOPIC: Final = "bench-partitions"
+WRITTEN: Final = "bench-written"
+
+Condition = Callable[["PartitionInfo"], bool]
+
+
+def run(options: Options, report: Report) -> None:
+    import uvloop
+
+    with own_cluster(options) as cluster:
+        cluster.up()
+        uvloop.run(_measure(cluster, options, report))
+
+
+async def _measure(cluster: LocalCluster, options: Options, report: Report) -> None:
+    from strandline import Admin, Producer
+
+    victim, *survivors = cluster.broker_ids
+    async with (
+        Admin(cluster.bootstrap, request_timeout_ms=int(WAIT_S * 1000)) as admin,
+        Producer(cluster.bootstrap, acks=options.acks) as producer,
+        _fencings(admin) as fenced,
+    ):
+        few_s = await _create(admin, "bench-few", FEW, options)
+        report.measured("few-partitions", {"partitions": FEW, "create_s": few_s})
+        create_s = await _create(admin, TOPIC, options.partitions, options)
+        report.measured("create", {"create_s": create_s, "fenced": len(fenced)})
+        report.measured("idle", await _idle(cluster))
+        await _create_written(admin, survivors, options)
+        acks = _Acks(producer)
+        async with acks.written():
+            await asyncio.sleep(CALM_S)
+            calm = acks.taken()
+            fenced_before = len(fenced)
+            killed = time.monotonic()
+            cluster.crash(victim)
+            await _until(lambda: _is_fenced(admin, victim))
+            noticed = time.monotonic()
+            await _until(lambda: _all(admin, lambda p: p.leader in survivors))
+            led = time.monotonic()
+            meanwhile = acks.taken()
+            started = time.monotonic()
+            await asyncio.to_thread(cluster.start, victim, wait_s=WAIT_S)
+            ready = time.monotonic()
+            await _until(lambda: _all(admin, lambda p: set(p.isr) == set(p.replicas)))
+            rejoined = time.monotonic()
+    report.measured(
+        "partitions",
+        {
+            "partitions": options.partitions,
+            "create_s": create_s,
+            "noticed_s": noticed - killed,
+            "led_again_s": led - noticed,
+            "ack_ms_p50_before": median(calm),
+            "ack_ms_p50_meanwhile": median(meanwhile),
+            "ack_ms_p99_meanwhile": percentile(meanwhile, 0.99),
+            "ready_s": ready - started,
+            "rejoined_s": rejoined - started,
+            "fenced": len(fenced),
+            "fenced_by_itself": fenced_before,
+        },
+    )
+
+
+async def _create(admin: "Admin", name: str, partitions: int, options: Options) -> float:
+    """Seconds until every partition is led, with all its replicas in sync."""
+    from strandline import NewTopic
+
+    least = {"min.insync.replicas": str(options.min_insync_replicas)}
+    topic = NewTopic(name, partitions, options.replication_factor, config=least)
+    began = time.monotonic()
+    await admin.create_topics([topic])
+
+    async def serves() -> bool:
+        found = (await admin.describe_topics()).get(name)
+        return (
+            found is not None
+            and len(found.partitions) == partitions
+            and all(p.leader >= 0 and len(p.isr) == len(p.replicas) for p in found.partitions)
+        )
+
+    await _until(serves)
+    return time.monotonic() - began
+
+
+async def _create_written(admin: "Admin", survivors: list[int], options: Options) -> None:
+    """A topic that the broker to be killed has nothing to do with."""
+    from strandline import NewTopic
+
+    replicas = survivors[: options.min_insync_replicas]
+    least = {"min.insync.replicas": str(len(replicas))}
+    topic = NewTopic(WRITTEN, replica_assignment=[replicas], config=least)
+    await admin.create_topics([topic])
+
+
+async def _until(true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await true():  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+
+
+async def _all(admin: "Admin", condition: Condition) -> bool:
+    topics = (await admin.describe_topics()).values()
+    return all(condition(p) for topic in topics for p in topic.partitions)
+
+
+async def _is_fenced(admin: "Admin", broker_id: int) -> bool:
+    brokers = (await admin.describe_cluster()).brokers
+    return any(broker.id == broker_id and broker.state != "UNFENCED" for broker in brokers)
+
+
+@contextlib.asynccontextmanager
+async def _fencings(admin: "Admin") -> AsyncIterator[list[int]]:
+    """The brokers that were seen fenced, one entry for each time."""
+    seen: list[int] = []
+    out: set[int] = set()
+
+    async def look() -> None:
+        while True:
+            brokers = (await admin.describe_cluster()).brokers
+            now = {broker.id for broker in brokers if broker.state != "UNFENCED"}
+            seen.extend(now - out)
+            out.clear()
+            out.update(now)
+            await asyncio.sleep(POLL_S)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield seen
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _idle(cluster: LocalCluster) -> dict[str, float | int | str]:
+    """Each broker's share of a core while nobody asks for anything, the most of all brokers."""
+    await asyncio.sleep(CALM_S)
+    pids = [pid for i in cluster.broker_ids if (pid := cluster.process(i).pid) is not None]
+    before = [_cpu_s(pid) for pid in pids]
+    began = time.monotonic()
+    await asyncio.sleep(IDLE_S)
+    took = time.monotonic() - began
+    shares = [(_cpu_s(pid) - was) / took for pid, was in zip(pids, before, strict=True)]
+    return {
+        "idle_cpu_share": max(shares),
+        "rss_mb": max(resident_mb(pid) for pid in pids),
+    }
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class _Acks:
+    """How long each record takes that is awaited before the next."""
+
+    def __init__(self, producer: "Producer") -> None:
+        self._producer = producer
+        self._taken_ms: list[float] = []
+
+    def taken(self) -> list[float]:
+        """Milliseconds since the last call."""
+        taken, self._taken_ms = self._taken_ms, []
+        return taken
+
+    @contextlib.asynccontextmanager
+    async def written(self) -> AsyncIterator[None]:
+        writing = asyncio.create_task(self._write())
+        try:
+            yield
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+
+    async def _write(self) -> None:
+        while True:
+            began = time.monotonic()
+            await self._producer.send_and_wait(WRITTEN, b"." * 100, partition=0)
+            self._taken_ms.append((time.monotonic() - began) * 1e3)
+            await asyncio.sleep(0.005)
