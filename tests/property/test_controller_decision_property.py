@@ -302,6 +302,15 @@ class ControllerHistory(RuleBasedStateMachine):
             cluster.sessions.inherit(broker.broker_id, broker.epoch, cluster.now_ms)
 
     @rule()
+    def all_brokers_apply_everything(self) -> None:
+        """Who has left is forgotten where the minimum is in sync (I-53)."""
+        self.cluster.all_apply()
+        state = self.cluster.state
+        for p in state.partitions():
+            least = state.effective_min_isr(state.topics[p.topic_id], p)
+            assert not p.last_known_elr or len(p.isr) < least
+
+    @rule()
     def takes_a_snapshot(self) -> None:
         """Encoded later, when the state has gone on."""
         self.snapshot = take(self.cluster.state)
@@ -354,7 +363,7 @@ class ControllerHistory(RuleBasedStateMachine):
                 if p.leader != NO_LEADER and p.leader not in clean:
                     assert p.leader_recovery_state == RECOVERING, "P-27, I-48"
                     assert (old.isr, old.elr, p.elr) == ((), (), ()), "I-48, I-53"
-                    assert p.last_known_elr == ()
+                    assert {*p.last_known_elr} <= {*old.last_known_elr} - {p.leader}, "I-53"
             if replace(p, changed_at=old.changed_at) != old:
                 assert p.partition_epoch > old.partition_epoch, "every change is seen"
             minimum = state.effective_min_isr(state.topics[p.topic_id], p)

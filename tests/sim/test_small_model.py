@@ -72,6 +72,7 @@ def test_what_may_happen_does_happen() -> None:
         "fetch-is-lost",
         "fetch-is-served",
         "gives-up-waiting",
+        "has-answered",
         "is-found-dead",
         "is-killed",
         "is-suspected",
@@ -290,6 +291,7 @@ def test_the_last_replica_may_lose_data() -> None:
 def test_all_may_die_at_once_without_a_loss() -> None:
     """I-53: the longest log leads when all are back."""
     bounds = Bounds(appends=1, kills=3, leader_epochs=7, partition_epochs=14)
-    report = explore(bounds, prefix=COMMITTED, states_max=30_000)
+    all_die = [("is-killed", b) for b in (1, 2, 3)]
+    report = explore(bounds, prefix=(*COMMITTED, *all_die), states_max=30_000)
     assert report.violation is None, "\n".join([report.violation, *report.trace])
     assert report.steps["leads-by-recovery"] > 0

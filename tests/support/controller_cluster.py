@@ -7,6 +7,7 @@ from typing import TypeVar
 from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
 from strandline_broker.core.controller import push
+from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.configs import (
     BROKER,
     DELETE,
@@ -17,6 +18,7 @@ from strandline_broker.core.controller.configs import (
     decide_alter_configs,
 )
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.departures import decide_departures
 from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.records import AnyRecord, Endpoint, decode, encode
 from strandline_broker.core.controller.registration import (
@@ -131,6 +133,15 @@ class Cluster:
 
     def fence(self, broker_id: BrokerId) -> bool:
         return self.commit(decide_fence(self.state, broker_id, self.state.brokers[broker_id].epoch))
+
+    def all_apply(self) -> None:
+        """Every broker answers for all that was decided, and the controller goes by that."""
+        applied = Applied()
+        for broker in self.state.brokers.values():
+            who = (broker.broker_id, broker.epoch)
+            applied.on_registered(*who)
+            applied.on_answered(*who, self.state.last_offset, failed=frozenset(), full=True)
+        self.commit(decide_departures(self.state, applied, limit=1000))
 
     def shut_down(self, broker_id: BrokerId) -> bool:
         return self.commit(

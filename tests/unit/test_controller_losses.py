@@ -21,6 +21,7 @@ class Recovered:
         self.topic: TopicId = self.cluster.topic("t", (B1, B2, B3))
         for broker in (B1, B2, B3):
             self.cluster.fence(broker)
+            self.cluster.all_apply()
         for broker in (B2, B3):
             self.cluster.up(broker)
         ends, partition = LogEnds(), self.cluster.partition(self.topic)

@@ -182,6 +182,7 @@ def test_a_damaged_replica_leaves_the_elr_beside_a_sound_leader() -> None:
     epoch = cluster.partition(topic).leader_epoch
     for gone in (B3, B2):
         cluster.fence(gone)
+        cluster.all_apply()
     assert cluster.partition(topic).elr == (B2,)
     cluster.up(B2, previous_broker_epoch=cluster.state.brokers[B2].epoch)
     assert cluster.partition(topic).elr == (B2,)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_proto.errors import KafkaStorageError, NotEnoughReplicas, StaleControllerEpoch
@@ -33,6 +34,9 @@ class Asked:
         self.applied: list[tuple[int, int]] = []
         self.mismatches: list[StoreMismatch] = []
         self.ends = LogEnds()
+        self.heard = Applied()
+        for broker in cluster.state.brokers.values():
+            self.heard.on_registered(broker.broker_id, broker.epoch)
         self.answers = PushAnswers(
             real_runtime("controller"),
             cluster.state,
@@ -40,6 +44,7 @@ class Asked:
             store_id=STORE,
             spawn=self._spawn,
             on_applied=self._on_applied,
+            applied=self.heard,
             refuse_to_run=self.mismatches.append,
             ends=self.ends,
         )
@@ -171,3 +176,28 @@ def test_a_broker_that_remembers_more_than_there_is_stops_the_controller(asked: 
     """P-76."""
     asked.answer(full=False, back=-5)
     assert len(asked.mismatches) == 1
+
+
+def test_a_leader_has_applied_a_change_when_it_has_answered_for_it(asked: Asked) -> None:
+    """I-53: but not where it names the partition, until it has applied a snapshot of it."""
+    topic = topic_of(asked)
+
+    def heard() -> bool:
+        return asked.heard.by_leader_of(asked.cluster.partition(topic))
+
+    assert not heard()
+    asked.answer(full=False, back=asked.cluster.state.last_offset)
+    assert not heard(), "of something else"
+    asked.answer(full=False, error_code=StaleControllerEpoch.code)
+    asked.answer(full=True, want_full=True)
+    assert not heard(), "it has refused"
+    asked.answer(full=False, topics=cannot_apply(topic, NotEnoughReplicas.code))
+    asked.answer(full=False)
+    assert not heard(), "of all but this partition"
+    asked.answer(full=True, topics=cannot_apply(topic, NotEnoughReplicas.code))
+    assert not heard()
+    asked.answer(full=True)
+    assert heard()
+    broker = asked.cluster.state.brokers[B1]
+    asked.heard.on_registered(B1, broker.epoch)
+    assert not heard(), "a new process has applied nothing"

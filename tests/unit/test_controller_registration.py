@@ -166,6 +166,7 @@ def test_an_unclean_restart_leaves_the_elr_too_and_is_remembered() -> None:
     topic = cluster.topic("t", (B1, B2, B3))
     for broker in (B3, B2):
         cluster.fence(broker)
+        cluster.all_apply()
     assert cluster.partition(topic).elr == (B2,)
     epoch = cluster.partition(topic).leader_epoch
     cluster.up(B2)
@@ -196,6 +197,7 @@ def test_an_eligible_replica_leads_at_once_where_the_leader_comes_back_unclean()
     cluster = Cluster([B1, B2, B3])
     topic = cluster.topic("t", (B1, B2, B3))
     cluster.fence(B3)
+    cluster.all_apply()
     cluster.fence(B2)
     cluster.unfence(B2)
     assert (cluster.partition(topic).leader, cluster.partition(topic).elr) == (B1, (B2,))

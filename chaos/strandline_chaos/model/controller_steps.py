@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
+from strandline_broker.core.controller.applied import Applied
+from strandline_broker.core.controller.departures import decide_departures
 from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.records import RECOVERED, Endpoint
@@ -92,6 +94,17 @@ def unfence(decided: Decided, broker_id: int) -> Decided:
     return _commit(
         decided, state, decide_unfence(state, broker.broker_id, broker.epoch, machines.LATEST)
     )
+
+
+def forget(decided: Decided, broker_id: int) -> Decided:
+    """The leader has answered for all that was decided."""
+    state, applied = machines.wake_controller(decided), Applied()
+    broker = state.brokers[BrokerId(broker_id)]
+    applied.on_registered(broker.broker_id, broker.epoch)
+    applied.on_answered(
+        broker.broker_id, broker.epoch, machines.LATEST, failed=frozenset(), full=False
+    )
+    return _commit(decided, state, decide_departures(state, applied, limit=1))
 
 
 def begin_shutdown(decided: Decided, broker_id: int) -> Decided:

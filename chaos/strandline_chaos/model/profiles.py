@@ -42,7 +42,9 @@ ONE_OUT: Final[tuple[Action, ...]] = (
 """Broker 3 has left the ISR and lacks what the others have committed since."""
 
 QUICK: Final = {
-    "isr": Profile(Bounds(appends=1, lags=1, timeouts=1, leader_epochs=0, partition_epochs=4)),
+    "isr": Profile(
+        Bounds(appends=1, lags=1, timeouts=1, answers=1, leader_epochs=0, partition_epochs=4)
+    ),
     "death": Profile(Bounds(kills=1)),
     "power": Profile(Bounds(losses=1)),
     "suspicion": Profile(Bounds(suspicions=1, delays=1)),
@@ -61,8 +63,8 @@ DEEP: Final = {
     "death-and-lag": Profile(_ONE._replace(kills=1, lags=1, leader_epochs=2)),
     "late-push": Profile(_ONE._replace(suspicions=1, kills=1, late_pushes=1, leader_epochs=2)),
     "isr-deep": Profile(Bounds(lags=2, timeouts=1, leader_epochs=0)),
-    "failover": Profile(_LONG._replace(kills=2, delays=1), COMMITTED),
-    "failover-power": Profile(_LONG._replace(kills=1, losses=1, delays=1), COMMITTED),
+    "failover": Profile(_LONG._replace(kills=2, delays=1, answers=1), COMMITTED),
+    "failover-power": Profile(_LONG._replace(kills=1, losses=1, delays=1, answers=1), COMMITTED),
     "join": Profile(_LONG._replace(kills=1, lags=1, timeouts=1, late_pushes=1), ONE_OUT),
 }
 """Several at once: up to a bound of states each."""

@@ -148,6 +148,7 @@ class Ghost(NamedTuple):
     delays: int = 0
     lags: int = 0
     timeouts: int = 0
+    answers: int = 0
 
 
 class State(NamedTuple):
@@ -182,3 +183,5 @@ class Bounds(NamedTuple):
     """Times that a leader hears of nobody for longer than it allows."""
     timeouts: int = 0
     """ISR changes whose leader gives up waiting, while they may yet be applied."""
+    answers: int = 0
+    """Times that the controller hears what a leader has applied, and forgets who left the ISR."""

@@ -267,6 +267,10 @@ class World:
         elif registered.is_stopping and decided.leader != b:
             stopped = self._node_after(role_steps.stop_process, state[b])
             yield ("stops", b), _put(state, b, stopped)
+        elif decided.leader == b and decided.last_known_elr:
+            used = self._spend(state, "answers")
+            if used is not None:
+                yield from self._decides("has-answered", used, controller_steps.forget, b)
         yield from self._faults(state, node, registered)
 
     def _faults(self, state: State, node: Node, registered: RegisteredBroker) -> Iterator[Step]:

@@ -8,6 +8,7 @@ from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
 
 _ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
+_APPLIED: Final = "strandline_broker/core/controller/applied.py"
 _ELECTION: Final = "strandline_broker/core/controller/election.py"
 _ISR: Final = "strandline_broker/core/controller/isr.py"
 _LEADER: Final = "strandline_broker/core/leader.py"
@@ -25,6 +26,40 @@ _UNCLEAN: Final = Needs(
     topology={"min_insync_replicas": 2, "partitions": 1},
     moments=("unclean-election",),
 )
+
+_FIRST_IS_GONE_AGAIN: Final = Needs(
+    topology={
+        "min_insync_replicas": 2,
+        "partitions": 1,
+        "brokers": 3,
+        "flush_policy": "replicated",
+    },
+    kinds=("slow-link",),
+    aimed=(
+        Fault(2.0, "kill", {"node": "broker-1", "restart_s": 0.2}),
+        Fault(2.0, "power", {"nodes": ["broker-2", "broker-3"], "restart_s": 1.5, "survival": 0.0}),
+        Fault(2.9, "kill", {"node": "broker-1", "restart_s": 3.0}),
+    ),
+)
+"""Who is back first, with all that it held, is away again when the others are back."""
+
+_APART: Final = {"for_s": 4.0, "hold": False, "one_way": False}
+_THE_NEXT_FAILS_TOO: Final = Needs(
+    topology=_FIRST_IS_GONE_AGAIN.topology,
+    kinds=("slow-link",),
+    aimed=(
+        Fault(1.9, "partition", {"a": "broker-1", "b": "broker-2", **_APART}),
+        Fault(1.9, "partition", {"a": "broker-1", "b": "broker-3", **_APART}),
+        Fault(1.9, "partition", {"a": "broker-2", "b": "broker-3", **_APART}),
+        Fault(2.0, "kill", {"node": "broker-1", "restart_s": 0.2}),
+        Fault(2.0, "kill", {"node": "broker-2", "restart_s": 0.2}),
+        Fault(2.0, "kill", {"node": "broker-3", "restart_s": 0.2}),
+        Fault(4.0, "kill", {"node": "other-0", "restart_s": 3.0}),
+        Fault(4.0, "kill", {"node": "heir-0", "restart_s": 3.0}),
+        Fault(4.0, "power", {"nodes": ["leader-0"], "restart_s": 0.5, "survival": 0.0}),
+    ),
+)
+"""The leader that all had waited for loses its tail before anybody could copy it."""
 
 _CUT: Final = {"a": "leader-0", "hold": False, "one_way": False}
 _TWO_LOGS_ARE_LOST: Final = Needs(
@@ -48,8 +83,8 @@ RECOVERING: Final = (
         (
             Edit(
                 _ISR,
-                "    if len(isr) >= min_isr:\n        return (), ()\n",
-                "    if len(isr) >= len(partition.replicas):\n        return (), ()\n",
+                "    if len(isr) < min_isr:\n",
+                "    if len(isr) < len(partition.replicas):\n",
             ),
         ),
     ),
@@ -74,14 +109,53 @@ RECOVERING: Final = (
         Needs(kinds=("isolate", "kill", "stop")),
     ),
     Mutant(
+        "who-left-is-forgotten-at-once",
+        "I-53",
+        "who leaves an ISR that keeps the minimum is forgotten before its leader has heard of it",
+        (
+            Edit(
+                _ISR,
+                "    known -= complete\n",
+                "    known = known - complete if len(isr) < min_isr else set[BrokerId]()\n",
+            ),
+        ),
+        _FIRST_IS_GONE_AGAIN,
+    ),
+    Mutant(
+        "forgotten-before-it-is-applied",
+        "I-53",
+        "who has left an ISR is forgotten though its leader has not answered for that",
+        (
+            Edit(
+                _APPLIED,
+                "        return self._answered.get(leader, -1) >= partition.changed_at\n",
+                "        return True\n",
+            ),
+        ),
+        _FIRST_IS_GONE_AGAIN,
+    ),
+    Mutant(
+        "who-was-waited-for-is-forgotten",
+        "I-53, I-54",
+        "a balanced recovery forgets whom it has waited for when it has elected one of them",
+        (
+            Edit(
+                _RECOVERY,
+                "        last_known_elr=tuple(b for b in known if b != leader),\n",
+                "        last_known_elr=(),\n",
+            ),
+        ),
+        _THE_NEXT_FAILS_TOO,
+    ),
+    Mutant(
         "last-member-not-eligible",
         "I-50",
         "the last member of an ISR leaves it and is eligible no more",
         (
             Edit(
                 _ISR,
-                "    complete = {*partition.isr, *partition.elr} - {*isr} - {*lost}\n",
-                "    complete = {*partition.elr} - {*isr} - {*lost}\n",
+                "        complete = {*partition.isr, *partition.elr} - {*isr} - {*lost}\n",
+                "        complete = {*partition.elr} - {*isr} - {*lost}\n",
             ),
         ),
     ),

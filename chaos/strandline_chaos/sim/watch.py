@@ -133,6 +133,8 @@ class Oracles:
     def _look(self, node: Node, key: Key, partition: Partition) -> None:
         self.replicas.on_step(node, key, partition)
         self.leaders.on_step(node, key, partition)
+        if partition.leader is not None:
+            self.control.on_leads(key, partition.leader)
         self.epochs.on_step(node, key, partition)
         if partition.gate.locked():
             # Some of it may only be judged when what goes on under the gate is over.

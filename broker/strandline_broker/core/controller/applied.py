@@ -1,15 +1,16 @@
 """How far each broker has applied the controller's log, as far as it has said so.
 
 Soft state, from heartbeats and from the answers of the push stream. It decides when a controlled
-shutdown may end (I-84) and which leader does not know that it leads, although its heartbeats arrive
-(I-94).
+shutdown may end (I-84), which leader does not know that it leads, although its heartbeats arrive
+(I-94), and whose leaving a leader has applied (I-53). The last goes by answers alone, as they name
+the partitions that a broker could not apply; an answer to a snapshot speaks for all.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
-from strandline_broker.core.controller.state import ControllerState
-from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
+from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
 
 class Applied:
@@ -17,6 +18,8 @@ class Applied:
         self._offsets: dict[BrokerId, MetadataOffset] = {}
         self._epochs: dict[BrokerId, BrokerEpoch] = {}
         self._elections: dict[BrokerId, deque[tuple[MetadataOffset, int]]] = {}
+        self._answered: dict[BrokerId, MetadataOffset] = {}
+        self._not_applied: dict[BrokerId, set[tuple[TopicId, int]]] = {}
 
     @property
     def offsets(self) -> Mapping[BrokerId, MetadataOffset]:
@@ -32,6 +35,35 @@ class Applied:
         self._epochs[broker_id] = epoch
         self._offsets[broker_id] = MetadataOffset(-1)
         self._elections.pop(broker_id, None)
+        self._answered.pop(broker_id, None)
+        self._not_applied.pop(broker_id, None)
+
+    def by_leader_of(self, partition: Partition) -> bool:
+        """Whether its leader has said that it has applied the last change of the partition."""
+        leader = partition.leader
+        if (partition.topic_id, partition.index) in self._not_applied.get(leader, ()):
+            return False
+        return self._answered.get(leader, -1) >= partition.changed_at
+
+    def on_answered(
+        self,
+        broker_id: BrokerId,
+        epoch: BrokerEpoch,
+        offset: MetadataOffset,
+        *,
+        failed: Set[tuple[TopicId, int]],
+        full: bool,
+    ) -> None:
+        """It has applied the log up to `offset`, but for the partitions `failed`; `full`: and
+        whatever it had not applied before.
+        """
+        if self._epochs.get(broker_id) != epoch:
+            return
+        self._answered[broker_id] = max(offset, self._answered.get(broker_id, offset))
+        if full:
+            self._not_applied.pop(broker_id, None)
+        if failed:
+            self._not_applied.setdefault(broker_id, set()).update(failed)
 
     def on_applied(self, broker_id: BrokerId, epoch: BrokerEpoch, offset: MetadataOffset) -> bool:
         """True if this is news."""

@@ -4,8 +4,11 @@ P-28).
 While the ISR is below the minimum its leader commits nothing, so whoever leaves it then, or has
 left it for that, holds every committed record still: these are the eligible leader replicas. From
 the minimum on there are none, as the leader may commit without them. A replica that may have lost
-something is in neither; it is remembered among the last known ones, for a day when nobody is left
-(I-53).
+something is in neither.
+
+Whoever has left both is remembered among the last known ones, for a day when nobody is left (I-53):
+its leader counts it until it has applied the record by which it left, so it may hold what nobody
+else holds. It is forgotten once that leader has said so (`departures`).
 """
 
 from collections.abc import Collection
@@ -22,10 +25,11 @@ def elr_after(
     partition: Partition, isr: Collection[BrokerId], *, min_isr: int, lost: Collection[BrokerId]
 ) -> tuple[Members, Members]:
     """ELR and last known ELR once the ISR is `isr`; `lost` may lack records that they held."""
-    if len(isr) >= min_isr:
-        return (), ()
-    complete = {*partition.isr, *partition.elr} - {*isr} - {*lost}
-    known = {*partition.isr, *partition.elr, *partition.last_known_elr} - {*isr} - complete
+    known = {*partition.isr, *partition.elr, *partition.last_known_elr} - {*isr}
+    complete = set[BrokerId]()
+    if len(isr) < min_isr:
+        complete = {*partition.isr, *partition.elr} - {*isr} - {*lost}
+    known -= complete
     return (
         tuple(b for b in partition.replicas if b in complete),
         tuple(b for b in partition.replicas if b in known),
@@ -60,12 +64,15 @@ def minimum_change(partition: Partition) -> PartitionChangeRecord:
     """The partition counts by another minimum from now on (I-91, KAFKA-16540).
 
     Who was eligible by the old one is so no more, unless nobody leads: then nothing can have been
-    committed by the new one, and they are the only ones who can lead.
+    committed by the new one, and they are the only ones who can lead. They are remembered, as the
+    leader may not have heard of it yet.
     """
-    clear = bool(partition.isr)
+    elr: Members | None = None
+    last_known: Members | None = None
+    if partition.isr and partition.elr:
+        elr = ()
+        remembered = {*partition.elr, *partition.last_known_elr}
+        last_known = tuple(b for b in partition.replicas if b in remembered)
     return PartitionChangeRecord(
-        topic_id=partition.topic_id,
-        partition=partition.index,
-        elr=() if clear and partition.elr else None,
-        last_known_elr=() if clear and partition.last_known_elr else None,
+        topic_id=partition.topic_id, partition=partition.index, elr=elr, last_known_elr=last_known
     )

@@ -194,7 +194,8 @@ def _with_replicas(
         state.topics[partition.topic_id], replace(partition, replicas=replicas, original=original)
     )
     elr = () if len(isr) >= min_isr else tuple(b for b in partition.elr if b in replicas)
-    last_known_elr = tuple(b for b in partition.last_known_elr if b in replicas)
+    known = {*partition.elr, *partition.last_known_elr} - {*elr}
+    last_known_elr = tuple(b for b in replicas if b in known)
     is_moving = adding != () or removing != ()
     return PartitionChangeRecord(
         topic_id=partition.topic_id,

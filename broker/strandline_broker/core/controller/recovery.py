@@ -9,6 +9,8 @@ An unclean election does not wait: by the operator's word, or where
 `unclean.leader.election.enable` is set, the best replica that lives leads.
 
 Both begin a recovery: the ISR is the leader alone until it has said that it has recovered (I-49).
+After a balanced one those who were waited for stay known: should the new leader lose with the power
+what it has not flushed, one of them may still hold it. After an unclean one they are given up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,9 +28,13 @@ UNKNOWN_END: Final = LogEnd(-1, -1)
 
 
 def begin_recovery(
-    state: ControllerState, partition: Partition, leader: BrokerId
+    state: ControllerState,
+    partition: Partition,
+    leader: BrokerId,
+    *,
+    known: Sequence[BrokerId] = (),
 ) -> PartitionChangeRecord:
-    """`leader` leads, whatever it may lack. What was known of the others says nothing any more."""
+    """`leader` leads, whatever it may lack. Of the others `known` are remembered."""
     directories = tuple(
         state.brokers[b].directory_id if b == leader else directory
         for b, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -39,7 +45,7 @@ def begin_recovery(
         isr=(leader,),
         leader=leader,
         elr=(),
-        last_known_elr=(),
+        last_known_elr=tuple(b for b in known if b != leader),
         leader_recovery_state=RECOVERING,
         directories=None if directories == partition.directories else directories,
     )
@@ -82,10 +88,11 @@ def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChang
         if partition.leader != NO_LEADER or elect_again(state, partition, state.brokers):
             continue  # who is in sync, and cannot just now, is elected by other news
         leader, _ = balanced_choice(partition, state.brokers, ends)
+        known = partition.last_known_elr if leader != NO_LEADER else ()
         if leader == NO_LEADER and state.elects_uncleanly(state.topics[partition.topic_id]):
             leader = unclean_choice(partition, state.brokers, ends)
         if leader != NO_LEADER:
-            yield begin_recovery(state, partition, leader)
+            yield begin_recovery(state, partition, leader, known=known)
 
 
 def unclean_election(

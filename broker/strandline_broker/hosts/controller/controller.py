@@ -97,7 +97,7 @@ class Controller:
         self._progress = asyncio.Event()
         self._last_snapshot: push.Envelope | None = None
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
-        self._recoveries = Recoveries(runtime, state, submit=self._pipeline.submit)
+        self._recoveries = Recoveries(runtime, state, self.applied, submit=self._pipeline.submit)
         self.administration = Administration(
             runtime, settings, state, self._pipeline, self._recoveries.ends
         )
@@ -120,6 +120,7 @@ class Controller:
             store_id=identity.store_id,
             spawn=self._spawn,
             on_applied=self._on_applied,
+            applied=self.applied,
             refuse_to_run=self._refuse_to_run,
             ends=self._recoveries.ends,
         )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Set
     from typing import Any
 
+    from strandline_broker.core.controller.applied import Applied
     from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.registration import StoreMismatch
@@ -58,6 +59,7 @@ class PushAnswers:
         store_id: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         on_applied: Callable[[Broker, MetadataOffset], None],
+        applied: Applied,
         refuse_to_run: Callable[[StoreMismatch], None],
         ends: LogEnds,
     ) -> None:
@@ -67,6 +69,7 @@ class PushAnswers:
         self._store_id = store_id
         self._spawn = spawn
         self._on_applied = on_applied
+        self._applied = applied
         self._refuse_to_run = refuse_to_run
         self._ends = ends
         self._unfit: dict[tuple[TopicId, int], dict[BrokerId, BrokerEpoch]] = {}
@@ -103,8 +106,12 @@ class PushAnswers:
                 leader_epoch=LeaderEpoch(told.leader_epoch),
                 end=LogEnd(told.last_epoch, told.log_end_offset),
             )
-        if full and not answer.want_full and answer.error_code == NONE:
-            self._on_snapshot_applied(receiver, failed, as_of)
+        if not answer.want_full and answer.error_code == NONE:
+            self._applied.on_answered(
+                receiver.broker_id, receiver.epoch, as_of, failed=failed, full=full
+            )
+            if full:
+                self._on_snapshot_applied(receiver, failed, as_of)
 
     def _on_failed(
         self,

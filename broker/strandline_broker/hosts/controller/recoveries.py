@@ -1,7 +1,8 @@
-"""Leaders for partitions of which nobody in sync is left (I-53), looked for now and then.
+"""Leaders for partitions of which nobody in sync is left (I-53), looked for now and then; and who
+is to be remembered for that no more.
 
-What it takes comes from several sides: brokers are unfenced, and say where their logs end. None of
-them has to think of this; the look is cheap.
+What it takes comes from several sides: brokers are unfenced, and say where their logs end or how
+far they are. None of them has to think of this; the look is cheap.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.controller.departures import decide_departures, departures_applied
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.recovery import decide_recoveries, recoveries
 from strandline_proto.errors import ThrottlingQuotaExceeded
@@ -16,6 +18,7 @@ from strandline_proto.errors import ThrottlingQuotaExceeded
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from strandline_broker.core.controller.applied import Applied
     from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.records import LossRecord
     from strandline_broker.core.controller.state import ControllerState
@@ -35,12 +38,14 @@ class Recoveries:
         self,
         runtime: Runtime,
         state: ControllerState,
+        applied: Applied,
         *,
         submit: Callable[[Callable[[], Decision[Any]]], Awaitable[Any]],
     ) -> None:
         self.ends = LogEnds()
         self._log = runtime.log
         self._state = state
+        self._applied = applied
         self._submit = submit
 
     def on_elected(self, topic_id: TopicId, partition: int) -> None:
@@ -63,6 +68,15 @@ class Recoveries:
             )
 
     async def sweep(self) -> None:
+        await self._elect()
+        decide = partial(decide_departures, self._state, self._applied, limit=PARTITIONS_PER_BATCH)
+        while next(departures_applied(self._state, self._applied), None) is not None:
+            try:
+                await self._submit(decide)
+            except ThrottlingQuotaExceeded:
+                return  # they stay known until the next look
+
+    async def _elect(self) -> None:
         decide = partial(decide_recoveries, self._state, self.ends, limit=PARTITIONS_PER_BATCH)
         while next(recoveries(self._state, self.ends), None) is not None:
             try:

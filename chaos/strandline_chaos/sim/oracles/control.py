@@ -1,5 +1,5 @@
 """What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48
-to I-51, I-97.
+to I-51, I-53, I-97.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.records import RECOVERED
 from strandline_chaos.sim.oracles.moves import MoveOracle
+from strandline_chaos.sim.oracles.remembered import RememberedOracle
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import TOPIC
 from strandline_proto.ids import BrokerId, TopicId
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+    from strandline_broker.core.leader import Leader
 
 NO_LEADER = -1
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -31,6 +33,9 @@ class ControlOracle:
 
     def __init__(self, sometimes: Counter[str]) -> None:
         self.moves = MoveOracle(sometimes)
+        self.remembered = RememberedOracle(sometimes)
+        self.recovered: set[Key] = set()
+        """Partitions of which the last batch has elected a leader by balanced recovery."""
         self.partitions: dict[Key, Partition] = {}
         self.brokers: dict[int, Broker] = {}
         self.on_event: Callable[[str], None] = lambda event: None
@@ -70,6 +75,7 @@ class ControlOracle:
         self._last_offset = state.last_offset
         self.state = state
         self._reborn.clear()
+        self.recovered.clear()
         for number, broker in state.brokers.items():
             if self.brokers.get(number) is not broker:
                 self._on_broker(number, broker)
@@ -89,12 +95,18 @@ class ControlOracle:
         """The store has been restored: nobody is in sync by its word until a leader was elected."""
         self.partitions.clear()
         self.brokers.clear()
+        self.remembered.on_restored()
 
     def _forget(self, state: ControllerState) -> None:
         """Topics have been deleted. Their ids never come back (I-36)."""
         for key in [key for key in self.partitions if key[0] not in state.topics]:
             del self.partitions[key]
             self._sometimes["partition deleted"] += 1
+
+    def on_leads(self, key: Key, leader: Leader) -> None:
+        """A leader has changed what it counts by."""
+        if key in self.partitions:
+            self.remembered.on_leads(key, leader, self.partitions[key], self._minima[key])
 
     def main_keys(self) -> list[Key]:
         """The partitions of the topic that everything is checked in."""
@@ -159,8 +171,11 @@ class ControlOracle:
         if old is None or old == new:
             return
         self._check_recovery(where, old, new)
-        if new.unclean_epoch > old.unclean_epoch and new.unclean_epoch == new.leader_epoch:
+        unclean = new.unclean_epoch > old.unclean_epoch and new.unclean_epoch == new.leader_epoch
+        given_up = unclean and (self.by_hand or self.elects_uncleanly(key))
+        if unclean and not given_up:
             self._check_unclean(where, key, old)
+        self.remembered.on_changed(key, old, new, given_up=given_up)
         self.moves.on_change(where, old, new)
         if was_least == least and old.replicas == new.replicas:
             self._check_eligible(where, old, new, least)
@@ -219,15 +234,14 @@ class ControlOracle:
             self._sometimes["leader not known to be in sync"] += 1
             if new.leader_epoch == old.leader_epoch:
                 raise Violation("I-49", f"{where}: a recovery begins without an election")
-            if new.elr or new.last_known_elr:
-                raise Violation("I-48", f"{where}: ELR {new.elr}, {new.last_known_elr} stay")
+            if new.elr:
+                raise Violation("I-48", f"{where}: ELR {new.elr} stays")
 
     def _check_unclean(self, where: str, key: Key, old: Partition) -> None:
         """I-48, I-53: a leader that was not in sync is elected where the topic allows it, where an
         operator has asked for it, or when all who were in sync last are here again.
         """
-        if self.by_hand or self.elects_uncleanly(key):
-            return
+        self.recovered.add(key)
         brokers = self.brokers
         away = [b for b in old.last_known_elr if b not in brokers or brokers[b].fenced]
         if away or old.isr or old.elr:
@@ -237,6 +251,7 @@ class ControlOracle:
                 f" {old.elr}, last known {old.last_known_elr}, of whom {away} are not here; its"
                 " topic does not allow that",
             )
+        self.remembered.check_awaited(key, where, brokers)
 
     def _check_eligible(self, where: str, old: Partition, new: Partition, least: int) -> None:
         """I-50: below the minimum whoever was in sync stays eligible, unless it may have lost

@@ -303,8 +303,15 @@ class ReplicaOracle:
                 if self._unclean.is_allowed(key, decided):
                     leader = self._nodes[int(decided.leader)].name
                     self._unclean.on_elected(decided, ghost, self.find_view(leader, key))
+                if key in self._control.recovered:
+                    self._check_recovered(key, decided)
                 self._check_members(key)
                 self._check_quorum(key, decided)
+
+    def _check_recovered(self, key: Key, decided: Decided) -> None:
+        """I-53: balanced recovery loses nothing that somebody who was in sync still holds."""
+        for _, view in self._views(key, (decided.leader,)):
+            self._control.remembered.check_elected(key, self.ghost(key), view, self._views)
 
     def _forget_removed(self, key: Key, decided: Decided) -> bool:
         """What a broker held that is no replica any more need not be there when it is one again."""
