@@ -1,6 +1,6 @@
 """What a test may need of the machine, and a loud word at the end about what could not run.
 
-Markers `spark`, `maven` and `docker` and the fixture `shared_dir` skip where a JDK, Maven, a Docker
+Markers `spark`, `maven` and `docker` skip where a JDK, Maven, a Docker
 engine or the folder of shared data is missing. In CI that is a failure, except for want of the
 shared folder (and of the engine that its script would have started): a green run must not hide what
 was off.
@@ -96,14 +96,6 @@ def _locks_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     yield
     for fd in held:
         os.close(fd)
-
-
-@pytest.fixture
-def shared_dir() -> Path:
-    """The folder of shared data and tools beside the checkout."""
-    if not SHARED.is_dir():
-        pytest.skip("no folder ../shared beside the checkout: its data and peers are not here")
-    return SHARED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

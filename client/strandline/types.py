@@ -57,13 +57,6 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int
 
 
-class OffsetAndEpoch(NamedTuple):
-    """An offset, and the leader epoch in which it was learnt (-1 if unknown)."""
-
-    offset: int
-    leader_epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record to be sent with `send_many`, where (key, value) is not enough."""

@@ -6,7 +6,6 @@ are sorted, and partitions sorted by number (an unstable order makes an availabl
 ends).
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -48,10 +47,6 @@ def from_json(data: Any) -> Offsets:
                 raise ValueError(f"{offset!r} of {topic}/{partition} is not an offset")
             out[TopicPartition(topic, int(partition))] = offset
     return {tp: out[tp] for tp in sorted(out)}
-
-
-def to_text(offsets: Mapping[TopicPartition, int]) -> str:
-    return json.dumps(to_json(offsets), separators=(",", ":"))
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:

@@ -26,6 +26,7 @@ from strandline_proto.v1.services_pb2_grpc import (
     ControllerServiceStub,
     add_ReplicaServiceServicer_to_server,
 )
+from support.envelopes import applied
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -245,7 +246,7 @@ class PretendBroker:
             elif refused is not None:
                 answer.error_code, answer.error_message = refused.code, str(refused)
             else:
-                self.metadata.apply(envelope)
+                applied(self.metadata, envelope)
             answer.store_id = self.metadata.store_id
             answer.controller_epoch = self.metadata.controller_epoch
             answer.applied_metadata_offset = self.metadata.applied_offset

@@ -1,5 +1,6 @@
 """Short ways to write down what a controller pushes, for tests of the receiving side."""
 
+from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import (
     DynamicConfigs,
     Endpoint,
@@ -95,3 +96,8 @@ def partition(
         replicas=(BrokerId(1), BrokerId(2)),
         isr=(BrokerId(1), BrokerId(2)),
     )
+
+
+def applied(cache: MetadataCache, pushed: Envelope) -> None:
+    """As a broker that has nothing to do in between."""
+    cache.publish(cache.prepare(pushed), store_id=pushed.store_id)

@@ -16,6 +16,7 @@ from strandline_proto.errors import (
 from strandline_proto.ids import BrokerId, ControllerEpoch, MetadataOffset
 from support.envelopes import (
     MY_EPOCH,
+    applied,
     envelope,
     live_broker,
     partition,
@@ -26,7 +27,7 @@ from support.envelopes import (
 
 def cache_at(offset: int, **content: object) -> MetadataCache:
     cache = MetadataCache(cluster_id="cluster")
-    cache.apply(envelope(offset, full=True, **content))  # type: ignore[arg-type]
+    applied(cache, envelope(offset, full=True, **content))  # type: ignore[arg-type]
     return cache
 
 
@@ -115,7 +116,7 @@ def test_a_copy_of_the_store_that_went_on_by_itself_is_unmasked_by_its_epochs() 
     assert refused((50, 5))
     assert not refused((51, 5))
     assert refused((51, 4))
-    cache.apply(envelope(55, full=True, controller_epoch=5))
+    applied(cache, envelope(55, full=True, controller_epoch=5))
     assert not refused((30, 4), (52, 5), (56, 6))
     assert refused((30, 4), (52, 6))
 
@@ -131,18 +132,18 @@ def test_a_prepared_view_is_not_seen_before_it_is_published() -> None:
     cache = cache_at(5)
     pushed = envelope(6, topics=(topic("orders", 1, partition(0)),))
     view = cache.prepare(pushed)
-    assert not cache.knows_topic(topic_id(1))
+    assert cache.view.topic(topic_id(1)) is None
     cache.publish(view, store_id="store")
-    assert cache.knows_topic(topic_id(1))
-    assert cache.knows_partition(topic_id(1), 0)
-    assert not cache.knows_partition(topic_id(1), 1)
+    assert cache.view.topic(topic_id(1)) is not None
+    assert cache.view.partition(topic_id(1), 0) is not None
+    assert cache.view.partition(topic_id(1), 1) is None
     assert cache.applied_offset == 6
 
 
 def test_a_published_view_never_changes() -> None:
     cache = cache_at(5, topics=(topic("orders", 1, partition(0)),))
     held = cache.view
-    cache.apply(envelope(6, topics=(topic("orders", 1, partition(0, leader_epoch=1)),)))
+    applied(cache, envelope(6, topics=(topic("orders", 1, partition(0, leader_epoch=1)),)))
     known = held.partition(topic_id(1), 0)
     assert known is not None
     assert known.leader_epoch == 0
@@ -156,12 +157,13 @@ def test_an_increment_changes_only_what_it_names() -> None:
         topics=(topic("a", 1, partition(0), partition(1)), topic("b", 2, partition(0))),
         live_brokers=(live_broker(1), live_broker(2)),
     )
-    cache.apply(
+    applied(
+        cache,
         envelope(
             6,
             topics=(topic("a", 1, partition(1, leader=2, leader_epoch=1)),),
             live_brokers=(live_broker(2, fenced=True),),
-        )
+        ),
     )
     leaders = [p.leader for p in cache.view.topics_by_id[topic_id(1)].partitions.values()]
     assert leaders == [1, 2]
@@ -175,10 +177,11 @@ def test_what_a_snapshot_does_not_name_does_not_exist() -> None:
         topics=(topic("a", 1, partition(0), partition(1)), topic("b", 2, partition(0))),
         live_brokers=(live_broker(1), live_broker(2)),
     )
-    cache.apply(
+    applied(
+        cache,
         envelope(
             6, full=True, topics=(topic("a", 1, partition(0)),), live_brokers=(live_broker(2),)
-        )
+        ),
     )
     assert list(cache.view.topics_by_id) == [topic_id(1)]
     assert list(cache.view.topics_by_id[topic_id(1)].partitions) == [0]
@@ -190,7 +193,7 @@ def test_a_deleted_topic_and_a_removed_broker_are_gone() -> None:
     cache = cache_at(
         5, topics=(topic("a", 1, partition(0)),), live_brokers=(live_broker(1), live_broker(2))
     )
-    cache.apply(envelope(6, deleted_topic_ids=(topic_id(1),), removed_brokers=(2,)))
+    applied(cache, envelope(6, deleted_topic_ids=(topic_id(1),), removed_brokers=(2,)))
     assert cache.view.topic(topic_id(1)) is None
     assert cache.view.topic_named("a") is None
     assert list(cache.view.brokers) == [1]
@@ -199,7 +202,7 @@ def test_a_deleted_topic_and_a_removed_broker_are_gone() -> None:
 def test_a_topic_created_anew_takes_the_name_and_shares_nothing() -> None:
     """I-36, whether the deletion of the old one is named or not."""
     cache = cache_at(5, topics=(topic("a", 1, partition(0), configs={"segment.bytes": "99"}),))
-    cache.apply(envelope(6, topics=(topic("a", 2, partition(0)),)))
+    applied(cache, envelope(6, topics=(topic("a", 2, partition(0)),)))
     found = cache.view.topic_named("a")
     assert found is not None
     assert (found.topic_id, dict(found.configs)) == (topic_id(2), {})
@@ -210,12 +213,13 @@ def test_a_partition_does_not_go_back_to_an_older_epoch() -> None:
     """I-30, P-72: clients that saw the newer leader are not sent back to the older one."""
     newer = partition(0, leader=2, leader_epoch=4, partition_epoch=9)
     cache = cache_at(5, topics=(topic("a", 1, newer),))
-    cache.apply(
-        envelope(6, topics=(topic("a", 1, partition(0, leader_epoch=3, partition_epoch=8)),))
+    applied(
+        cache, envelope(6, topics=(topic("a", 1, partition(0, leader_epoch=3, partition_epoch=8)),))
     )
     assert cache.view.partition(topic_id(1), 0) == newer
-    cache.apply(
-        envelope(7, topics=(topic("a", 1, partition(0, leader_epoch=4, partition_epoch=10)),))
+    applied(
+        cache,
+        envelope(7, topics=(topic("a", 1, partition(0, leader_epoch=4, partition_epoch=10)),)),
     )
     known = cache.view.partition(topic_id(1), 0)
     assert known is not None
@@ -226,12 +230,12 @@ def test_a_fenced_or_leaving_broker_may_not_be_in_an_isr() -> None:
     """I-24, and the epoch that may join is the one of the same view."""
     brokers = (live_broker(1), live_broker(2, fenced=True), live_broker(3, shutting_down=True))
     cache = cache_at(5, live_brokers=brokers)
-    assert dict(cache.eligible()) == {1: 7}
+    assert dict(cache.view.eligible) == {1: 7}
     restarted = envelope(6, live_brokers=(live_broker(1, fenced=True), live_broker(2, 12)))
     assert dict(cache.eligible_after(restarted)) == {2: 12}
-    assert dict(cache.eligible()) == {1: 7}
-    cache.apply(restarted)
-    assert dict(cache.eligible()) == {2: 12}
+    assert dict(cache.view.eligible) == {1: 7}
+    applied(cache, restarted)
+    assert dict(cache.view.eligible) == {2: 12}
 
 
 def test_a_fenced_broker_still_has_an_address() -> None:
@@ -245,7 +249,7 @@ def test_a_fenced_broker_still_has_an_address() -> None:
 
 def test_configurations_of_a_topic_are_replaced_as_a_whole() -> None:
     cache = cache_at(5, topics=(topic("a", 1, partition(0), configs={"segment.bytes": "99"}),))
-    cache.apply(envelope(6, topics=(topic("a", 1, configs={"max.message.bytes": "7"}),)))
+    applied(cache, envelope(6, topics=(topic("a", 1, configs={"max.message.bytes": "7"}),)))
     found = cache.view.topic(topic_id(1))
     assert found is not None
     assert dict(found.configs) == {"max.message.bytes": "7"}

@@ -29,7 +29,7 @@ from strandline_proto.errors import (
 from strandline_proto.ids import ControllerEpoch, MetadataOffset
 from strandline_proto.v1 import common_pb2, controller_pb2
 from strandline_runtime.real import real_runtime
-from support.envelopes import envelope
+from support.envelopes import applied, envelope
 from support.scripted_controller import WAIT_S, running, scripted_controller
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ async def test_a_broker_wants_to_be_fenced_until_it_has_loaded_and_applied_a_sna
             await controller.until(lambda: len(controller.heartbeats) >= seen + 2)
             assert all(beat.want_fence for beat in controller.heartbeats)
             assert b.lifecycle.state is BrokerState.FENCED
-            b.metadata.apply(envelope(9, full=True))
+            applied(b.metadata, envelope(9, full=True))
             b.lifecycle.on_applied()
             await within(b.lifecycle.unfenced)
         assert controller.heartbeats[-1].current_metadata_offset == 9

@@ -29,7 +29,7 @@ from strandline_proto.errors import (
 )
 from strandline_proto.v1 import metadata_pb2
 from strandline_runtime.real import real_runtime
-from support.envelopes import envelope, live_broker, partition, topic, topic_id
+from support.envelopes import applied, envelope, live_broker, partition, topic, topic_id
 from support.scripted_controller import WAIT_S, scripted_controller
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ RAW_SERVICE = "test.Raw"
 
 def cache() -> MetadataCache:
     known = MetadataCache(cluster_id="cluster")
-    known.apply(
+    applied(
+        known,
         envelope(
             12,
             full=True,
@@ -63,7 +64,7 @@ def cache() -> MetadataCache:
                 },
                 controller={"min.insync.replicas": "2", "from.the.future": "1"},
             ),
-        )
+        ),
     )
     return known
 

@@ -49,7 +49,7 @@ async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(
         assert partition is not None
         assert partition.leader is not None
         assert partition.max_message_bytes == 5000
-        assert b.metadata.knows_partition(TOPIC_ID, 0)
+        assert b.metadata.view.partition(TopicId(TOPIC_ID), 0) is not None
         state = b.directory.state
         assert (state.store_id, state.controller_epoch, state.metadata_offset) == ("store", 1, 9)
     again = BrokerDirectories.open(
@@ -151,7 +151,7 @@ async def test_a_large_snapshot_is_decoded_beside_the_loop_and_applied_in_its_tu
             second = await call.read()
         assert isinstance(second, push_pb2.LeaderAndIsrResponse)
         assert (second.applied_metadata_offset, second.want_full) == (6, False)
-        assert b.metadata.knows_partition(OTHER_ID, LARGE)
+        assert b.metadata.view.partition(TopicId(OTHER_ID), LARGE) is not None
 
 
 async def test_pushes_of_the_past_are_refused_and_change_nothing(tmp_path: Path) -> None:
@@ -326,7 +326,8 @@ async def test_an_envelope_that_was_begun_is_finished_although_its_stream_breaks
         assert answer.want_full
         assert answer.applied_metadata_offset in (5, 6)
         hosted = b.replicas.find(TOPIC_ID, 0) is not None
-        assert hosted == (answer.applied_metadata_offset == 6) == b.metadata.knows_topic(TOPIC_ID)
+        known = TOPIC_ID in b.metadata.view.topics_by_id
+        assert hosted == (answer.applied_metadata_offset == 6) == known
 
 
 async def test_pushes_wait_until_the_broker_is_ready_to_apply_them(tmp_path: Path) -> None:
@@ -352,7 +353,7 @@ async def test_a_partition_that_cannot_be_applied_is_reported_and_the_rest_is_ap
         assert answer.topics[0].topic_id == TOPIC_ID
         assert (failed.partition_index, failed.error_code) == (0, KafkaStorageError.code)
         assert "orders-0" in failed.error_message
-        assert b.metadata.knows_topic(TOPIC_ID)
+        assert TOPIC_ID in b.metadata.view.topics_by_id
 
 
 async def test_a_broker_says_which_process_it_is(tmp_path: Path) -> None:

@@ -188,7 +188,9 @@ def test_a_cut_below_the_high_watermark_is_reported_loudly(tmp_path: Path) -> No
     assert store.log.log_end_offset == 8
     assert "ATTENTION" in store.reports[0]
     assert "high watermark was 10" in store.reports[0]
-    assert store.directory.high_watermark_of(store.log) == 8
+    assert store.directory.checkpointed_high_watermark(store.log) == 10, (
+        "what it knew is not forgotten"
+    )
 
 
 @pytest.mark.parametrize(("ends_at", "refused"), [(4, True), (5, False)])
@@ -363,7 +365,7 @@ def test_checkpoints_of_before_a_truncation_are_not_believed_after_it(tmp_path: 
     store.start()
     assert store.values() == written(2)
     assert len(store.reports) == 1
-    assert store.directory.high_watermark_of(store.log) == 4
+    assert store.directory.checkpointed_high_watermark(store.log) == 4
 
 
 def test_a_checkpoint_written_after_a_truncation_is_believed_again(tmp_path: Path) -> None:

@@ -125,17 +125,6 @@ class MetadataCache:
     def has_snapshot(self) -> bool:
         return self.view.metadata_offset != NOTHING_APPLIED
 
-    def knows_topic(self, topic_id: bytes) -> bool:
-        return topic_id in self.view.topics_by_id
-
-    def knows_partition(self, topic_id: bytes, partition: int) -> bool:
-        topic = self.view.topics_by_id.get(TopicId(topic_id))
-        return topic is not None and partition in topic.partitions
-
-    def eligible(self) -> Mapping[BrokerId, BrokerEpoch]:
-        """Brokers that may be in an ISR, by the current view: unfenced and not shutting down."""
-        return self.view.eligible
-
     def eligible_after(self, envelope: Envelope) -> Mapping[BrokerId, BrokerEpoch]:
         """Brokers that may be in an ISR once `envelope` is applied."""
         return _eligible(_brokers_after(self.view, envelope))
@@ -237,10 +226,6 @@ class MetadataCache:
         assert view.controller_epoch >= self.controller_epoch, (view, self.controller_epoch)
         self.store_id = store_id
         self.view = view
-
-    def apply(self, envelope: Envelope) -> None:
-        """Prepare and publish at once, where nothing has to happen in between."""
-        self.publish(self.prepare(envelope), store_id=envelope.store_id)
 
 
 def _eligible(brokers: Mapping[BrokerId, LiveBroker]) -> Mapping[BrokerId, BrokerEpoch]:

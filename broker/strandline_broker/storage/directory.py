@@ -337,11 +337,6 @@ class DataDirectory:
         self._logs[key] = log
         return log
 
-    def high_watermark_of(self, log: Log) -> int:
-        """The checkpointed high watermark of a log, within what the log holds (P-16)."""
-        offset = self.checkpointed_high_watermark(log)
-        return max(log.log_start_offset, min(offset, log.log_end_offset))
-
     def checkpointed_high_watermark(self, log: Log) -> int:
         """It may be beyond the log's end, if what lay before it has been lost."""
         return self._checkpoints.offset(HIGH_WATERMARKS, (log.topic, log.partition), log.limits)
