@@ -96,7 +96,11 @@ class MicroBatchWriter:
         """What Spark logged for the batch: [end of the batch before, end) of what moved."""
         end = read_offset_log(self._checkpoint, batch_id)
         initial = self._positions.initial()
-        assert initial is not None, "the job stores the initial offsets before it starts the query"
+        if initial is None:
+            raise TableError(
+                f"{self._positions.path} is gone, in which the job keeps its initial offsets; "
+                "restore it, or start a new checkpoint"
+            )
         start = initial if batch_id == 0 else read_offset_log(self._checkpoint, batch_id - 1)
         # A partition that is new to the query starts at 0: the source reports it otherwise.
         found = [BatchRange(tp, start.get(tp, 0), end[tp]) for tp in end]
@@ -205,21 +209,27 @@ def _collect_manifests(
     return accounts, files
 
 
+def _must(holds: bool, otherwise: str) -> None:
+    """Of what executors wrote: nothing is committed that does not hold."""
+    if not holds:
+        raise TableError(f"{otherwise}; nothing was committed, start the job again")
+
+
 def _check_complete(got: set[Any], planned: set[Any]) -> None:
-    assert got <= planned, f"files for {got - planned}, which the batch does not read"
+    _must(got <= planned, f"files for {got - planned}, which the batch does not read")
     if planned and isinstance(next(iter(planned))[0], TopicPartition):
-        assert got == planned, f"no manifest for {names({p[0] for p in planned - got})}"
+        _must(got == planned, f"no manifest for {names({p[0] for p in planned - got})}")
 
 
 def _check_account(account: CommittedRange, files: list[DataFile]) -> None:
     """Rows are as many as the range has offsets, less those known to hold no record."""
     span = account.end - account.start
     exact = account.skipped is None or account.rows + account.skipped == span
-    assert exact, f"{account}: rows and skipped offsets do not add up to {span}"
-    assert account.rows <= span, f"{account}: more rows than offsets"
+    _must(exact, f"{account}: rows and skipped offsets do not add up to {span}")
+    _must(account.rows <= span, f"{account}: more rows than offsets")
     for file in files:
         inside = account.start <= file.offset_min <= file.offset_max < account.end
-        assert inside, f"{file.path} holds offsets outside [{account.start}, {account.end})"
+        _must(inside, f"{file.path} holds offsets outside [{account.start}, {account.end})")
 
 
 def _bronze_columns(frame: DataFrame, batch_id: int) -> DataFrame:
@@ -251,7 +261,7 @@ def _described(path: str, relative: str, topic: str, date: str) -> DataFile:
         found = [footer.row_group(g).column(columns[name]).statistics for g in groups]
         bounds[name] = (min(s.min for s in found), max(s.max for s in found))
     first, last = bounds["partition"]
-    assert first == last, f"{path} holds partitions {first} to {last}"
+    _must(first == last, f"{path} holds partitions {first} to {last}")
     return DataFile(
         path=relative,
         size=os.path.getsize(path),

@@ -98,7 +98,8 @@ class PositionFiles:
             os.link(temporary, self.path)
         except FileExistsError:
             stored = self.initial()
-            assert stored is not None, f"{self.path} exists and holds nothing"
+            if stored is None:
+                raise _unreadable(self.path, ValueError("it holds nothing")) from None
             return stored
         finally:
             os.unlink(temporary)

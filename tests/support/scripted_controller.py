@@ -31,6 +31,7 @@ class ScriptedController(ScriptedReassignments, services_pb2_grpc.ControllerServ
         self.heartbeats: list[controller_pb2.BrokerHeartbeatRequest] = []
         self.alterations: list[controller_pb2.AlterPartitionRequest] = []
         self.allocations = 0
+        self.ids_per_block = 3
         self.streams = 0
         self.on_registration: Callable[
             [controller_pb2.BrokerRegistrationRequest], controller_pb2.BrokerRegistrationResponse
@@ -87,7 +88,7 @@ class ScriptedController(ScriptedReassignments, services_pb2_grpc.ControllerServ
         start = self.allocations * 3
         self.allocations += 1
         return controller_pb2.AllocateProducerIdsResponse(
-            producer_id_start=start, producer_id_len=3
+            producer_id_start=start, producer_id_len=self.ids_per_block
         )
 
     async def CreateTopics(self, request: Any, context: Any) -> Any:

@@ -16,6 +16,7 @@ TESTED_THROUGH = {
     "isr_proposal": "core_leader",
     "loss_reports": "controller_losses",
     "replica_condition": "controller_offline_replicas",
+    "rules": "controller_state",
 }
 
 
@@ -50,6 +51,42 @@ def test_a_log_changes_by_its_transitions_alone() -> None:
             owner = ast.unparse(node.value)
             if owner.rpartition(".")[2] in ("log", "_log") or owner.endswith("log.state"):
                 found.append(f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}")
+    assert found == []
+
+
+READS_WHAT_OTHERS_WROTE = (
+    *("proto/strandline_proto", "spark_jobs/strandline_spark"),
+    *(f"broker/strandline_broker/{part}" for part in ("rpc", "offline")),
+    *(
+        f"broker/strandline_broker/{path}.py"
+        for path in (
+            *("core/controller/state", "core/controller/snapshot", "core/controller/records"),
+            *("storage/checkpoints", "storage/leader_epochs", "storage/metadata_snapshot"),
+            *("storage/producer_snapshot", "storage/follower_run", "storage/recovery"),
+        )
+    ),
+)
+
+
+def tells_the_type_alone(test: ast.expr) -> bool:
+    """`x is not None` and `isinstance(x, T)`: for the type checker."""
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.IsNot)
+    return isinstance(test, ast.Call) and ast.unparse(test.func) == "isinstance"
+
+
+def test_what_a_disk_or_a_peer_says_is_refused_and_not_asserted() -> None:
+    """A wrong byte costs what it belongs to; an assertion costs the process."""
+    found = []
+    for path in python_files():
+        if not name_of(path).startswith(READS_WHAT_OTHERS_WROTE):
+            continue
+        for node in ast.walk(syntax(path)):
+            if isinstance(node, ast.Assert) and not tells_the_type_alone(node.test):
+                is_of_the_module = node in syntax(path).body  # about constants
+                is_of_a_fresh_state = ast.unparse(node.test) == "state.last_offset < 0"
+                if not is_of_the_module and not is_of_a_fresh_state:
+                    found.append(f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}")
     assert found == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import ConfigRecord
+from strandline_broker.core.controller.records import ConfigRecord, ControllerEpochRecord, encode
 from strandline_broker.core.controller.registration import decide_registration
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.startup import decide_start
@@ -28,13 +28,13 @@ from strandline_broker.hosts.controller.pipeline import QUEUE_MAX, Pipeline, rep
 from strandline_broker.storage.directory import DataDirectory
 from strandline_broker.storage.metadata_log import MetadataLog
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
-from strandline_proto.ids import BrokerEpoch, TopicId
+from strandline_proto.ids import BrokerEpoch, ControllerEpoch, TopicId
 from strandline_runtime.real import real_runtime
 from support.controller_cluster import B1, registration
 from support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
     from strandline_broker.core.controller.push import Envelope
@@ -238,3 +238,28 @@ async def test_a_crash_after_any_batch_leaves_a_log_that_gives_that_state(tmp_pa
         assert repr(replayed) == text
         its_log.close()
         reopened.close()
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ([[ConfigRecord(topic_id=TopicId(bytes(16)), key="k", value="v")]], "KeyError"),
+        ([[ControllerEpochRecord(epoch=ControllerEpoch(0))]] * 2, "BrokenRule"),
+    ],
+)
+def test_a_log_whose_records_do_not_follow_each_other_is_refused(
+    batches: list[list[AnyRecord]], said: str
+) -> None:
+    store = MemoryStore()
+    store.values = [[encode(record) for record in batch] for batch in batches]
+    with pytest.raises(ValueError, match=f"does not follow from what came before .{said}"):
+        replay_log(ControllerState(), store)
+
+
+def test_a_log_with_a_hole_is_refused() -> None:
+    class Holed(MemoryStore):
+        def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
+            yield 1, 1, [encode(ConfigRecord(key="k", value="v"))]
+
+    with pytest.raises(ValueError, match="offsets 1 to 1, where 0 must follow"):
+        replay_log(ControllerState(), Holed())

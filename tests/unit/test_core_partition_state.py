@@ -29,6 +29,16 @@ def test_a_decision_that_breaks_the_rules_is_named(state: PartitionState, words:
     assert words in (state.problem() or "")
 
 
+def test_one_leader_epoch_is_one_leaders() -> None:
+    """I-3."""
+    known = partition_state(A, B, leader_epoch=5, partition_epoch=7)
+    moved = partition_state(A, B, leader=B, leader_epoch=5, partition_epoch=8)
+    assert "leader epoch 5 is given to 2, and was 1's" in (moved.problem(known) or "")
+    newer = partition_state(A, B, leader=B, leader_epoch=6, partition_epoch=8)
+    assert newer.problem(known) is None
+    assert partition_state(A, B, leader_epoch=5, partition_epoch=8).problem(known) is None
+
+
 def test_a_higher_leader_epoch_is_newer_and_then_a_higher_partition_epoch() -> None:
     now = partition_state(A, leader_epoch=5, partition_epoch=7)
     assert partition_state(A, leader_epoch=6, partition_epoch=7).is_newer_than(now)

@@ -62,7 +62,7 @@ def test_an_epoch_without_records_is_dropped_by_a_cut_at_the_end() -> None:
     assert target(own, 2, 4) == Truncation(Offset(2), finished=False), "I-47"
 
 
-@pytest.mark.parametrize(("epoch", "end"), [(-1, -1), (-1, 5), (3, -1)])
+@pytest.mark.parametrize(("epoch", "end"), [(-1, -1), (-1, 5), (3, -1), (-7, 1)])
 def test_nothing_is_cut_if_the_leader_cannot_say(epoch: int, end: int) -> None:
     assert target(log(1, 2), epoch, end) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from strandline_broker.core.isr_proposal import ProposeIsr
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember
 from strandline_broker.hosts.controller_link import ControllerLink
-from strandline_broker.hosts.isr_changes import IsrChanges
+from strandline_broker.hosts.isr_changes import IsrChanges, possible
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -24,6 +25,7 @@ from strandline_proto.errors import (
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from strandline_proto.v1 import controller_pb2
 from strandline_runtime.real import real_runtime
+from support.partition_states import A, B, member, partition_state
 from support.scripted_controller import WAIT_S, ScriptedController, running, scripted_controller
 
 if TYPE_CHECKING:
@@ -209,3 +211,15 @@ async def test_nothing_is_sent_before_the_broker_is_registered() -> None:
             await answers.until(1)
         await link.close()
     assert [r.broker_epoch for r in controller.alterations] == [8]
+
+
+def test_an_answer_that_no_controller_gives_leaves_the_outcome_unknown() -> None:
+    """I-22: the ISR of a leader has the leader, and replicas alone."""
+    state = partition_state(A, B)
+    answer = IsrAnswer(A, state.leader_epoch, (member(A),), PartitionEpoch(1), 2)
+    assert possible(answer, state) is answer
+    for isr in ((member(B),), (member(A), member(BrokerId(9), 1))):
+        refused = possible(replace(answer, isr=isr), state)
+        assert isinstance(refused, UnknownServerError)
+    unknown = RequestTimedOut("late")
+    assert possible(unknown, state) is unknown

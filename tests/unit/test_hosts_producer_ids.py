@@ -11,7 +11,12 @@ import pytest
 from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.producer_ids import EPOCH_MAX, ProducerIds
 from strandline_broker.rpc.producer_ids import ProducerIdsRpc
-from strandline_proto.errors import InvalidRequest, NotController, UnsupportedVersion
+from strandline_proto.errors import (
+    InvalidRequest,
+    NotController,
+    UnknownServerError,
+    UnsupportedVersion,
+)
 from strandline_proto.ids import NO_PRODUCER_ID, BrokerEpoch, BrokerId, ProducerEpoch, ProducerId
 from strandline_proto.v1 import metadata_pb2
 from strandline_runtime.real import real_runtime
@@ -108,3 +113,10 @@ async def test_a_transactional_id_is_refused_as_not_supported_yet() -> None:
         plain = metadata_pb2.InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
         answer = await rpc.InitProducerId(plain, None)
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 0, 0)
+
+
+async def test_a_block_without_ids_is_refused() -> None:
+    async with scripted_controller() as controller, producer_ids(controller.target) as ids:
+        controller.ids_per_block = 0
+        with pytest.raises(UnknownServerError, match="gave 0 producer ids"):
+            await new_id(ids)

@@ -12,6 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.replica_info import describe_replicas
 from strandline_broker.rpc.push import LARGE, envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.log import Log
@@ -354,6 +356,63 @@ async def test_a_partition_that_cannot_be_applied_is_reported_and_the_rest_is_ap
         assert (failed.partition_index, failed.error_code) == (0, KafkaStorageError.code)
         assert "orders-0" in failed.error_message
         assert TOPIC_ID in b.metadata.view.topics_by_id
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_log_of_a_later_epoch_than_the_controllers_costs_its_partition_alone(
+    tmp_path: Path, leads: bool
+) -> None:
+    """I-2: the controller is an old copy, or a checkpoint without a seal has rotted."""
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True), leader_epoch=1))
+        partition = b.replicas.partitions[TOPIC_ID, 0]
+        partition.log.assign_epoch(50)
+        request = with_topic(push(10, 9), leader_epoch=2)
+        if not leads:
+            request.leader_and_isr[0].partitions[0].leader = -1
+        answer = await ask(call, request)
+        (failed,) = answer.topics[0].partitions
+        assert failed.error_code == KafkaStorageError.code
+        assert "holds leader epoch 50, and the controller knows of none above 2" in (
+            failed.error_message
+        )
+        assert "move the directory away" in failed.error_message
+        offline = b.replicas.offline_replicas()
+        assert offline == {(TOPIC_ID, 0): ReplicaCondition.OUT_OF_SERVICE}
+        (told,) = describe_replicas(b.replicas, (), now_ms=0)
+        assert (told.role, "leader epoch 50" in str(told.error)) == ("offline", True)
+        assert not b.replicas.lacks_something, "asking again would change nothing"
+        again = await ask(call, with_topic(push(11, 10), leader_epoch=60))
+        assert again.topics[0].partitions[0].error_code == KafkaStorageError.code
+        other = with_topic(push(12, 11), leader_epoch=1)
+        other.leader_and_isr[0].topic_id = OTHER_ID
+        other.leader_and_isr[0].topic_name = "others"
+        assert not (await ask(call, other)).topics
+        assert b.replicas.partitions[OTHER_ID, 0].leader is not None
+
+
+async def test_a_decision_that_no_controller_makes_costs_its_partition_alone(
+    tmp_path: Path,
+) -> None:
+    """I-3, I-22."""
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True), leader_epoch=1))
+        request = with_topic(push(10, 9), leader_epoch=2)
+        request.leader_and_isr[0].partitions[0].replicas[:] = [2]
+        answer = await ask(call, request)
+        (failed,) = answer.topics[0].partitions
+        assert (failed.error_code, "not within" in failed.error_message) == (-1, True)
+        stolen = with_topic(push(11, 10), leader_epoch=1)
+        stolen.leader_and_isr[0].partitions[0].leader = 2
+        stolen.leader_and_isr[0].partitions[0].partition_epoch = 5
+        stolen.leader_and_isr[0].partitions[0].replicas[:] = [1, 2]
+        stolen.leader_and_isr[0].partitions[0].isr_with_epochs.add(broker_id=2, broker_epoch=1)
+        (failed,) = (await ask(call, stolen)).topics[0].partitions
+        assert "was 1's" in failed.error_message
+        assert not (await ask(call, with_topic(push(12, 11), leader_epoch=3))).topics
+        assert b.replicas.partitions[TOPIC_ID, 0].leader_epoch == 3
 
 
 async def test_a_broker_says_which_process_it_is(tmp_path: Path) -> None:

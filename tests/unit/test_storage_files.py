@@ -12,6 +12,7 @@ from strandline_broker.storage.offset_index import OffsetIndex
 from strandline_broker.storage.recent_batches import KEPT, RecentBatches
 from strandline_broker.storage.sealed_file import SealedFile
 from strandline_broker.storage.time_index import TimeIndex
+from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 
 FS = RealFileSystem()
@@ -137,6 +138,14 @@ def test_the_epoch_of_an_offset_is_that_of_the_last_entry_not_above(tmp_path: Pa
     assert [epochs.epoch_at(o) for o in (0, 9, 10, 24, 25, 99)] == [2, 2, 4, 4, 7, 7]
     assert LeaderEpochs(FS, str(tmp_path), [(3, 5)]).epoch_at(4) == -1
     assert LeaderEpochs(FS, str(tmp_path)).latest() == -1
+
+
+def test_an_epoch_older_than_the_latest_begins_nowhere(tmp_path: Path) -> None:
+    """I-2."""
+    epochs = LeaderEpochs(FS, str(tmp_path), [(3, 5)])
+    with pytest.raises(KafkaStorageError, match="leader epoch 2 cannot begin behind 3"):
+        epochs.assign(2, 9)
+    assert epochs.entries == ((3, 5),)
 
 
 def test_epochs_are_cut_at_either_end_and_kept(tmp_path: Path) -> None:

@@ -52,8 +52,10 @@ class PartitionState:
         """The partition's name in messages."""
         return f"{self.topic}-{self.partition}"
 
-    def problem(self) -> str | None:
-        """Why no controller that keeps I-22 could have decided this; None if it could."""
+    def problem(self, known: "PartitionState | None" = None) -> str | None:
+        """Why no controller that keeps I-3 and I-22 could have decided this, after `known`; None if
+        it could.
+        """
         isr = [m.broker_id for m in self.isr]
         if len(set(isr)) != len(isr) or len(set(self.replicas)) != len(self.replicas):
             return f"{self.where}: ISR {isr} or replicas {self.replicas} name a broker twice"
@@ -63,6 +65,13 @@ class PartitionState:
             return f"{self.where}: ISR {isr} and ELR {self.elr} share a broker"
         if self.leader != NO_LEADER and self.leader not in isr:
             return f"{self.where}: leader {self.leader} is not in the ISR {isr}"
+        if known is None or known.leader_epoch != self.leader_epoch:
+            return None
+        if known.leader != self.leader:
+            return (
+                f"{self.where}: leader epoch {self.leader_epoch} is given to {self.leader}, and"
+                f" was {known.leader}'s"
+            )
         return None
 
     def is_newer_than(self, other: "PartitionState") -> bool:

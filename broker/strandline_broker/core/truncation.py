@@ -39,7 +39,7 @@ def truncation_target(
     None if the leader could not say: then nothing may be cut. Each round ends the log earlier or
     drops its latest epoch, so the rounds come to an end (P-2).
     """
-    if diverging_epoch == UNKNOWN_EPOCH or diverging_end < 0:
+    if diverging_epoch < 0 or diverging_end < 0:
         return None
     if history.latest() <= diverging_epoch:
         return Truncation(Offset(min(diverging_end, log_end_offset)), finished=True)

@@ -24,6 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.usable import unusable
 from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
@@ -45,7 +46,7 @@ def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, ReplicaConditio
     offline = {}
     for key, partition in partitions.items():
         log = partition.log
-        if partition.out_of_service is not None or log.damaged is not None:
+        if unusable(partition) is not None:
             offline[key] = ReplicaCondition.OUT_OF_SERVICE
         elif partition.healing or log.damaged_ranges.above(log.log_start_offset):
             offline[key] = ReplicaCondition.DAMAGED

@@ -13,7 +13,7 @@ member it wished to add (P-5, P-6).
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.controller_link import ControllerLink
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Runtime
@@ -100,6 +101,7 @@ class IsrChanges:
             leader = partition.leader
             if leader is None or leader.leader_epoch != proposal.leader_epoch:
                 return  # a newer leader epoch has abandoned the proposal (I-28)
+            outcome = possible(outcome, partition.state)
             if isinstance(outcome, IsrAnswer):
                 effects = leader.on_isr_answer(request_id, outcome)
             else:
@@ -141,6 +143,14 @@ class IsrChanges:
             answers = dict(_answers(response))
         for key, pending in batch.items():
             pending.answer(pending.proposal.request_id, answers.get(key, failed))
+
+
+def possible(outcome: IsrAnswer | WireError, state: PartitionState | None) -> IsrAnswer | WireError:
+    """An answer that no controller gives is as good as none: the push will tell."""
+    if state is None or not isinstance(outcome, IsrAnswer):
+        return outcome
+    problem = replace(state, isr=outcome.isr, elr=outcome.elr).problem()
+    return outcome if problem is None else UnknownServerError(problem)
 
 
 def _request(

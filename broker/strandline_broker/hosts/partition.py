@@ -76,6 +76,7 @@ class Partition:
         """The topic's own entries, as the controller last pushed them."""
         self.max_message_bytes = context.config.message_max_bytes
         self.out_of_service: str | None = None
+        self.other_history: str | None = None
         self.healing = False
         """It was cut before its damage, and does not hold again what the leader calls committed."""
         self.checkpointed_high_watermark = high_watermark

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from strandline_proto import errors
-from strandline_proto.errors import InvalidRequest, NotController, WireError
+from strandline_proto.errors import InvalidRequest, NotController, UnknownServerError, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from strandline_proto.v1 import controller_pb2
 
@@ -104,6 +104,10 @@ class ProducerIds:
             raise self._link.failure(error) from None
         if block.error_code != errors.NONE:
             raise errors.from_code(block.error_code, block.error_message)
-        assert block.producer_id_len > 0, block
+        if block.producer_id_len <= 0 or block.producer_id_start < 0:
+            raise UnknownServerError(
+                f"the controller gave {block.producer_id_len} producer ids from "
+                f"{block.producer_id_start}; retry"
+            )
         self._next = block.producer_id_start
         self._end = block.producer_id_start + block.producer_id_len

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.push_envelope import LogEnd
 from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S
+from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
 
@@ -206,7 +207,7 @@ def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterat
     """
     for state in envelope.leader_and_isr:
         partition = replicas.partitions.get((state.topic_id, state.partition))
-        if state.leader != NO_LEADER or partition is None or partition.out_of_service:
+        if state.leader != NO_LEADER or partition is None or unusable(partition) is not None:
             continue
         if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
             log = partition.log

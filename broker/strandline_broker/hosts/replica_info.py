@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.usable import unusable
 from strandline_broker.storage.damaged_ranges import refusal
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import TopicId
@@ -86,8 +87,9 @@ def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
     if damaged:
         text = "; ".join(refusal(partition.name, each) for each in damaged)
         error = KafkaStorageError(text)
-    if partition.out_of_service is not None:
-        role, error = "offline", KafkaStorageError(partition.out_of_service)
+    why = unusable(partition)
+    if why is not None:
+        role, error = "offline", KafkaStorageError(why)
     elif leader is not None:
         role = "leader"
     else:

@@ -17,14 +17,12 @@ from strandline_broker.hosts.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs, is_full_disk
 from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.hosts.replica_configs import (
-    configure_replicas,
-    log_config,
-)
+from strandline_broker.hosts.replica_configs import configure_replicas, log_config
 from strandline_broker.hosts.replica_context import ReplicaContext
 from strandline_broker.hosts.replica_logs import ReplicaLogs
 from strandline_broker.hosts.scrubber import Scrubber
-from strandline_proto.errors import KafkaStorageError, WireError
+from strandline_broker.hosts.usable import admit_epoch, unusable
+from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 from strandline_proto.ids import NO_LEADER, TopicId
 from strandline_proto.v1 import common_pb2
 
@@ -144,9 +142,7 @@ class ReplicaManager:
         )
 
     async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Bring cold bytes into the page cache without blocking the loop on the disk, and check
-        them: what has lain on the disk may have changed there (I-7).
-        """
+        """Read cold bytes beside the loop, and check what has lain on the disk (I-7)."""
         log = partition.log
         if log.log_start_offset <= offset < log.log_end_offset:
             limit = log.log_end_offset
@@ -214,7 +210,8 @@ class ReplicaManager:
                 await self._take_role(partition, state)
             except WireError as error:
                 errors.append(self._failed(state, error))
-                self.lacks_something |= partition.out_of_service is None  # it may pass (I-88)
+                self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
+                self.context.report_offline()
         self.context.eligibility.tell_leaders(self.partitions.values())
         return errors
 
@@ -229,16 +226,19 @@ class ReplicaManager:
             except (WireError, OSError) as error:
                 errors.append(self._failed(state, error))
                 continue
-            if partition.out_of_service is not None:
-                errors.append(self._failed(state, KafkaStorageError(partition.out_of_service)))
+            if (why := unusable(partition)) is not None:
+                errors.append(self._failed(state, KafkaStorageError(why)))
             elif self._accept(partition, state):
                 changes.append((partition, state))
         return changes
 
     async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
+        known = self.partitions.get((state.topic_id, state.partition))
+        if (problem := state.problem(known.state if known else None)) is not None:
+            raise UnknownServerError(problem)
         topic = envelope.hosted_topic(state.topic_id)
         config = self.context.resolve({} if topic is None else topic.configs)
-        if (state.topic_id, state.partition) not in self.partitions:
+        if known is None:
             await self._logs.make_way(state)
             await self._logs.begin_anew_if_gone(state)
         partition = self.find(state.topic_id, state.partition)
@@ -258,6 +258,7 @@ class ReplicaManager:
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
         async with partition.gate:
             log = partition.log
+            admit_epoch(partition, state)
             # A new log, a truncation that was cut short, or one after which not all could be read.
             if log.producers is None or log.replay_lacks:
                 await partition.rebuild_producers()

@@ -34,7 +34,8 @@ class Service:
         self._metrics = metrics
         for part in parts:
             for name in _methods_of(type(part)):  # type: ignore[arg-type] # mypy issue 11470
-                assert not hasattr(self, name), f"two parts serve {name}"
+                if hasattr(self, name):
+                    raise TypeError(f"two parts serve {name}")
                 setattr(self, name, self._guarded(name, getattr(part, name)))
 
     def _guarded(self, name: str, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

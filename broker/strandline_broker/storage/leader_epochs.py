@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import in_kafkas_form, natural, parse
 from strandline_broker.storage.sealed_file import SealedFile
+from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,13 +94,16 @@ class LeaderEpochs:
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
         """As `assign` for each, with one write. An older epoch in which nothing was appended gives
-        way.
+        way. KafkaStorageError if one is older than the latest (I-2).
         """
         epochs, starts = map(list, self._entries)
         for epoch, start in entries:
             if epochs and epoch == epochs[-1]:
                 continue
-            assert not epochs or epoch > epochs[-1], (self.directory, epoch, epochs)
+            if epochs and epoch < epochs[-1]:
+                raise KafkaStorageError(
+                    f"{self.directory}: leader epoch {epoch} cannot begin behind {epochs[-1]}"
+                )
             while starts and starts[-1] >= start:
                 starts.pop()
                 epochs.pop()

@@ -39,6 +39,7 @@ from strandline_broker.core.controller.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from strandline_broker.core.controller.rules import must
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     NO_BROKER_EPOCH,
@@ -179,12 +180,12 @@ def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOff
 
 def _check(p: Partition) -> None:
     members = (*p.isr, *p.elr, *p.last_known_elr)
-    assert set(members) <= set(p.replicas), (p, "I-22")
-    assert len(set(members)) == len(members), (p, "I-22: nobody is in two of them")
-    assert len(set(p.replicas)) == len(p.replicas) == len(p.directories), p
-    assert p.leader == NO_LEADER or p.leader in p.isr, (p, "I-22")
-    assert set(p.replicas) == {*p.original, *p.target} or p.original == (), (p, "I-85")
-    assert (p.original == ()) == (p.adding == p.removing == ()), (p, "I-85")
+    must(set(members) <= set(p.replicas), (p, "I-22"))
+    must(len(set(members)) == len(members), (p, "I-22: nobody is in two of them"))
+    must(len(set(p.replicas)) == len(p.replicas) == len(p.directories), p)
+    must(p.leader == NO_LEADER or p.leader in p.isr, (p, "I-22"))
+    must(set(p.replicas) == {*p.original, *p.target} or p.original == (), (p, "I-85"))
+    must((p.original == ()) == (p.adding == p.removing == ()), (p, "I-85"))
 
 
 @dataclass(slots=True)
@@ -286,15 +287,15 @@ class ControllerState:
     # -- the fold
 
     def replay(self, record: AnyRecord, offset: MetadataOffset) -> None:
-        assert offset > self.last_offset, (offset, self.last_offset)
+        must(offset > self.last_offset, (offset, self.last_offset))
         match record:
             case ControllerEpochRecord():
-                assert record.epoch > self.controller_epoch, (record, self.controller_epoch)
+                must(record.epoch > self.controller_epoch, (record, self.controller_epoch))
                 self.controller_epoch = record.epoch
                 self.epoch_starts.append((offset, record.epoch))
                 del self.epoch_starts[:-EPOCH_STARTS_MAX]
             case TopicRecord():
-                assert record.name not in self.topic_ids, record
+                must(record.name not in self.topic_ids, record)
                 self.topics[record.topic_id] = Topic(record.name, record.topic_id)
                 self.topic_ids[record.name] = record.topic_id
             case RemoveTopicRecord():
@@ -307,7 +308,7 @@ class ControllerState:
                 old = partitions[record.partition]
                 new = partitions[record.partition] = changed(old, record, offset)
                 least = self.effective_min_isr(self.topics[record.topic_id], new)
-                assert not new.elr or len(new.isr) < least, (new, least, "I-22, I-50")
+                must(not new.elr or len(new.isr) < least, (new, least, "I-22, I-50"))
                 name = self.topics[record.topic_id].name
                 self.losses = with_election(self.losses, name, old, new)
             case ConfigRecord() | BrokerConfigRecord():
@@ -317,19 +318,19 @@ class ControllerState:
                 leader = topic.partitions[record.partition].leader
                 self.losses = with_loss(self.losses, record, topic=topic.name, leader=leader)
             case ProducerIdsRecord():
-                assert record.next_producer_id > self.next_producer_id, (record, "I-59")
+                must(record.next_producer_id > self.next_producer_id, (record, "I-59"))
                 self.next_producer_id = record.next_producer_id
             case _:
                 self._replay_broker(record, offset)
         self.last_offset = offset
 
     def _replay_partition(self, record: PartitionRecord, offset: MetadataOffset) -> None:
-        assert record.leader_recovery_state == RECOVERED, record
+        must(record.leader_recovery_state == RECOVERED, record)
         fields = msgspec.structs.asdict(record)
         partition = Partition(index=fields.pop("partition"), **fields, changed_at=offset)
         _check(partition)
         topic = self.topics[record.topic_id]
-        assert record.partition not in topic.partitions, record
+        must(record.partition not in topic.partitions, record)
         topic.partitions[record.partition] = partition
 
     def _replay_config(self, record: ConfigRecord | BrokerConfigRecord) -> None:
@@ -362,12 +363,12 @@ class ControllerState:
                 self._replay_broker_change(record, offset)
             case OfflineReplicasRecord():
                 broker = self.brokers[record.broker_id]
-                assert broker.epoch == record.broker_epoch, (broker, record)
+                must(broker.epoch == record.broker_epoch, (broker, record))
                 self.brokers[record.broker_id] = replace(
                     broker, offline_replicas=frozenset(record.replicas)
                 )
             case UnregisterBrokerRecord():
-                assert self.brokers[record.broker_id].epoch == record.broker_epoch, record
+                must(self.brokers[record.broker_id].epoch == record.broker_epoch, record)
                 del self.brokers[record.broker_id]
 
     def _replay_registration(self, record: RegisterBrokerRecord, offset: MetadataOffset) -> None:
@@ -393,7 +394,7 @@ class ControllerState:
         self, record: BrokerRegistrationChangeRecord, offset: MetadataOffset
     ) -> None:
         broker = self.brokers[record.broker_id]
-        assert broker.epoch == record.broker_epoch, (broker, record)
+        must(broker.epoch == record.broker_epoch, (broker, record))
         if record.fenced is not None:
             broker = replace(
                 broker,

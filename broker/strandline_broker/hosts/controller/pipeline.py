@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from strandline_broker.core.config_values import shown
 from strandline_broker.core.controller import push, snapshot
 from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
+from strandline_broker.core.controller.rules import BrokenRule
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
 
@@ -47,16 +49,39 @@ class _Job:
 
 def replay_log(state: ControllerState, log: MetadataStore) -> None:
     """Bring an empty `state` to what it was when the log ended: its snapshot, if there is one, and
-    the decisions behind it.
+    the decisions behind it. ValueError if they do not fit each other.
     """
     if log.snapshot is not None:
-        snapshot.restore(state, log.snapshot.values)
-        assert log.snapshot.end_offset == state.next_offset, (log.snapshot.end_offset, state)
+        _follow(
+            state, log.snapshot.end_offset, partial(snapshot.restore, state, log.snapshot.values)
+        )
     for base, last, values in log.batches():
-        assert last - base + 1 == len(values), (base, last, len(values))
+        if state.next_offset != base or last - base + 1 != len(values):
+            raise ValueError(
+                f"a decision of {len(values)} records has the offsets {base} to {last}, where "
+                f"{state.next_offset} must follow"
+            )
         for index, value in enumerate(values):
-            state.replay(decode(value), MetadataOffset(base + index))
-    assert log.end_offset == state.next_offset, (log.end_offset, state.next_offset)
+            record, at = decode(value), MetadataOffset(base + index)
+            _follow(state, at + 1, partial(state.replay, record, at))
+    if log.end_offset != state.next_offset:
+        raise ValueError(f"it ends at {log.end_offset}, its last decision at {state.next_offset}")
+
+
+def _follow(state: ControllerState, to: int, replay: Callable[[], None]) -> None:
+    """`replay` what a disk holds, which brings the state to offset `to`."""
+    before = state.next_offset
+    try:
+        replay()
+    except (BrokenRule, LookupError) as error:
+        raise ValueError(
+            f"what it holds from offset {before} does not follow from what came before "
+            f"({type(error).__name__}: {shown(str(error))})"
+        ) from error
+    if state.next_offset != to:
+        raise ValueError(
+            f"what it holds from offset {before} ends at {state.next_offset}, not {to}"
+        )
 
 
 class Pipeline:
