@@ -33,7 +33,6 @@ from strandline_broker.core.config_values import (
 )
 from strandline_broker.core.topic_config import (
     DAY_MS,
-    DECOMPRESSED_BYTES_LIMIT,
     INT32_MAX,
     INT64_MAX,
     MESSAGE_BYTES_LIMIT,
@@ -41,7 +40,7 @@ from strandline_broker.core.topic_config import (
     TopicConfig,
 )
 from strandline_broker.listeners import HostPort, Listener, host_ports, listeners
-from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,6 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT
+
 DEFAULT_DIR: Final = Path(".strandline")
 
 
@@ -43,6 +45,16 @@ ThrottleOption = Annotated[
         min=0,
         metavar="BYTES",
         help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
+    ),
+]
+MaxDecompressedBytesOption = Annotated[
+    int,
+    typer.Option(
+        "--max-decompressed-bytes",
+        min=1,
+        max=DECOMPRESSED_BYTES_LIMIT,
+        metavar="BYTES",
+        help="How far the records of one compressed batch may unpack.",
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]

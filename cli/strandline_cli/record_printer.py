@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_cli.errors import CliError, ReaderLeft
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from strandline import Consumer, ConsumerRecord, TopicPartition
@@ -31,6 +32,7 @@ class RecordPrinter:
     count: int | None = None
     descriptor: int = 1
     timeout_s: float = 30.0
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 
     async def run(self) -> None:
         from strandline import Consumer
@@ -40,6 +42,7 @@ class RecordPrinter:
             bootstrap_servers=self.bootstrap,
             auto_offset_reset="error",
             metadata_max_age_ms=_METADATA_MAX_AGE_MS,
+            max_decompressed_bytes=self.max_decompressed_bytes,
         ) as consumer:
             assigned = await self._assign(consumer)
             ends = await self._start(consumer, assigned)

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline._producer_options import within
 from strandline._records import decode
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +35,11 @@ class _Opened:
 class Delivery:
     """What stands between the fetcher's buffers and the user, for each partition."""
 
-    def __init__(self, *, check_crcs: bool) -> None:
+    def __init__(self, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
+        within("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
         self.source: Fetcher | None = None
         self._check_crcs = check_crcs
+        self._bound = Bound(max_decompressed_bytes, "the consumer's max_decompressed_bytes")
         self._opened: dict[PartitionKey, _Opened] = {}
         self._turn = 0
 
@@ -105,6 +109,7 @@ class Delivery:
                         position.partition,
                         position.offset,
                         check_crcs=self._check_crcs,
+                        bound=self._bound,
                     )
                 )
             if opened.at < len(opened.records):

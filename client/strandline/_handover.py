@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import TopicView
     from strandline._core.partition_queue import PartitionQueue
     from strandline._core.producer_batch import ProducerBatch
+    from strandline._producer_options import RecordLimit
     from strandline._sender import Sender
     from strandline.types import Headers
 
@@ -38,11 +39,11 @@ class HandOver:
         sender: Sender,
         *,
         partitioner: Callable[[bytes, int], int],
-        max_request_size: int,
+        limit: RecordLimit,
     ) -> None:
         self._sender = sender
         self._partitioner = partitioner
-        self._max_request_size = max_request_size
+        self._limit = limit
         self._sticky: dict[bytes, StickyPartition] = {}
 
     def size_of(
@@ -52,10 +53,10 @@ class HandOver:
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         for name, text in headers:
             size += 4 * len(name) + (len(text) if text else 0) + 10
-        if size > self._max_request_size:
+        if size > self._limit.max_bytes:
             raise RecordTooLarge(
-                f"a record of {size} bytes for {topic!r} is above max_request_size "
-                f"({self._max_request_size}); it was not sent"
+                f"a record of {size} bytes for {topic!r} was not sent: it is above "
+                f"{self._limit.option}"
             )
         return size
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline._core.delivery_terms import QueueOptions
 from strandline.errors import ConfigurationError
 from strandline_proto.batch import Compression
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT
 
 _ACKS: Final[dict[int | str, int]] = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
 
@@ -50,6 +51,35 @@ def queue_options(
     )
 
 
+class RecordLimit(NamedTuple):
+    """The size of the largest record that is sent, and what raises that, in words."""
+
+    max_bytes: int
+    option: str
+
+
+def record_limit(
+    compression_type: str | None, max_request_size: int, *, max_decompressed_bytes: int
+) -> RecordLimit:
+    """What is compressed must unpack within what readers accept."""
+    at_least("max_request_size", max_request_size, 1)
+    within("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
+    compressed = (compression_type or "none").lower() != "none"
+    if compressed and max_decompressed_bytes < max_request_size:
+        return RecordLimit(
+            max_decompressed_bytes,
+            f"max_decompressed_bytes ({max_decompressed_bytes}); raise it here and for consumers, "
+            "and the topic's max.message.decompressed.bytes",
+        )
+    return RecordLimit(max_request_size, f"max_request_size ({max_request_size})")
+
+
 def at_least(name: str, value: float, least: int) -> None:
     if value < least:
         raise ConfigurationError(f"{name}={value} is below {least}")
+
+
+def within(name: str, value: int, least: int, most: int) -> None:
+    at_least(name, value, least)
+    if value > most:
+        raise ConfigurationError(f"{name}={value} is above {most}")

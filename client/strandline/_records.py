@@ -8,22 +8,24 @@ from aiokafka.record._crecords import DefaultRecordBatch
 
 from strandline.errors import CorruptRecords
 from strandline.types import ConsumerRecord
-from strandline_proto.batch import crc_matches, iter_headers
-from strandline_proto.errors import CorruptMessage
+from strandline_proto.batch import crc_matches, iter_headers, uncompressed
+from strandline_proto.errors import CorruptMessage, RecordTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.types import TopicPartition
     from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Bound
 
 
 def decode(
-    data: bytes, partition: TopicPartition, from_offset: int, *, check_crcs: bool
+    data: bytes, partition: TopicPartition, from_offset: int, *, check_crcs: bool, bound: Bound
 ) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
     """(records at or after `from_offset`, next offset, leader epoch) of each batch in `data`.
 
-    A batch without visible records still moves the position on (P-70). Raises CorruptRecords.
+    A batch without visible records still moves the position on (P-70). Raises CorruptRecords: a
+    batch does not match its CRC, does not parse, or unpacks to more than the bound.
     """
     topic, number = partition
     for at, header in iter_headers(data):
@@ -41,7 +43,8 @@ def decode(
         kind = 1 if header.is_log_append_time else 0
         whole = at == 0 and header.size == len(data)
         try:
-            batch = DefaultRecordBatch(data if whole else data[at : at + header.size])
+            packed = data if whole else data[at : at + header.size]
+            batch = DefaultRecordBatch(uncompressed(packed, header, bound))
             records = [
                 ConsumerRecord(
                     topic,
@@ -56,6 +59,10 @@ def decode(
                 )
                 for r in batch
             ]
+        except RecordTooLarge as error:
+            raise CorruptRecords(
+                f"{topic}/{number}: {error}, or seek to {header.next_offset} to skip it"
+            ) from error
         except Exception as error:
             raise CorruptRecords(
                 f"{topic}/{number}: the batch at offset {header.base_offset} does not parse "

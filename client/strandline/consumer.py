@@ -26,6 +26,7 @@ from strandline.errors import (
     describe,
 )
 from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,6 +64,7 @@ class Consumer:
         fetch_max_bytes: int = 16 << 20,
         max_partition_fetch_bytes: int = 1 << 20,
         prefetch_max_bytes: int = 64 << 20,
+        max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         max_poll_records: int | None = None,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
@@ -101,7 +103,9 @@ class Consumer:
         self._broken: BaseException | None = None
         self._keys: dict[TopicPartition, PartitionKey] = {}
         self._whole = WholeTopics()
-        self._delivery = Delivery(check_crcs=check_crcs)
+        self._delivery = Delivery(
+            check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
+        )
 
     # Life.
 

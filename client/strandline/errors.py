@@ -118,7 +118,9 @@ class TopicRecreated(StrandlineError):
 
 
 class CorruptRecords(StrandlineError):
-    """Fetched bytes do not match their checksum or do not parse."""
+    """Fetched bytes do not match their checksum, do not parse, or unpack to more than
+    `max_decompressed_bytes`.
+    """
 
 
 class BrokerError(StrandlineError, wire.WireError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from strandline._collect import Collector
 from strandline._connections import parse_bootstrap
 from strandline._handover import END, HandOver, as_bytes, as_record
-from strandline._producer_options import at_least, queue_options
+from strandline._producer_options import at_least, queue_options, record_limit
 from strandline._sender import Sender
 from strandline._session import Session
 from strandline.errors import (
@@ -25,6 +25,7 @@ from strandline.errors import (
     describe,
 )
 from strandline.types import Record, RecordMetadata, SendManyResult
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.partitioner import partition_for
 
 if TYPE_CHECKING:
@@ -58,29 +59,31 @@ class Producer:
         connect_timeout_ms: float = 10_000,
         metadata_max_age_ms: float = 300_000,
         max_request_size: int = 1 << 20,
+        max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         buffer_memory: int = 64 << 20,
         partitioner: Callable[[bytes, int], int] = partition_for,
         runtime: Runtime | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
+        self._limit = record_limit(
+            compression_type, max_request_size, max_decompressed_bytes=max_decompressed_bytes
+        )
         self._options = queue_options(
             acks=acks,
             enable_idempotence=enable_idempotence,
             compression_type=compression_type,
             linger_ms=linger_ms,
-            batch_size=min(batch_size, max_request_size),
+            batch_size=min(batch_size, self._limit.max_bytes),
             max_in_flight=max_in_flight,
             delivery_timeout_ms=delivery_timeout_ms,
         )
         at_least("request_timeout_ms", request_timeout_ms, 1)
         at_least("connect_timeout_ms", connect_timeout_ms, 1)
         at_least("metadata_max_age_ms", metadata_max_age_ms, 1)
-        at_least("max_request_size", max_request_size, 1)
         at_least("buffer_memory", buffer_memory, 1)
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
         self._metadata_max_age_s = metadata_max_age_ms / 1000
-        self._max_request_size = max_request_size
         self._buffer_memory = buffer_memory
         self._partitioner = partitioner
         self._runtime = runtime
@@ -117,9 +120,7 @@ class Producer:
             request_timeout_ms=self._request_timeout_ms,
             buffer_memory=self._buffer_memory,
         )
-        self._hand_over = HandOver(
-            self._sender, partitioner=self._partitioner, max_request_size=self._max_request_size
-        )
+        self._hand_over = HandOver(self._sender, partitioner=self._partitioner, limit=self._limit)
         session.tasks.start(self._sender.keep_house(), "deadlines")
         session.tasks.start(self._sender.keep_identity(), "identity")
 

@@ -36,6 +36,8 @@ DECOMPRESSED_BYTES_MAX: Final = 32 << 20
 """By default, of servers and clients alike. No batch of the size that a broker can accept at all is
 larger when it is not compressed.
 """
+DECOMPRESSED_BYTES_LIMIT: Final = 1 << 30
+"""Nobody can raise it further. Who looks into a batch holds twice as much at most."""
 
 
 class Bound(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from strandline import Consumer, TopicPartition
+from strandline import Consumer, Producer, TopicPartition
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
@@ -19,7 +19,7 @@ from strandline.errors import (
     UnknownTopicOrPartition,
     UnsupportedFeature,
 )
-from strandline_proto.batch import build_batch
+from strandline_proto.batch import Compression, build_batch
 from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
@@ -290,6 +290,31 @@ async def test_damaged_bytes_are_an_error_after_all_that_came_before(
             await read(consumer, 1)
         consumer.seek(T0, 2)
         assert [r.value for r in await read(consumer, 1)] == [b"c"]
+
+
+async def test_a_batch_beyond_the_bound_is_read_by_a_consumer_with_a_higher_one(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    write(p, b"a")
+    large = build_batch([(None, bytes(5000))], timestamp_ms=1, compression=Compression.ZSTD)
+    assert p.append(large)[0] == 0
+    write(p, b"c")
+    async with reader(cluster, "orders", max_decompressed_bytes=5000) as consumer:
+        assert [r.value for r in await read(consumer, 1)] == [b"a"]
+        with pytest.raises(CorruptRecords, match=r"raise .*max_decompressed_bytes, or seek to 2"):
+            await read(consumer, 1)
+        consumer.seek(T0, 2)
+        assert [r.value for r in await read(consumer, 1)] == [b"c"]
+    async with reader(cluster, "orders", max_decompressed_bytes=5100) as consumer:
+        assert [r.offset for r in await read(consumer, 3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("value", [0, -1, (1 << 30) + 1])
+def test_a_bound_that_bounds_nothing_is_refused(value: int) -> None:
+    for kind in (Consumer, Producer):
+        with pytest.raises(ConfigurationError, match=f"max_decompressed_bytes={value} is"):
+            kind(bootstrap_servers="127.0.0.1:1", max_decompressed_bytes=value)
 
 
 async def test_what_is_read_ahead_is_bounded(cluster: ScriptedCluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -24,6 +24,8 @@ from strandline.errors import (
     UnknownTopicOrPartition,
 )
 from strandline_proto import errors
+from strandline_proto.batch import raw_records, read_header
+from strandline_proto.decompression import Bound
 from strandline_proto.partitioner import partition_for
 from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -265,6 +267,22 @@ async def test_a_record_above_the_limit_is_refused_before_it_is_sent(
             await producer.send("orders", b"x" * 1000)
         with pytest.raises(RecordTooLarge):
             await producer.send_many("orders", [b"ok", b"x" * 1000])
+
+
+async def test_what_is_compressed_stays_within_what_readers_unpack(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    options: dict[str, Any] = {"max_decompressed_bytes": 2000, "linger_ms": 50}
+    async with Producer(cluster.bootstrap, compression_type="zstd", **options) as producer:
+        with pytest.raises(RecordTooLarge, match=r"max_decompressed_bytes \(2000\); raise it here"):
+            await producer.send("orders", bytes(2000))
+        await producer.send_many("orders", [bytes(400)] * 20)
+    unpacked = Bound(2000)
+    for _, data in p.batches:
+        list(raw_records(data, read_header(data), unpacked))
+    async with Producer(cluster.bootstrap, **options) as producer:
+        await producer.send_and_wait("orders", bytes(2000))
 
 
 async def test_an_unknown_topic_is_a_clear_error_in_good_time(cluster: ScriptedCluster) -> None:

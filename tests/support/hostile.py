@@ -8,7 +8,7 @@ import zlib
 
 from crc32c import crc32c
 
-from strandline_proto.batch import ATTRIBUTES_AT, CRC_AT, Compression
+from strandline_proto.batch import ATTRIBUTES_AT, CRC_AT
 
 GIB = 1 << 30
 
@@ -52,7 +52,7 @@ def snappy_bomb(size: int, *, xerial: bool) -> bytes:
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + framed * (size >> 24)
 
 
-def batch_of(body: bytes, codec: Compression, *, records: int = 1) -> bytes:
+def batch_of(body: bytes, codec: int, *, records: int = 1) -> bytes:
     """A batch around `body` as a producer sends it, under a right CRC."""
     data = bytearray(
         struct.pack(

@@ -21,7 +21,7 @@ from strandline_broker.core.config_values import (
     suggestion,
     within_length,
 )
-from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from strandline_proto.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ MESSAGE_BYTES_LIMIT: Final = 31 << 20
 """The largest batch that may be accepted: a fetch answer that is already full may hold one more,
 and both must fit into one gRPC message (64 MiB).
 """
-DECOMPRESSED_BYTES_LIMIT: Final = 1 << 30
-"""Of a batch that is being looked into, a broker holds twice as much at most."""
 
 
 @dataclass(frozen=True, slots=True)

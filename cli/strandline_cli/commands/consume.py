@@ -5,8 +5,16 @@ from typing import Annotated
 import typer
 
 from strandline_cli.errors import UsageMistake
-from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption, TopicArgument
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    MaxDecompressedBytesOption,
+    TopicArgument,
+)
 from strandline_cli.target import find_target
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 
 def consume(
@@ -38,6 +46,7 @@ def consume(
             "--timeout", min=0.1, help="With --exit-at-end: give up after such a silence."
         ),
     ] = 30.0,
+    max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
@@ -62,6 +71,7 @@ def consume(
         exit_at_end=exit_at_end,
         count=count,
         timeout_s=timeout,
+        max_decompressed_bytes=max_decompressed_bytes,
     )
     run_client(printer.run())
     return 0
