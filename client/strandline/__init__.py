@@ -4,8 +4,13 @@ blocking, in `strandline.sync`.
 Names are imported when they are first used, so that `import strandline` costs nothing.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+# gRPC's handlers of fork() crash a child now and then while calls are under way, even a child that
+# never touches gRPC. gRPC looks when it is imported, which is why this stands here.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from strandline.admin import Admin

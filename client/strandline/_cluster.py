@@ -60,6 +60,7 @@ class Cluster:
         self._wanted = asyncio.Event()
         self._backoff = Backoff()
         self._waiters: list[asyncio.Future[Changes]] = []
+        self._ended: StrandlineError | None = None
         self._failed: dict[str, float] = {}
         self._last_error: StrandlineError | None = None
         self._refreshed_at = float("-inf")
@@ -83,22 +84,24 @@ class Cluster:
             self._wanted.clear()
             if self._runtime.clock.monotonic() - self._refreshed_at > 1.0:
                 self._backoff.reset()
-            waiters, self._waiters = self._waiters, []
+            asked_before = len(self._waiters)
             changes = await self._refresh()
             self._refreshed_at = self._runtime.clock.monotonic()
             if changes is None:
-                self._waiters += waiters
                 self._wanted.set()
             else:
                 if changes.moved:
                     self._backoff.reset()
-                for waiter in waiters:
+                for waiter in self._waiters[:asked_before]:
                     if not waiter.done():
                         waiter.set_result(changes)
+                del self._waiters[:asked_before]
             await asyncio.sleep(self._backoff.next_ms(self._runtime.rng.random()) / 1000)
 
     async def refresh(self, timeout_s: float) -> Changes:
         """Wait for an answer that was asked for after now. Raises NoBrokerReachable."""
+        if self._ended is not None:
+            raise self._ended
         waiter: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._wanted.set()
@@ -107,6 +110,13 @@ class Cluster:
                 return await waiter
         except TimeoutError:
             raise self.unreachable(timeout_s) from None
+
+    def end(self, error: StrandlineError) -> None:
+        """Nobody refreshes any more: whoever waits for it, now or later, gets the error."""
+        self._ended = error
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
 
     def unreachable(self, timeout_s: float) -> NoBrokerReachable:
         why = "" if self._last_error is None else f": {describe(self._last_error)}"

@@ -87,6 +87,7 @@ class Fetcher:
         """(generation, offset) that a leader's disk does not serve, and since when."""
         self._navigate = asyncio.Event()
         self.cluster.watchers.append(self._on_metadata)
+        session.on_broken.append(lambda _: self.arrived.set())
 
     def chance(self) -> float:
         return self._runtime.rng.random()

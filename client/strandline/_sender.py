@@ -11,6 +11,7 @@ from strandline._core.delivery_terms import Identity
 from strandline._core.partition_queue import PartitionQueue
 from strandline._producer_stream import ProducerStream
 from strandline.errors import (
+    DeliveryError,
     LeaderNotAvailable,
     StrandlineError,
     TopicRecreated,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from strandline._core.partition_queue import Settled
     from strandline._core.producer_batch import ProducerBatch
     from strandline._session import Session
+    from strandline.errors import ClientClosed
 
 TICK_MS: Final = 50.0
 """Between two looks while something is overdue."""
@@ -63,6 +65,7 @@ class Sender:
         self._identity_wanted = asyncio.Event()
         self._progress: asyncio.Future[None] | None = None
         self.cluster.watchers.append(self._on_metadata)
+        session.on_broken.append(self._on_broken)
 
     def now_ms(self) -> float:
         return self.runtime.clock.monotonic() * 1000
@@ -309,6 +312,9 @@ class Sender:
         if answer.error_code != NONE:
             raise from_code(answer.error_code, answer.error_message)
         return Identity(answer.producer_id, answer.producer_epoch)
+
+    def _on_broken(self, error: ClientClosed) -> None:
+        self.fail_everything(DeliveryError(str(error), cause=error))
 
     def fail_everything(self, error: Exception) -> None:
         """The producer is closing or broken: settle what is left, honestly."""

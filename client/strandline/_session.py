@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from strandline._cluster import Cluster
 from strandline._connections import Connections
+from strandline._home import Home, require_grpc
 from strandline._tasks import Tasks
+from strandline.errors import ClientClosed, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,21 +19,21 @@ if TYPE_CHECKING:
 class Session:
     """An open connection to a cluster."""
 
-    def __init__(
-        self,
-        name: str,
-        bootstrap: tuple[str, ...],
-        runtime: Runtime | None,
-        on_failure: Callable[[BaseException], None],
-    ) -> None:
+    def __init__(self, name: str, bootstrap: tuple[str, ...], runtime: Runtime | None) -> None:
         if runtime is None:
+            require_grpc(name)
             from strandline_runtime.real import client_runtime
 
             runtime = client_runtime()
         self.runtime = runtime
         self.connections = Connections(runtime)
-        self.tasks = Tasks(f"strandline {name}", on_failure)
+        self.tasks = Tasks(f"strandline {name}", self._on_failure)
         self.cluster = Cluster(runtime, self.connections, bootstrap)
+        self.on_broken: list[Callable[[ClientClosed], None]] = []
+        """Told once if the session ends before it is closed: nobody shall wait for ever."""
+        self._name = name
+        self._home = Home(name)
+        self._broken: ClientClosed | None = None
 
     async def open(self, timeout_s: float) -> None:
         """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
@@ -43,7 +45,38 @@ class Session:
             await self.close()
             raise
 
+    def require_own_loop(self) -> None:
+        """Raise ClientMisused where the session cannot work."""
+        self._home.require()
+
+    def require(self) -> None:
+        """Raise ClientMisused where the session cannot work, ClientClosed if it has broken."""
+        self._home.require()
+        if self._broken is not None:
+            raise ClientClosed(str(self._broken)) from self._broken
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is the parent's of this forked child: nothing of it is ours to close."""
+        return self._home.is_elsewhere
+
+    @property
+    def is_broken(self) -> bool:
+        return self._broken is not None
+
+    def _on_failure(self, error: BaseException) -> None:
+        if self._home.is_elsewhere:
+            return
+        broken = ClientClosed(f"the {self._name} broke: {describe(error)}; start another one")
+        broken.__cause__ = error
+        self._broken = broken
+        self.cluster.end(broken)
+        for tell in self.on_broken:
+            tell(broken)
+
     async def close(self) -> None:
+        if self._home.is_elsewhere:
+            return
         try:
             await self.tasks.close()
         finally:

@@ -3,13 +3,16 @@
 A producer may be entered in one task and left in another (a test fixture, the blocking façade),
 which a TaskGroup does not allow. So the group lives in a root task of its own; the object holds
 that task and waits for its end. A failure in any of the tasks ends all of them, is told to
-`on_failure` at once, and is raised again by `close`.
+`on_failure` at once, and is raised again by `close`. So does a cancellation that did not come from
+`close`, except that there is nothing to raise.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+
+from strandline.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,6 +26,7 @@ class Tasks:
         self._on_failure = on_failure
         self._root: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._ending = False
 
     async def open(self) -> None:
         opened = asyncio.get_running_loop().create_future()
@@ -38,6 +42,12 @@ class Tasks:
         except BaseExceptionGroup as failures:
             self._on_failure(failures.exceptions[0])
             raise
+        except asyncio.CancelledError:
+            if self._root is not None:
+                self._on_failure(
+                    ClientClosed("its background tasks were cancelled from outside; stop it first")
+                )
+            raise
         finally:
             self._group = None
 
@@ -46,7 +56,17 @@ class Tasks:
         if self._group is None:
             coroutine.close()
             return None
-        return self._group.create_task(coroutine, name=f"{self._name}: {name}")
+        task = self._group.create_task(coroutine, name=f"{self._name}: {name}")
+        task.add_done_callback(self._on_end)
+        return task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        """One task has ended, and none does by itself: if it was cancelled, the others follow. (The
+        group sees to it if it failed.)
+        """
+        if task.cancelled() and self._root is not None and not self._ending:
+            self._root.cancel()
+        self._ending = True
 
     async def close(self) -> None:
         """Cancel every task and wait for them. Raises what made one of them fail."""

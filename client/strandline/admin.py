@@ -91,19 +91,24 @@ class Admin(Reassignments):
     async def start(self) -> None:
         """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
         if self._session is not None:
+            self._session.require()
             raise ClientClosed("the admin has been started already")
-        session = Session("admin", self._bootstrap, self._runtime, lambda error: None)
+        session = Session("admin", self._bootstrap, self._runtime)
         await session.open(self._connect_timeout_s)
         self._session = session
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        session = self._session
+        if session is None or session.is_elsewhere:
+            return
+        session.require_own_loop()
+        self._session = None
+        await session.close()
 
     def _started(self) -> Session:
         if self._session is None:
             raise ClientClosed("the admin is not started, or closed; use `async with`")
+        self._session.require()
         return self._session
 
     async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:

@@ -100,7 +100,6 @@ class Consumer:
         self._runtime = runtime
         self._fetcher: Fetcher | None = None
         self._session: Session | None = None
-        self._broken: BaseException | None = None
         self._keys: dict[TopicPartition, PartitionKey] = {}
         self._whole = WholeTopics()
         self._delivery = Delivery(
@@ -124,8 +123,9 @@ class Consumer:
     async def start(self) -> None:
         """Connect, and assign the topics of the constructor. Leaves nothing behind if it fails."""
         if self._session is not None:
+            self._session.require()
             raise ClientClosed("the consumer has been started already")
-        session = Session("consumer", self._bootstrap, self._runtime, self._on_failure)
+        session = Session("consumer", self._bootstrap, self._runtime)
         session.cluster.max_age_s = self._max_age_s
         await session.open(self._connect_timeout_s)
         self._session = session
@@ -146,23 +146,20 @@ class Consumer:
 
     async def stop(self) -> None:
         """Close the streams. Positions are not kept anywhere."""
+        session = self._session
+        if session is None or session.is_elsewhere:
+            return
+        session.require_own_loop()
         fetcher, self._fetcher = self._fetcher, None
+        self._session = None
         if fetcher is not None:
             fetcher.arrived.set()  # whoever waits for records hears of the end
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def _on_failure(self, error: BaseException) -> None:
-        self._broken = error
-        if self._fetcher is not None:
-            self._fetcher.arrived.set()
+        await session.close()
 
     def _started(self) -> Fetcher:
-        if self._broken is not None:
-            raise ClientClosed(f"the consumer broke: {describe(self._broken)}") from self._broken
-        if self._fetcher is None:
+        if self._session is None or self._fetcher is None:
             raise ClientClosed("the consumer is not started, or closed; use `async with`")
+        self._session.require()
         return self._fetcher
 
     # Assignment.

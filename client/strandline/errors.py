@@ -36,6 +36,12 @@ class ClientClosed(StrandlineError):
     """The producer, consumer or admin is not started or has been closed."""
 
 
+class ClientMisused(StrandlineError, RuntimeError):
+    """A client was called where it cannot work: in another event loop than its own, in a forked
+    child, or by its own delivery callback.
+    """
+
+
 class OperationTimedOut(StrandlineError, TimeoutError):
     """A call ran into its deadline; `cause` is what stood in the way, if that is known."""
 

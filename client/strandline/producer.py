@@ -20,7 +20,6 @@ from strandline._session import Session
 from strandline.errors import (
     BufferFull,
     ClientClosed,
-    DeliveryError,
     SendManyFailed,
     describe,
 )
@@ -90,7 +89,6 @@ class Producer:
         self._sender: Sender | None = None
         self._hand_over: HandOver | None = None
         self._session: Session | None = None
-        self._broken: BaseException | None = None
 
     # Life.
 
@@ -109,8 +107,9 @@ class Producer:
     async def start(self) -> None:
         """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
         if self._session is not None:
+            self._session.require()
             raise ClientClosed("the producer has been started already")
-        session = Session("producer", self._bootstrap, self._runtime, self._on_failure)
+        session = Session("producer", self._bootstrap, self._runtime)
         session.cluster.max_age_s = self._metadata_max_age_s
         await session.open(self._connect_timeout_ms / 1000)
         self._session = session
@@ -127,27 +126,21 @@ class Producer:
     async def stop(self) -> None:
         """Wait for what is under way (each record has its deadline), then close."""
         session, sender = self._session, self._sender
-        if session is None or sender is None:
+        if session is None or sender is None or session.is_elsewhere:
             return
+        session.require_own_loop()
         try:
-            if self._broken is None:
+            if not session.is_broken:
                 await sender.flush()
         finally:
             self._session = self._sender = self._hand_over = None
             sender.fail_everything(ClientClosed("the producer was closed"))
             await session.close()
 
-    def _on_failure(self, error: BaseException) -> None:
-        """A defect of the library ended a task: nobody shall wait for ever."""
-        self._broken = error
-        if self._sender is not None:
-            self._sender.fail_everything(
-                DeliveryError(f"the producer broke: {describe(error)}", cause=error)
-            )
-
     def _started(self) -> tuple[Sender, HandOver]:
-        if self._sender is None or self._hand_over is None or self._broken is not None:
+        if self._session is None or self._sender is None or self._hand_over is None:
             raise ClientClosed("the producer is not started, or closed; use `async with`")
+        self._session.require()
         return self._sender, self._hand_over
 
     # One record.

@@ -2,27 +2,27 @@
 event loop.
 
 For scripts, notebooks and threads. An object may be used from several threads; a call that is
-interrupted (Ctrl-C) cancels its counterpart on the loop.
+interrupted (Ctrl-C) cancels its counterpart on the loop. Callbacks run on the object's own thread,
+where whoever waits for the object waits for itself: that is refused, as is every call in a forked
+child, which has no such thread.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import threading
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from strandline._blocking import Acknowledgement, Blocking, copy_outcome
 from strandline._reassignments import BlockingReassignments
 from strandline.admin import Admin as AsyncAdmin
 from strandline.consumer import NO_GROUPS
 from strandline.consumer import Consumer as AsyncConsumer
-from strandline.errors import ClientClosed, UnsupportedFeature
+from strandline.errors import UnsupportedFeature
 from strandline.producer import Producer as AsyncProducer
 from strandline.types import ElectionType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
-    from types import TracebackType
+    from collections.abc import Iterable, Mapping
+    from concurrent.futures import Future
     from typing import NoReturn, Self
 
     from strandline.producer import Item, Payload
@@ -46,106 +46,12 @@ if TYPE_CHECKING:
         TopicPartition,
     )
 
-T = TypeVar("T")
-Twin = TypeVar("Twin", AsyncProducer, AsyncConsumer, AsyncAdmin)
 
-
-class _Loop:
-    """An event loop on a thread of its own. The thread is a daemon: a forgotten object ends with
-    the program.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def run(self, function: Callable[[], T]) -> T:
-        """Call a function that is not a coroutine on the loop's thread."""
-
-        async def on_loop() -> T:
-            return function()
-
-        return self.call(on_loop())
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class _Blocking(Generic[Twin]):
-    """Start and end of a blocking object: the loop lives as long as it does."""
-
-    def __init__(self, name: str, make: Callable[[], Twin]) -> None:
-        self._name = name
-        self._make: Callable[[], Twin] = make
-        self._loop: _Loop | None = None
-        self._twin: Twin | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Connect. If that fails, nothing is left behind."""
-        twin = self._make()
-        loop = _Loop(self._name)
-        try:
-            loop.call(twin.start())
-        except BaseException:
-            loop.close()
-            raise
-        self._twin, self._loop = twin, loop
-
-    def close(self) -> None:
-        """Finish what is under way, and stop the thread."""
-        loop, self._loop = self._loop, None
-        if loop is None:
-            return
-        try:
-            twin = self._twin
-            assert twin is not None
-            loop.call(twin.close() if isinstance(twin, AsyncAdmin) else twin.stop())
-        finally:
-            self._twin = None
-            loop.close()
-
-    def _call(self, coroutine_of: Callable[[Twin], Coroutine[Any, Any, T]]) -> T:
-        loop, twin = self._running()
-        return loop.call(coroutine_of(twin))
-
-    def _run(self, function_of: Callable[[Twin], T]) -> T:
-        loop, twin = self._running()
-        return loop.run(lambda: function_of(twin))
-
-    def _running(self) -> tuple[_Loop, Twin]:
-        if self._loop is None or self._twin is None:
-            raise ClientClosed("not started, or closed; use `with`")
-        return self._loop, self._twin
-
-
-class Producer(_Blocking[AsyncProducer]):
+class Producer(Blocking[AsyncProducer]):
     """`strandline.Producer`, blocking. Takes the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("strandline-producer", lambda: AsyncProducer(bootstrap_servers, **options))
+        super().__init__("producer", lambda: AsyncProducer(bootstrap_servers, **options))
 
     def stop(self) -> None:
         self.close()
@@ -159,9 +65,10 @@ class Producer(_Blocking[AsyncProducer]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
-    ) -> concurrent.futures.Future[RecordMetadata]:
+    ) -> Future[RecordMetadata]:
         """Hand one record over; `result()` of what comes back waits for its acknowledgement."""
-        acknowledged: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
+        loop, _ = self._running()
+        acknowledged = Acknowledgement(loop)
 
         async def hand_over(twin: AsyncProducer) -> None:
             future = await twin.send(
@@ -172,7 +79,7 @@ class Producer(_Blocking[AsyncProducer]):
                 timestamp_ms=timestamp_ms,
                 headers=headers,
             )
-            future.add_done_callback(lambda done: _copy(done, acknowledged))
+            future.add_done_callback(lambda done: copy_outcome(done, acknowledged))
 
         self._call(hand_over)
         return acknowledged
@@ -221,22 +128,11 @@ class Producer(_Blocking[AsyncProducer]):
         return self._call(lambda twin: twin.partitions_for(topic))
 
 
-def _copy(
-    done: asyncio.Future[RecordMetadata], to: concurrent.futures.Future[RecordMetadata]
-) -> None:
-    if done.cancelled():
-        to.cancel()
-    elif (error := done.exception()) is not None:
-        to.set_exception(error)
-    elif to.set_running_or_notify_cancel():
-        to.set_result(done.result())
-
-
-class Consumer(_Blocking[AsyncConsumer]):
+class Consumer(Blocking[AsyncConsumer]):
     """`strandline.Consumer`, blocking. Takes the same options."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
-        super().__init__("strandline-consumer", lambda: AsyncConsumer(*topics, **options))
+        super().__init__("consumer", lambda: AsyncConsumer(*topics, **options))
 
     def stop(self) -> None:
         self.close()
@@ -318,11 +214,11 @@ class Consumer(_Blocking[AsyncConsumer]):
         return self.getone()
 
 
-class Admin(_Blocking[AsyncAdmin], BlockingReassignments):
+class Admin(Blocking[AsyncAdmin], BlockingReassignments):
     """`strandline.Admin`, blocking. Takes the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("strandline-admin", lambda: AsyncAdmin(bootstrap_servers, **options))
+        super().__init__("admin", lambda: AsyncAdmin(bootstrap_servers, **options))
 
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -40,7 +39,7 @@ from strandline_proto.batch import build_batch
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
 
 @pytest_asyncio.fixture
@@ -205,30 +204,6 @@ async def test_configuration_is_altered_key_by_key(cluster: ScriptedCluster) -> 
             )
         with pytest.raises(ConfigurationError, match=r"retention\.ms: SET needs a value"):
             await admin.incremental_alter_configs({("broker", ""): [ConfigChange("retention.ms")]})
-
-
-@pytest.fixture
-def threaded_cluster() -> Iterator[ScriptedCluster]:
-    """A scripted cluster on a thread of its own, for callers that block."""
-    ready: list[ScriptedCluster] = []
-    started, stop = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def serve() -> None:
-        async with scripted_cluster(2) as cluster:
-            ready.append(cluster)
-            loops.append(asyncio.get_running_loop())
-            started.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert started.wait(10)
-    try:
-        yield ready[0]
-    finally:
-        loops[0].call_soon_threadsafe(stop.set)
-        thread.join(10)
 
 
 def test_everything_has_a_blocking_twin(threaded_cluster: ScriptedCluster) -> None:

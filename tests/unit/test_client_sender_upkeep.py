@@ -38,6 +38,7 @@ def upkeep(queue: Queue, until_s: float) -> tuple[list[float], int]:
         session: Any = SimpleNamespace(
             runtime=SimpleNamespace(clock=SimpleNamespace(monotonic=loop.time)),
             connections=None,
+            on_broken=[],
             cluster=SimpleNamespace(
                 watchers=[], request_refresh=lambda: asked.append(loop.now * 1000)
             ),

@@ -1,0 +1,167 @@
+"""An asynchronous client on a thread of its own: what the blocking clients are made of."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from strandline._home import Birthplace
+from strandline.admin import Admin as AsyncAdmin
+from strandline.consumer import Consumer as AsyncConsumer
+from strandline.errors import ClientClosed, ClientMisused
+from strandline.producer import Producer as AsyncProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+    from typing import Self
+
+    from strandline.types import RecordMetadata
+
+T = TypeVar("T")
+Twin = TypeVar("Twin", AsyncProducer, AsyncConsumer, AsyncAdmin)
+
+
+class BlockingLoop:
+    """An event loop on a thread of its own. The thread is a daemon: a forgotten object ends with
+    the program.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.birthplace = Birthplace()
+        self._name = name
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"strandline-{name}", daemon=True
+        )
+        self._thread.start()
+
+    def require_elsewhere(self) -> None:
+        """Raise ClientMisused where waiting for this loop would never end."""
+        self.birthplace.check(self._name)
+        if threading.current_thread() is self._thread:
+            raise ClientMisused(
+                f"this {self._name} was called by its own delivery callback, and would wait for "
+                "itself; have the callback leave the work to another thread, by a queue for example"
+            )
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns. Whoever calls has made sure to be elsewhere."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Call a function that is not a coroutine on the loop's thread."""
+
+        async def on_loop() -> T:
+            return function()
+
+        return self.call(on_loop())
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Blocking(Generic[Twin]):
+    """Start and end of a blocking object: the loop lives as long as it does."""
+
+    def __init__(self, name: str, make: Callable[[], Twin]) -> None:
+        self._name = name
+        self._make: Callable[[], Twin] = make
+        self._loop: BlockingLoop | None = None
+        self._twin: Twin | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Connect. If that fails, nothing is left behind."""
+        if self._loop is not None:
+            self._loop.require_elsewhere()
+            raise ClientClosed(f"the {self._name} has been started already")
+        twin = self._make()
+        loop = BlockingLoop(self._name)
+        try:
+            loop.call(twin.start())
+        except BaseException:
+            loop.close()
+            raise
+        self._twin, self._loop = twin, loop
+
+    def close(self) -> None:
+        """Finish what is under way, and stop the thread."""
+        loop = self._loop
+        if loop is None or loop.birthplace.is_elsewhere:
+            return
+        loop.require_elsewhere()
+        self._loop = None
+        try:
+            twin = self._twin
+            assert twin is not None
+            loop.call(twin.close() if isinstance(twin, AsyncAdmin) else twin.stop())
+        finally:
+            self._twin = None
+            loop.close()
+
+    def _call(self, coroutine_of: Callable[[Twin], Coroutine[Any, Any, T]]) -> T:
+        loop, twin = self._running()
+        return loop.call(coroutine_of(twin))
+
+    def _run(self, function_of: Callable[[Twin], T]) -> T:
+        loop, twin = self._running()
+        return loop.run(lambda: function_of(twin))
+
+    def _running(self) -> tuple[BlockingLoop, Twin]:
+        if self._loop is None or self._twin is None:
+            raise ClientClosed("not started, or closed; use `with`")
+        self._loop.require_elsewhere()
+        return self._loop, self._twin
+
+
+class Acknowledgement(concurrent.futures.Future["RecordMetadata"]):
+    """The acknowledgement of one record, to be waited for anywhere but where it comes from."""
+
+    def __init__(self, loop: BlockingLoop) -> None:
+        super().__init__()
+        self._from = loop
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        self._require_done_or_elsewhere()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._require_done_or_elsewhere()
+        return super().exception(timeout)
+
+    def _require_done_or_elsewhere(self) -> None:
+        self._from.birthplace.check("producer")  # its lock may be held for ever
+        if not self.done():
+            self._from.require_elsewhere()
+
+
+def copy_outcome(
+    done: asyncio.Future[RecordMetadata], to: concurrent.futures.Future[RecordMetadata]
+) -> None:
+    if done.cancelled():
+        to.cancel()
+    elif (error := done.exception()) is not None:
+        to.set_exception(error)
+    elif to.set_running_or_notify_cancel():
+        to.set_result(done.result())
