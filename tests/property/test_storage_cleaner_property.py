@@ -1,7 +1,8 @@
 """Random compacted logs, cleaned again and again, against a model that keeps every record.
 
-I-68 (order and identity), I-69 (last value kept, nothing beyond the bound touched), I-70
-(tombstones), I-71 (same state), I-78 (lookups), I-79 (producers, log end).
+Records keep order and identity (I-68), the last value of each key stays and nothing beyond the
+bound is touched (I-69), tombstones stay in their time (I-70), so the state is the same (I-71).
+Lookups find what they did (I-78), and producers and log end are as before (I-79).
 """
 
 import tempfile

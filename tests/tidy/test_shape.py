@@ -58,7 +58,7 @@ def test_a_file_fits_a_sitting() -> None:
         allowed = TEST_FILE_LINES_MAX if path.name.startswith("test_") else FILE_LINES_MAX
         if lines > allowed:
             long[name_of(path)] = lines
-    assert set(long) == set(LONG_FILES), f"too long: {long}"
+    assert set(long) <= set(LONG_FILES), f"too long: {long}"
 
 
 def test_a_function_fits_a_screen() -> None:

@@ -1,7 +1,10 @@
 """Producers' batches at the leader of one partition: refuse, append, answer when the acks are
 reached.
 
-Keeps I-19 to I-21 and I-57; P-25, P-38, P-41.
+Too few in sync refuse a batch before it is written (I-20), and "not written" is said of nothing
+that was (I-21). The producer's sequence is looked at in the step that appends (I-57). A success is
+told in the leader epoch of the append or not at all: a leader that loses its role says of what
+still waits that nobody knows (I-19, P-25).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Whoever cuts or gives up a log calls `abandon` first, under the partition's gate
 a cleaning is left in a directory that says something else by then. What cannot be read is marked
 uncleanable and reported; other logs are cleaned.
 
-Keeps I-69 (bounds), I-73 (the swap, under the gate), P-49.
+Nothing at or above the committed, flushed end is touched (I-69), and new segments take the place of
+old ones under the gate, so that a crash leaves the one or the other (I-73).
 """
 
 from __future__ import annotations

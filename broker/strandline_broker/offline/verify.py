@@ -1,5 +1,9 @@
 """The offline verification of one partition: offsets, epochs, CRCs, indexes and checkpoints on
-disk, by a reading of their own (I-1, I-2, I-5, I-7, I-8, I-78).
+disk, by a reading of their own.
+
+Offsets follow each other and epochs never fall (I-1, I-2); the epoch checkpoint says what the
+batches say (I-5); indexes find what they point to (I-78); and what a crash may leave is told from
+damage (I-7).
 
 It says what a broker will do with what it finds, but decides that from the files and not from the
 broker's code. Memory is bounded: one window of a file, and at most so many findings.

@@ -1,14 +1,10 @@
 """What the controller knows: the fold of its log.
 
 `replay` is the only mutation, so recovery, failover and tests are one code path.
-A decision reads this state and returns records; it never changes anything. What is kept after every
-atomic batch:
-
-  I-22  leader in isr; isr and elr apart from each other and parts of replicas, no doubles; no elr
-        where the isr has the minimum
-  I-23  no fenced or stopping broker is in an ISR
-  I-30  controller, leader, partition and broker epochs never decrease; a leader epoch never rises
-        alone
+A decision reads this state and returns records; it never changes anything. After every atomic batch
+a leader is in its ISR, ISR and ELR are apart from each other and parts of the replicas, and nobody
+is in the ELR where the ISR has the minimum (I-22); no fenced or stopping broker is in an ISR
+(I-23); and no epoch has fallen, nor has a leader epoch risen without its partition's (I-30).
 """
 
 from bisect import bisect_right

@@ -1,4 +1,5 @@
-"""What one cleaning keeps of each batch (I-68 to I-71, I-79).
+"""What one cleaning keeps of each batch: its place and order, the last record of each key, and the
+last batch of each producer.
 
 Of the batches below the offset up to which the map knows every key, a record goes if a later one
 has its key, or if it is a tombstone whose batch's delete horizon has passed. A batch that holds

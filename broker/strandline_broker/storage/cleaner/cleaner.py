@@ -1,5 +1,5 @@
 """One cleaning of one compacted log, in small steps: the last offset of every key, then segment
-after segment written anew (I-68 to I-71, I-73, I-79).
+after segment written anew.
 
 A generator, so that whoever drives it decides where each step runs, how fast, and whether it goes
 on: `Progress` has read or written about one I/O buffer; `Replace` wants a new segment to take the

@@ -1,5 +1,9 @@
 """The ghost of a compacted partition: every record that was ever committed, whatever has become of
-it, and which of them may be gone (I-68 to I-71, I-77).
+it, and which of them may be gone.
+
+What is there keeps offset, timestamp and order (I-68); the last one of each key is there (I-69),
+and a tombstone until its time is over (I-70); so the last values are the same, read from any
+replica, whichever has compacted how far (I-71, I-77).
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """What the cleaners of the brokers do to a compacted partition, at the step at which new segments
-take the place of old ones: I-68 to I-70, I-76, I-79.
+take the place of old ones.
+
+Records keep their place (I-68), the last of each key and tombstones in their time stay (I-69,
+I-70), answers about epochs are as before (I-76), and each living producer's last batch is there
+(I-79).
 """
 
 from __future__ import annotations

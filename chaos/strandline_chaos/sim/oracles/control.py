@@ -1,5 +1,9 @@
-"""What the controller has committed, across its restarts: I-22, I-23, I-27, I-30, I-48
-to I-51, I-53, I-97.
+"""What the controller has committed, across its restarts.
+
+ISR, ELR and leader fit each other and the brokers that live (I-22, I-23); each change is of the
+state that it was decided on (I-27), and epochs never fall (I-30). Who leads was in sync, or it says
+so (I-48, I-53); a recovering leader is alone (I-49); the ELR holds who may hold everything, and
+nobody else (I-50, I-51). Leaders come home when it is quiet (I-97).
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
-"""How the controller came by what it has committed, held against those whom it decides about:
-I-24, I-27, I-31, I-51, I-82, I-83, I-92, and that it fences the dead and the deaf (P-61, I-94).
+"""How the controller came by what it has committed, held against those whom it decides about.
+
+Who joins an ISR holds what it must as the incarnation that is registered (I-24, I-27), who comes
+back without proof of a clean stop leaves (I-51). A controller writes in an epoch that is durable
+and its own (I-31), one decision in one batch (I-82), and no place of its log is written twice
+(I-92). Brokers are unfenced once they know of their fencing (I-83), and the dead and the deaf are
+fenced in time (P-61, I-94).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What a crash leaves on a broker's disk, read by the offline verifier: nothing that was durable is
-wrong or gone (I-5, I-7, I-8).
+wrong or gone: batches (I-7), epochs (I-5), checkpoints (I-8).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Leader epochs of every log in memory, held against its batches, and the followers of an epoch:
-I-5, I-42, I-47, I-76.
+"""Leader epochs of every log in memory, held against its batches, and the followers of an epoch.
+
+The checkpoint says what the batches say (I-5), whatever is cut (I-47), retained or compacted
+(I-76); and a follower uses an answer in the epoch that it asked in (I-42).
 """
 
 from __future__ import annotations

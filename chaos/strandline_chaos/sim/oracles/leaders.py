@@ -1,5 +1,9 @@
-"""What every leader counts, asks for and tells, after each step of its broker: I-11, I-21, I-24,
-I-28, I-39, I-90, I-93.
+"""What every leader counts, asks for and tells, after each step of its broker.
+
+It counts fetches of incarnations that the ISR names, of logs that have not parted from its own, as
+far as they are durable where that is promised (I-90, I-39, I-93); it asks for who has caught up,
+one proposal at a time (I-24, I-28); and it tells no end below its epoch's start, nor "not written"
+of what is (I-11, I-21).
 
 The rules are held against what the other machines really hold, so that a leader that is wrong is
 seen at once, and not only when records are gone because of it.

@@ -1,5 +1,7 @@
-"""Where logs begin, after each step of a broker that has moved that: I-74, I-75, and I-45 where a
-follower has to begin anew.
+"""Where logs begin, after each step of a broker that has moved that.
+
+A start rises over committed records alone, and durably (I-74); what was deleted stays deleted
+(I-75); a follower that its leader's log has left behind begins where that begins (I-45).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What brokers know of the cluster: the same at the same offset of the controller's log, never less
-than before, and no replica that is not assigned: I-30, I-81, I-87.
+than before (I-81, I-30), and no replica that is not assigned (I-87).
 """
 
 from __future__ import annotations

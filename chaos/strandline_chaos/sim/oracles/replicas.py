@@ -1,5 +1,7 @@
-"""What every broker holds and believes, after each of its steps: I-1 to I-4, I-6, I-7, I-9, I-10,
-I-13 to I-17, I-41.
+"""What every broker holds and believes, after each of its steps: offsets and epochs of a log rise
+(I-1, I-2), as one process appends them (I-3), logs are alike below a batch that they share (I-4),
+the high watermark rises in order over what all who count hold (I-6, I-9, I-10, I-13), and whoever
+may lead holds what is committed and cuts none of it (I-7, I-14 to I-17, I-41).
 """
 
 from __future__ import annotations

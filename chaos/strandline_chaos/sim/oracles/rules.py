@@ -1,5 +1,10 @@
-"""What one replica may do in one step, whoever it is: I-20, I-25, I-26, I-29, I-34, I-36, I-46,
-I-74, I-91.
+"""What one replica may do in one step, whoever it is.
+
+With too few in sync nothing is appended (I-20). A leader proposes to remove who has lagged for
+long enough, and never itself (I-25, I-26); it looks at its high watermark after whatever bears on
+it (I-29), by the controller's minimum (I-91). Pushes are applied in order and by topic id (I-34,
+I-36), an epoch is durable before it is served (I-46), and retention takes committed segments
+(I-74).
 """
 
 from __future__ import annotations
