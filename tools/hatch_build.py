@@ -16,7 +16,7 @@ from packaging.tags import sys_tags
 
 SOURCE = "proto/strandline_proto/_records.c"
 TARGET = "proto/strandline_proto/_records.abi3.so"
-FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
+FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-shared", "-fPIC")
 TIMEOUT_S = 120
 
 

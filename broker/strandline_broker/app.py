@@ -20,6 +20,7 @@ from strandline_broker.hosts.isr_changes import IsrChanges
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, CannotStart
 from strandline_broker.hosts.producer_ids import ProducerIds
 from strandline_broker.hosts.push import PushReceiver
+from strandline_broker.hosts.record_check import RecordChecks, warn_of_slow_checks
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import (
@@ -121,6 +122,9 @@ class Broker:
             broker_epoch=epoch,
             propose_isr=self.isr_changes.propose,
         )
+        thread = runtime.serial_executor("record-checks")
+        self._record_checks = RecordChecks(self.replicas, thread)
+        warn_of_slow_checks(runtime.log)
         context = self.replicas.context
         context.report_offline = self.lifecycle.report_offline
         context.offline_known_at = self.lifecycle.offline_known_at
@@ -159,7 +163,7 @@ class Broker:
         return Service(
             self._runtime,
             self.metrics,
-            ProduceRpc(replicas, listener.name),
+            ProduceRpc(replicas, self._record_checks, listener.name),
             FetchRpc(replicas),
             FetchRangeRpc(replicas),
             OffsetsRpc(replicas),

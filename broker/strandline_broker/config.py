@@ -177,6 +177,12 @@ class BrokerConfig(ServerConfig):
     log_flush_interval_ms: int = _key(
         long_ms(1), "5000", "Time between background flushes under flush.policy=replicated."
     )
+    log_message_timestamp_after_max_ms: int = _key(
+        long_ms(0), "3600000", "How far a timestamp may lie after the leader's clock."
+    )
+    log_message_timestamp_before_max_ms: int = _key(
+        long_ms(0), str(INT64_MAX), "How far a timestamp may lie before the leader's clock."
+    )
     log_message_timestamp_type: str = _key(
         one_of("CreateTime", "LogAppendTime"), "CreateTime", "Whose clock timestamps are from."
     )

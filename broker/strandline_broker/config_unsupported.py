@@ -46,8 +46,6 @@ _NOT_YET: Final[frozenset[str]] = frozenset(
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.message.downconversion.enable",
         "log.message.format.version",
-        "log.message.timestamp.after.max.ms",
-        "log.message.timestamp.before.max.ms",
         "log.preallocate",
         "max.connections",
         "max.connections.per.ip",

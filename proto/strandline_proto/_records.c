@@ -13,6 +13,7 @@
 enum fault {
     SOUND, NUMBER, LENGTH, OFFSET_DELTA, KEY_LENGTH, VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH,
     HEADER_KEY_TEXT, HEADER_VALUE_LENGTH, SURPLUS, NO_KEY, TIMESTAMP_DELTA, TIMESTAMP, TRAILING,
+    MISSING,
 };
 
 struct walk {
@@ -109,6 +110,8 @@ static enum fault
 walk_record(struct walk *w)
 {
     int64_t length, key_length, value_length, timestamp_delta, offset_delta, timestamp;
+    if (w->at == w->end)
+        return refuse(w, MISSING, 0);
     TRY(read_number(w, w->end, 32, &length));
     if (length < 0 || length > w->end - w->at)
         return refuse(w, LENGTH, length);

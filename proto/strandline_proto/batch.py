@@ -26,6 +26,7 @@ from strandline_proto.decompression import DEFAULT_BOUND, Bound, Buffer, decompr
 from strandline_proto.decompression import Compression as Compression
 from strandline_proto.errors import (
     CorruptMessage,
+    InvalidRecord,
     RecordTooLarge,
     UnsupportedVersion,
     WireError,
@@ -163,8 +164,8 @@ def stamp(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchH
 def check_batch(data: Buffer) -> BatchHeader:
     """The header of `data`, which must be exactly one sound batch as a producer sends it.
 
-    Raises CorruptMessage (size, CRC, counts that contradict each other) or UnsupportedVersion
-    (magic, codec).
+    Raises CorruptMessage (size, CRC), UnsupportedVersion (magic, codec) or InvalidRecord (counts
+    that contradict each other).
     """
     size = len(data)
     if size < HEADER_SIZE:
@@ -181,7 +182,7 @@ def check_batch(data: Buffer) -> BatchHeader:
     if header.compression > Compression.ZSTD:
         raise UnsupportedVersion(f"compression type {header.compression} is not known")
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
-        raise CorruptMessage(
+        raise InvalidRecord(
             f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}"
         )
     return header

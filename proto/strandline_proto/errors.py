@@ -269,7 +269,7 @@ class NoReassignmentInProgress(WireError):
 
 
 class InvalidRecord(WireError):
-    """A record breaks a rule of its topic."""
+    """A record does not parse, contradicts its batch, or breaks a rule of its topic."""
 
     code = 87
 

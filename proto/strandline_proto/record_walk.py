@@ -54,6 +54,8 @@ class Fault(enum.IntEnum):
     """It is not within the accepted times; the timestamp."""
     TRAILING = 14
     """Bytes stand behind the last record; how many."""
+    MISSING = 15
+    """The bytes end before it."""
 
 
 Answer = tuple[int, int, int, int]
@@ -105,6 +107,8 @@ def walk_in_python(
 
 def _record(records: memoryview, at: int, index: int) -> tuple[int, int, bool]:
     """Where the record at byte `at` ends, its timestamp's delta, whether it has a key."""
+    if at == len(records):
+        raise _Refused(Fault.MISSING, 0)
     length, at = _number(records, at, len(records), 32)
     if not 0 <= length <= len(records) - at:
         raise _Refused(Fault.LENGTH, length)

@@ -207,6 +207,20 @@ async def test_send_many_takes_pairs_and_whole_records_and_keeps_keys_together(
     assert (last.value, last.timestamp, last.headers) == (b"r", 5, (("h", b"1"),))
 
 
+@pytest.mark.parametrize("kind", [errors.InvalidTimestamp, errors.InvalidRecord])
+async def test_what_a_broker_finds_wrong_in_records_has_a_type(
+    cluster: ScriptedCluster, kind: type[errors.WireError]
+) -> None:
+    [p] = cluster.create("orders")
+    p.acts.append(Act(code=kind.code, message="record 3 of the batch has offset delta 7"))
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(kind, match="record 3 of the batch") as caught:
+            await producer.send_and_wait("orders", b"v")
+        assert not caught.value.retriable
+        await producer.send_and_wait("orders", b"w")
+    assert p.values() == [b"w"]
+
+
 async def test_send_many_that_fails_in_part_says_how_many_and_which(
     cluster: ScriptedCluster,
 ) -> None:

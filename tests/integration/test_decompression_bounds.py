@@ -7,16 +7,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import grpc.aio
 import pytest
 from aiokafka.codec import snappy_encode
 
 from strandline_proto.batch import Compression, build_batch, read_header
 from strandline_proto.errors import CorruptMessage, InvalidRecord, RecordTooLarge
-from strandline_proto.ids import Offset
-from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
+from support.broker_client import Client, store
 from support.hostile import batch_of, varint, zstd_bomb
-from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
+from support.replica_nodes import Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,46 +35,6 @@ COMPACT = {
 def keyed(value: bytes, *, timestamp_ms: int = 1, zipped: bool = False) -> bytes:
     codec = Compression.ZSTD if zipped else Compression.NONE
     return build_batch([(b"k", value)], timestamp_ms=timestamp_ms, compression=codec)
-
-
-def store(node: Node, *batches: bytes) -> None:
-    """Into the log past every check, as an older version or another broker left it."""
-    for data in batches:
-        node.partition.log.append_as_leader(data, read_header(data), leader_epoch=0)
-    leader = node.partition.check_leader(0)
-    node.partition.carry_out(leader.on_append(Offset(node.partition.log.log_end_offset)))
-
-
-class Client:
-    """What is asked of one broker, by hand."""
-
-    def __init__(self, node: Node) -> None:
-        self._channel = grpc.aio.insecure_channel(node.target)
-        self._stub = services_pb2_grpc.BrokerServiceStub(self._channel)
-        self._stream = self._stub.Produce()
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._stream.cancel()
-        await self._channel.close()
-
-    async def offset_at(self, timestamp: int) -> fetch_pb2.ListOffsetsPartitionResult:
-        request = fetch_pb2.ListOffsetsRequest(replica_id=-1)
-        request.topics.add(topic_id=TOPIC_ID).partitions.add(
-            partition=0, current_leader_epoch=0, timestamp=timestamp
-        )
-        answer = await self._stub.ListOffsets(request)
-        return answer.topics[0].partitions[0]
-
-    async def produce(self, records: bytes) -> produce_pb2.PartitionProduceResult:
-        request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=5000)
-        request.topics.add(topic_id=TOPIC_ID).partitions.add(index=0, records=records)
-        await self._stream.write(request)
-        answer = await self._stream.read()
-        assert isinstance(answer, produce_pb2.ProduceResponse)
-        return answer.topics[0].partitions[0]
 
 
 @pytest.fixture

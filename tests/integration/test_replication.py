@@ -15,7 +15,7 @@ from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
-    InvalidRecord,
+    InvalidTimestamp,
     KafkaStorageError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -451,7 +451,7 @@ async def test_a_leader_stamps_batches_where_the_topic_wants_its_clock(tmp_path:
             assert node.partition.log.offset_for_timestamp(stamped_ms) == (stamped_ms, 0, 0)
         again = await client.produce(sent)
         assert (again.base_offset, again.log_append_time_ms) == (0, stamped_ms), "I-55"
-        assert (await client.produce(log_of(a))).error_code == InvalidRecord.code
+        assert (await client.produce(log_of(a))).error_code == InvalidTimestamp.code
 
 
 async def test_a_producers_timestamps_stay_where_the_topic_wants_its_clock(tmp_path: Path) -> None:

@@ -52,12 +52,15 @@ def snappy_bomb(size: int, *, xerial: bool) -> bytes:
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + framed * (size >> 24)
 
 
-def batch_of(body: bytes, codec: int, *, records: int = 1) -> bytes:
+def batch_of(
+    body: bytes, codec: int, *, records: int = 1, base_ms: int = 1, latest_ms: int = 1
+) -> bytes:
     """A batch around `body` as a producer sends it, under a right CRC."""
     data = bytearray(
         struct.pack(
             ">qiibIhiqqqhii",
-            *(0, len(body) + 49, -1, 2, 0, codec, records - 1, 1, 1, -1, -1, -1, records),
+            *(0, len(body) + 49, -1, 2, 0, codec, records - 1, base_ms, latest_ms),
+            *(-1, -1, -1, records),
         )
         + body
     )

@@ -19,6 +19,7 @@ from strandline_broker.core.push_envelope import (
     PartitionMetadata,
     TopicMetadata,
 )
+from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_broker_service
 from strandline_broker.rpc.delete_records import DeleteRecordsRpc
@@ -143,7 +144,11 @@ def _not_served(*parts: object) -> object:
 
 def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:
     parts = (
-        ProduceRpc(replicas, "PLAINTEXT"),
+        ProduceRpc(
+            replicas,
+            RecordChecks(replicas, runtime.serial_executor("record-checks")),
+            "PLAINTEXT",
+        ),
         FetchRpc(replicas),
         FetchRangeRpc(replicas),
         OffsetsRpc(replicas),

@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from strandline_proto import batch
 from strandline_proto.batch import SEQUENCE_MAX, Compression
-from strandline_proto.errors import CorruptMessage, UnsupportedVersion
+from strandline_proto.errors import CorruptMessage, InvalidRecord, UnsupportedVersion
 
 NOW_MS = 1_700_000_000_000
 
@@ -103,7 +103,7 @@ def test_counts_that_contradict_each_other_are_refused(count: int, delta: int) -
     data = three_records()
     struct.pack_into(">i", data, 23, delta)
     struct.pack_into(">i", data, 57, count)
-    with pytest.raises(CorruptMessage, match=f"{count} records"):
+    with pytest.raises(InvalidRecord, match=f"{count} records"):
         batch.check_batch(resealed(data))
 
 

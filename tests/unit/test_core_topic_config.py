@@ -35,7 +35,7 @@ def test_every_accepted_key_is_a_field_of_the_resolved_configuration() -> None:
 
 
 def test_a_known_key_whose_feature_is_missing_is_refused_as_not_supported_yet() -> None:
-    for name in ("local.retention.ms", "message.timestamp.before.max.ms", "remote.log.copy"):
+    for name in ("local.retention.ms", "local.retention.bytes", "remote.log.copy"):
         assert refusal(**{name: "1"}) == f"{name} is not supported yet"
 
 

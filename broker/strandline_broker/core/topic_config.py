@@ -107,6 +107,20 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             "is refused, one in the log is not looked into and its log not compacted. Not Kafka's.",
         ),
         TopicKey(
+            "message.timestamp.after.max.ms",
+            integer(0, INT64_MAX, "milliseconds"),
+            "log.message.timestamp.after.max.ms",
+            "How far a record's timestamp may lie after the leader's clock: a batch with a later "
+            "one is refused. Under LogAppendTime it does not count.",
+        ),
+        TopicKey(
+            "message.timestamp.before.max.ms",
+            integer(0, INT64_MAX, "milliseconds"),
+            "log.message.timestamp.before.max.ms",
+            "How far a record's timestamp may lie before the leader's clock: a batch with an "
+            "earlier one is refused. Under LogAppendTime it does not count.",
+        ),
+        TopicKey(
             "message.timestamp.type",
             one_of("CreateTime", "LogAppendTime"),
             "log.message.timestamp.type",
@@ -191,8 +205,6 @@ _NOT_YET: Final[frozenset[str]] = frozenset(
         "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
     }
 )
 
@@ -210,6 +222,8 @@ class TopicConfig:
     max_compaction_lag_ms: int = INT64_MAX
     max_message_bytes: int = (1 << 20) + 12
     max_message_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.flush_schedule import flush_if_many
-from strandline_broker.hosts.key_check import check_keys
 from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
+from strandline_broker.hosts.record_check import LOG_APPEND_TIME, check_records
 from strandline_proto.batch import check_batch, stamp
 from strandline_proto.errors import (
     InvalidRecord,
+    InvalidTimestamp,
     NotEnoughReplicasAfterAppend,
     RecordTooLarge,
     UnsupportedVersion,
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import Leader
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.record_check import Looked
     from strandline_proto.batch import BatchHeader
 
 ACKS_ALL: Final = -1
-LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 class Appends:
@@ -68,12 +69,13 @@ class Appends:
         acks: int,
         current_leader_epoch: int | None,
         on_done: Callable[[ProduceOutcome], None],
-        keys_checked: bool = False,
+        looked: Looked | None = None,
     ) -> AckWaiter | None:
         """Append one producer's batch and answer `on_done` once, now or when its acks are reached.
 
         Validation, sequence check, append and bookkeeping are one synchronous step (I-57). Raises
-        WireError if the batch is refused: then nothing was written (I-20).
+        WireError if the batch is refused: then nothing was written (I-20). A repeated batch is not
+        looked into: that it was accepted once stays true, whatever the clock says now (I-55).
         """
         partition = self._partition
         leader = partition.check_leader(current_leader_epoch)
@@ -82,23 +84,19 @@ class Appends:
                 f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"
                 f" ({partition.max_message_bytes}); send smaller batches or raise it"
             )
-        header = check_batch(batch)
-        if header.is_control or header.is_transactional:
-            raise UnsupportedVersion("transactional and control batches are not supported yet")
-        if header.is_log_append_time:
-            raise InvalidRecord("a producer may not set the timestamp type to LogAppendTime")
-        if header.has_delete_horizon:
-            raise InvalidRecord(
-                "a producer may not set a delete horizon; only the log cleaner does"
-            )
-        if not keys_checked and "compact" in partition.log.config.cleanup_policy:
-            check_keys(partition.name, batch, header, partition.log.config.bound)
+        header = check_batch(batch) if looked is None else looked.header
+        _check_attributes(header)
         if acks == ACKS_ALL:
             leader.check_can_append_all()
         if header.producer_id >= 0:
             verdict = partition.producers.check(header, partition.context.now_ms())
             if isinstance(verdict, Duplicate):
                 return self._answer_again(leader, verdict, acks, on_done)
+        config = partition.log.config
+        if looked is None or looked.config is not config:
+            check_records(partition.name, batch, header, config, partition.context.wall_ms())
+        elif looked.refused is not None:
+            raise looked.refused
         return self._append_new(leader, batch, header, acks, on_done)
 
     def _append_new(
@@ -191,3 +189,13 @@ class Appends:
         waiter.fail(error)
         self._committing.forget_done()
         self._flushing.forget_done()
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    """What only a broker may say of a batch."""
+    if header.is_control or header.is_transactional:
+        raise UnsupportedVersion("transactional and control batches are not supported yet")
+    if header.is_log_append_time:
+        raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
+    if header.has_delete_horizon:
+        raise InvalidRecord("a producer may not set a delete horizon; only the log cleaner does")

@@ -12,7 +12,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.appends import ACKS_ALL
-from strandline_broker.hosts.key_check import Checked, check_ahead
 from strandline_proto.errors import (
     InvalidRequest,
     InvalidRequiredAcks,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import AckWaiter, ProduceOutcome
+    from strandline_broker.hosts.record_check import Ahead, Looked, RecordChecks
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
 UNANSWERED_MAX: Final = 5_000
@@ -38,8 +38,9 @@ TIMEOUT_MS_MAX: Final = 300_000
 
 
 class ProduceRpc:
-    def __init__(self, replicas: ReplicaManager, listener: str) -> None:
+    def __init__(self, replicas: ReplicaManager, checks: RecordChecks, listener: str) -> None:
         self._replicas = replicas
+        self._checks = checks
         self._listener = listener
 
     async def Produce(
@@ -52,8 +53,8 @@ class ProduceRpc:
             writer = group.create_task(answers.write(context))
             try:
                 async for request in requests:
-                    checked = await check_ahead(self._replicas, request)
-                    _Request(self._replicas, self._listener, request, answers).start(checked)
+                    ahead = await self._checks.ahead(request)
+                    _Request(self._replicas, self._listener, request, answers).start(ahead)
                     if answers.unanswered >= UNANSWERED_MAX:
                         await answers.below(UNANSWERED_MAX)
                 await answers.below(1)
@@ -125,16 +126,13 @@ class _Request:
         self._left = 1  # this method itself: no answer before every batch was looked at
         self._waiting: list[tuple[Partition, AckWaiter]] = []
 
-    def start(self, checked: Checked) -> None:
+    def start(self, ahead: Ahead) -> None:
         for i, topic in enumerate(self._request.topics):
             results = self._response.topics.add(topic_id=topic.topic_id)
             for j, data in enumerate(topic.partitions):
                 self._left += 1
                 result = results.partitions.add(index=data.index, base_offset=-1, leader_epoch=-1)
-                keys_checked = (i, j) in checked
-                self._append(
-                    topic.topic_id, data, result, keys_checked, refused=checked.get((i, j))
-                )
+                self._append(topic.topic_id, data, result, ahead.get((i, j)))
         if self._left > 1 and self._request.acks != 0:
             self._answers.expect(self, self._request.timeout_ms)
         self._request.ClearField("topics")  # the batches are in the log; do not keep them twice
@@ -145,8 +143,7 @@ class _Request:
         topic_id: bytes,
         data: produce_pb2.PartitionProduceData,
         result: produce_pb2.PartitionProduceResult,
-        keys_checked: bool,
-        refused: WireError | None,
+        looked: Looked | None,
     ) -> None:
         def on_done(outcome: ProduceOutcome) -> None:
             self._set(topic_id, result, outcome)
@@ -157,15 +154,12 @@ class _Request:
             if partition is None:
                 raise self._unknown(topic_id, data.index)
             epoch = data.current_leader_epoch if data.HasField("current_leader_epoch") else None
-            if refused is not None:
-                partition.check_leader(epoch)
-                raise refused
             waiter = partition.appends.append(
                 data.records,
                 acks=self._request.acks,
                 current_leader_epoch=epoch,
                 on_done=on_done,
-                keys_checked=keys_checked,
+                looked=looked,
             )
         except WireError as error:
             self._refuse(topic_id, result, error)

@@ -30,6 +30,8 @@ class LogConfig:
     max_compaction_lag_ms: int = INT64_MAX
     flush_messages: int = INT64_MAX
     flush_ms: int = 5_000
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_type: str = "CreateTime"
     max_message_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 

@@ -1,0 +1,44 @@
+"""The build of the package's C file: whole, or not at all and with the reason."""
+
+import importlib.util
+import shutil
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from support.tidy_tree import ROOT
+
+SOURCE = ROOT / "proto" / "strandline_proto" / "_records.c"
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "tools" / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_compiles_without_a_warning_where_a_compiler_is(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    if shutil.which("cc") is None or not headers.is_file():
+        pytest.skip("no C compiler or no Python headers here")
+    target = tmp_path / "_records.abi3.so"
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-Wconversion", "-Werror"))
+    assert build.compile_into(target, SOURCE) is None
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_without_one_it_says_why_and_leaves_nothing(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    monkeypatch.setenv("CC", compiler)
+    assert compiler in build.compile_into(tmp_path / "_records.abi3.so", SOURCE)
+    assert list(tmp_path.iterdir()) == []
