@@ -20,5 +20,9 @@ class UsageMistake(CliError):
     exit_code = EXIT_USAGE
 
 
+class OutputFailed(CliError):
+    """Standard output is closed, or takes nothing more."""
+
+
 class ReaderLeft(Exception):
     """Whoever read our output, `head` for instance, has seen enough."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_cli.errors import CliError
+from strandline_cli.interrupts import signals_cancel_task
 from strandline_cli.stdin_lines import read_lines
 
 if TYPE_CHECKING:
@@ -61,6 +63,15 @@ class Counts:
         text = ", ".join(parts)
         return text if self.cause is None else f"{text}: {self.cause}"
 
+    def told(self) -> str:
+        """What became of the lines of an input that was not read to its end."""
+        parts = [f"{self.acknowledged} lines were acknowledged"]
+        if self.unknown:
+            parts.append(f"{self.unknown} may have been written")
+        if self.not_written:
+            parts.append(f"{self.not_written} were not written")
+        return ", ".join([*parts, "the rest of the input was not sent"])
+
     def failed(self, cause: str, *, not_written: int = 0, unknown: int = 0) -> None:
         self.not_written += not_written
         self.unknown += unknown
@@ -80,9 +91,27 @@ class LineProducer:
     separator: bytes | None = None
     timeout_s: float = 120.0
     counts: Counts = field(default_factory=Counts)
+    _under_way: "set[_Portion]" = field(default_factory=set)
 
     async def run(self) -> None:
-        """Send standard input to its end, or to the first failure that would meet every line."""
+        """Send standard input to its end, or to the first failure that would meet every line.
+
+        A cancellation, by a signal too, lets what is under way have a moment, not its whole
+        deadline; `give_up` counts what is left then.
+        """
+        with signals_cancel_task():
+            await self._run()
+
+    def give_up(self) -> None:
+        """Count what is under way as it stands: nobody waits for it any more."""
+        self.counts.stopped_early = True
+        for portion in self._under_way:
+            self.counts.failed(
+                "interrupted", not_written=portion.left, unknown=portion.handed_over_count
+            )
+        self._under_way.clear()
+
+    async def _run(self) -> None:
         from strandline import Producer
 
         producer = Producer(
@@ -94,30 +123,47 @@ class LineProducer:
         )
         await producer.start()
         try:
-            # An unknown topic is told before the first line is read.
-            await producer.partitions_for(self.topic)
+            # An unknown topic or partition is told before the first line is read.
+            self._check_partition(await producer.partitions_for(self.topic))
             await self._send_all(producer)
         except asyncio.CancelledError:
-            # Ctrl-C: what is under way gets a moment, not its whole deadline.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_MOMENT_S):
+                async with asyncio.timeout(0):
                     await producer.stop()
             raise
         finally:
             await producer.stop()
 
+    def _check_partition(self, there: frozenset[int]) -> None:
+        if self.partition is not None and self.partition not in there:
+            known = f"0 to {max(there)}" if len(there) > 1 else "0 alone"
+            raise CliError(
+                f"topic {self.topic!r} has no partition {self.partition}, it has {known}:"
+                " nothing was sent"
+            )
+
     async def _send_all(self, producer: "Producer") -> None:
         async with asyncio.TaskGroup() as group:
-            async for lines in read_lines():
-                portion = _Portion(self.records(lines))
-                group.create_task(self._send(producer, portion))
-                await portion.handed_over.wait()
-                if self.counts.stopped_early:
-                    break
+            sends: set[asyncio.Task[None]] = set()
+            try:
+                async for lines in read_lines():
+                    portion = _Portion(self.records(lines))
+                    sends = {send for send in sends if not send.done()}
+                    sends.add(group.create_task(self._send(producer, portion)))
+                    await portion.handed_over.wait()
+                    if self.counts.stopped_early:
+                        break
+                if sends:
+                    await asyncio.wait(sends)
+            except asyncio.CancelledError:
+                if sends:
+                    await asyncio.wait(sends, timeout=_LAST_MOMENT_S)
+                raise
 
     async def _send(self, producer: "Producer", portion: "_Portion") -> None:
         from strandline.errors import RecordTooLarge, SendManyFailed, StrandlineError, describe
 
+        self._under_way.add(portion)
         try:
             result = await producer.send_many(self.topic, portion, partition=self.partition)
         except SendManyFailed as why:
@@ -129,11 +175,15 @@ class LineProducer:
             self.counts.stopped_early |= not too_large
         except StrandlineError as why:
             # What of the portion was handed over before may yet arrive.
-            self.counts.failed(describe(why), not_written=portion.left, unknown=portion.taken)
+            self.counts.failed(
+                describe(why), not_written=portion.left, unknown=portion.handed_over_count
+            )
             self.counts.stopped_early = True
+            self._under_way.discard(portion)
             return
         finally:
             portion.handed_over.set()
+        self._under_way.discard(portion)
         self.counts.acknowledged += result.acknowledged
 
     def records(self, lines: list[bytes]) -> list[Item]:
@@ -167,15 +217,17 @@ class _Portion(Iterable[Item]):
 
     def __init__(self, records: list[Item]) -> None:
         self.handed_over = asyncio.Event()
-        self.taken = 0
+        self.handed_over_count = 0
+        """Those before the one that was taken last, which waits for room or was refused."""
         self._records = records
 
     @property
     def left(self) -> int:
-        return len(self._records) - self.taken
+        return len(self._records) - self.handed_over_count
 
     def __iter__(self) -> Iterator[Item]:
-        for record in self._records:
-            self.taken += 1
+        for count, record in enumerate(self._records):
+            self.handed_over_count = count
             yield record
+        self.handed_over_count = len(self._records)
         self.handed_over.set()

@@ -6,12 +6,14 @@ import os
 import sys
 from typing import NoReturn
 
+from strandline_cli import standard_streams
 from strandline_cli.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_USAGE,
     CliError,
+    OutputFailed,
     ReaderLeft,
 )
 
@@ -28,14 +30,10 @@ def version() -> str:
 
 def main() -> NoReturn:
     """Entry point: runs the command and ends the process with its exit status."""
-    argv = sys.argv[1:]
-    if argv == ["--version"]:
-        # Answered without importing the command line's libraries: scripts ask often.
-        print(f"strandline {version()}")
-        sys.exit(EXIT_OK)
+    standard_streams.complete()
     # gRPC's own lines (a broker that says goodbye) are not for the user of a command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    sys.exit(run(argv))
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(argv: list[str]) -> int:
@@ -46,13 +44,18 @@ def run(argv: list[str]) -> int:
     if show_traceback:
         argv = argv[1:]
     try:
-        return _dispatch(argv)
+        status = _dispatch(argv)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except ReaderLeft:
-        # Nothing more may be flushed to that pipe when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        standard_streams.let_go_of_stdout()
         return EXIT_OK
+    except OutputFailed as why:
+        standard_streams.let_go_of_stdout()
+        _say(str(why))
+        return why.exit_code
     except CliError as why:
         _say(str(why))
         return why.exit_code
@@ -64,6 +67,10 @@ def run(argv: list[str]) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    if argv == ["--version"]:
+        # Answered without importing the command line's libraries: scripts ask often.
+        print(f"strandline {version()}")
+        return EXIT_OK
     if argv[:1] == ["bench"]:
         return _bench(argv[1:])
     import typer
@@ -102,7 +109,10 @@ def _bench(argv: list[str]) -> int:
     """Benchmarks parse their own options; their package is looked up only when it is asked for."""
     from importlib import import_module
 
-    outcome = import_module("strandline_bench.main").run(argv)
+    try:
+        outcome = import_module("strandline_bench.main").run(argv)
+    except SystemExit as ended:  # argparse's way to end
+        outcome = ended.code
     return outcome if isinstance(outcome, int) else EXIT_OK
 
 

@@ -2,21 +2,18 @@
 stderr.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from strandline_cli.errors import ReaderLeft
 from strandline_cli.options import Format
 
 
 def write_line(line: str) -> None:
     """A line on stdout, written at once."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        raise ReaderLeft from None
+    print(line, flush=True)
 
 
 def emit_json(document: Any) -> None:
@@ -60,8 +57,9 @@ def emit_done(output: Format, document: Any, line: str) -> None:
 
 
 def note(line: str) -> None:
-    """A line for the person at the terminal; never part of the output."""
-    print(line, file=sys.stderr, flush=True)
+    """A line for the person at the terminal; never part of the output, and nobody may be there."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def note_pending(brokers: Sequence[int]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_cli.errors import CliError, ReaderLeft
+from strandline_cli.errors import CliError
+from strandline_cli.standard_streams import failed_write
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -128,6 +129,6 @@ class RecordPrinter:
         try:
             while rest:
                 rest = rest[os.write(self.descriptor, rest) :]
-        except BrokenPipeError:
-            raise ReaderLeft from None
+        except OSError as why:
+            raise failed_write(why) from None
         return len(records)

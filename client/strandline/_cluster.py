@@ -118,6 +118,23 @@ class Cluster:
             if not waiter.done():
                 waiter.set_exception(error)
 
+    async def check_bootstrap(self, timeout_s: float) -> None:
+        """Raises NoBrokerReachable if none of the addresses has a name that resolves.
+
+        To wait for a broker that is not up yet makes sense, for a name that is misspelt it does
+        not.
+        """
+        network = self._runtime.network
+        try:
+            async with asyncio.timeout(timeout_s):
+                for address in self._bootstrap:
+                    if await network.resolves(address.rpartition(":")[0].strip("[]")):
+                        return
+        except TimeoutError:
+            return  # a slow name service; the refresh has the same deadline
+        names = ", ".join(address.rpartition(":")[0] for address in self._bootstrap)
+        raise NoBrokerReachable(f"bootstrap_servers: the host does not resolve: {names}")
+
     def unreachable(self, timeout_s: float) -> NoBrokerReachable:
         why = "" if self._last_error is None else f": {describe(self._last_error)}"
         asked = ", ".join(self._candidates())

@@ -40,6 +40,7 @@ class Session:
         try:
             await self.tasks.open()
             self.tasks.start(self.cluster.run(), "metadata")
+            await self.cluster.check_bootstrap(timeout_s)
             await self.cluster.refresh(timeout_s)
         except BaseException:
             await self.close()

@@ -111,6 +111,13 @@ class RealNetwork:
         writer.close()
         return Probe.ANSWERED
 
+    async def resolves(self, host: str) -> bool:
+        try:
+            await asyncio.get_running_loop().getaddrinfo(host, None)
+        except (OSError, ValueError):  # the latter: no such name can be
+            return False
+        return True
+
     def channel(self, target: str) -> grpc.aio.Channel:
         import grpc.aio
 

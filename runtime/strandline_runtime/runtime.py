@@ -97,6 +97,10 @@ class Network(Protocol):
         """Try to connect, and close at once."""
         ...
 
+    async def resolves(self, host: str) -> bool:
+        """Whether there is an address of this name."""
+        ...
+
     def channel(self, target: str) -> grpc.aio.Channel:
         """A channel to `host:port`, with our message limits, back-off and keepalive."""
         ...

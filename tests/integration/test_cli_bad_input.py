@@ -7,12 +7,16 @@ before its deadline; and the cluster serves on as if nothing had been.
 import json
 import os
 import resource
+import shlex
 import shutil
+import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from strandline_cli import probe
 from strandline_cli.cluster_files import free_ports
 from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.errors import (
@@ -21,8 +25,8 @@ from strandline_proto.errors import (
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
 )
-from support.cluster import MakeCluster
-from support.command import Outcome, strandline
+from support.cluster import MakeCluster, eventually
+from support.command import COMMAND, Outcome, clean_environ, start_strandline, strandline
 from support.raw import one_record, produce_raw, run_server, send_bytes, where_is
 
 
@@ -187,6 +191,86 @@ def test_a_line_above_the_size_limit_is_not_acknowledged_and_the_others_are(
     assert "1 of 3 lines were not acknowledged" in sent.error
     assert "RecordTooLarge" in sent.error
     assert _values(cluster, "large") == ["before", "after"]
+
+
+def test_a_partition_that_is_not_there_is_refused_before_anything_is_sent(
+    cluster: LocalCluster,
+) -> None:
+    _create(cluster, "single")
+    refused = _on(cluster, "produce", "single", "-p", 9, stdin="a\nb\n")
+    assert refused.status == 1
+    assert refused.error == ("topic 'single' has no partition 9, it has 0 alone: nothing was sent")
+
+
+def test_an_empty_separator_is_refused_by_its_name(cluster: LocalCluster) -> None:
+    refused = _on(cluster, "produce", "any", "-K", "", stdin="a\n")
+    assert refused.status == 2
+    assert "--key-separator is empty" in refused.error
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "said"),
+    [
+        (
+            "topic list --bootstrap {}",
+            ">&-",
+            "cannot write to standard output: Bad file descriptor",
+        ),
+        ("--help", ">&-", "cannot write to standard output: Bad file descriptor"),
+        ("--version", ">/dev/full", "cannot write to standard output: No space left on device"),
+        ("produce any --bootstrap {}", "<&-", "cannot read standard input: Bad file descriptor"),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_is_named(
+    cluster: LocalCluster, command: str, output: str, said: str
+) -> None:
+    if "any" in command:
+        _create(cluster, "any")
+    program = " ".join(map(shlex.quote, COMMAND))
+    line = f"{program} {command.format(cluster.bootstrap)} {output}"
+    ended = subprocess.run(
+        ["sh", "-c", line], stderr=subprocess.PIPE, env=clean_environ(), timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr.decode()) == (1, f"error: {said}\n")
+
+
+def test_who_ends_produce_by_a_signal_hears_what_is_unknown(cluster: LocalCluster) -> None:
+    _create(cluster, "cut-short")
+    at = where_is(cluster.address(1), "cut-short")
+
+    def leader() -> probe.Replica:
+        return probe.replicas_of(cluster.address(at.leader), 10.0)["cut-short", 0]
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    command = ["produce", "cut-short", "--bootstrap", cluster.bootstrap]
+    pipe = subprocess.PIPE
+    running = [start_strandline(command, stdin=pipe, stderr=pipe) for _ in signals]
+
+    def say(text: bytes) -> None:
+        for produce in running:
+            assert produce.stdin is not None
+            produce.stdin.write(text)
+            produce.stdin.flush()
+
+    say(b"acknowledged\n")
+    eventually(lambda: leader().high_watermark == 2, "a line of each is acknowledged")
+    follower = next(broker for broker in at.replicas if broker != at.leader)
+    cluster.pause(follower)
+    try:
+        say(b"appended\nnever acknowledged\n")
+        eventually(lambda: leader().log_end_offset == 6, "the leader has the rest")
+        for produce, number in zip(running, signals, strict=True):
+            produce.send_signal(number)
+        for produce in running:
+            _, error = produce.communicate(timeout=60)
+            assert produce.returncode == 130
+            assert error.decode() == (
+                "interrupted: 1 lines were acknowledged, 2 may have been written,"
+                " the rest of the input was not sent\n"
+            )
+    finally:
+        cluster.resume(follower)
+    assert _on(cluster, "health", "--wait", 60).status == 0
 
 
 def test_a_batch_above_the_limit_of_its_topic_is_refused_and_nothing_of_it_written(

@@ -256,6 +256,37 @@ def test_up_stays_until_ctrl_c_and_then_stops_everything(tmp_path: Path) -> None
     assert cluster.alive() == []
 
 
+def test_a_terminal_that_closes_stops_what_runs_in_front(tmp_path: Path) -> None:
+    up = start_strandline(
+        ["up", "-n", 1, "--port", 0, "--dir", tmp_path],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert up.stderr is not None
+    for line in up.stderr:
+        if b"Ctrl-C" in line:
+            break
+    cluster = LocalCluster.open(tmp_path)
+    try:
+        assert cluster.alive() == ["controller", 1]
+        up.stderr.close()  # nobody can be told any more
+        up.send_signal(signal.SIGHUP)
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(timeout=60) == 0
+        assert cluster.alive() == []
+        assert "stopped" in "".join(cluster.process(1).last_log_lines())
+    finally:
+        cluster.kill_all()
+
+
+def test_a_detached_cluster_has_no_terminal_to_lose(directory: Path) -> None:
+    cluster = LocalCluster.open(directory)
+    for process_id in cluster.alive():
+        pid = cluster.process(process_id).pid
+        assert pid is not None
+        assert os.getsid(pid) == pid
+
+
 def test_down_stops_everything_calmly_and_keeps_the_records(tmp_path: Path) -> None:
     options = ("--dir", tmp_path)
     assert strandline("up", "-n", 1, "--port", 0, "--detach", *options).status == 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
 DEADLINE_S = 60.0
 
 
@@ -46,7 +46,7 @@ def strandline(
 ) -> Outcome:
     """Run `strandline` with these arguments; fails if it does not end by the deadline."""
     ended = subprocess.run(
-        [*_COMMAND, *map(str, arguments)],
+        [*COMMAND, *map(str, arguments)],
         input=stdin.encode() if isinstance(stdin, str) else stdin,
         capture_output=True,
         env=clean_environ(environ),
@@ -61,9 +61,7 @@ def start_strandline(
     arguments: Sequence[object], *, environ: Mapping[str, str] | None = None, **options: Any
 ) -> "subprocess.Popen[bytes]":
     """Start `strandline` and let it run."""
-    return subprocess.Popen(
-        [*_COMMAND, *map(str, arguments)], env=clean_environ(environ), **options
-    )
+    return subprocess.Popen([*COMMAND, *map(str, arguments)], env=clean_environ(environ), **options)
 
 
 def clean_environ(more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -127,6 +127,9 @@ class _Network:
     async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
         return Probe.SILENT
 
+    async def resolves(self, host: str) -> bool:
+        return True
+
     def channel(self, target: str) -> Any:
         return _Channel(self.answers)
 

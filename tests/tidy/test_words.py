@@ -78,6 +78,11 @@ def test_every_decision_is_in_the_index() -> None:
     assert missing == []
 
 
+def test_the_readme_stops_the_cluster_after_its_last_use() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert readme.index("    strandline down\n") > readme.index("```python")
+
+
 def test_comments_have_no_banners(code: dict[str, str]) -> None:
     assert lines_with(BANNER, code) == []
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_cli.errors import CliError
-from strandline_cli.line_producer import RECORD_BYTES_MAX, Counts, LineProducer
+from strandline_cli.line_producer import RECORD_BYTES_MAX, Counts, LineProducer, _Portion
 from strandline_cli.stdin_lines import LINE_BYTES_MAX, LineSplitter, read_lines
 
 
@@ -108,3 +108,35 @@ def test_an_input_that_was_not_read_to_its_end_is_a_failure() -> None:
     counts = Counts(acknowledged=5, stopped_early=True)
     assert not counts.all_acknowledged
     assert "the rest of the input was not read" in counts.summary()
+
+
+def test_an_input_that_was_cut_short_counts_what_nobody_waits_for_any_more() -> None:
+    producer = _producer(None)
+    producer.counts.acknowledged = 4
+    waiting = _Portion([b"a", b"b", b"c"])
+    taken = iter(waiting)
+    assert [next(taken), next(taken)] == [b"a", b"b"]
+    producer._under_way.add(waiting)
+    producer.give_up()
+    assert producer.counts.told() == (
+        "4 lines were acknowledged, 1 may have been written, 2 were not written,"
+        " the rest of the input was not sent"
+    )
+    assert producer.counts.stopped_early
+
+
+def test_a_record_that_was_refused_has_not_been_handed_over() -> None:
+    portion = _Portion([b"refused", b"b"])
+    next(iter(portion))
+    assert (portion.handed_over_count, portion.left) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("there", "known"), [(frozenset({0, 1, 2}), "0 to 2"), (frozenset({0}), "0 alone")]
+)
+def test_a_partition_that_is_not_there_is_refused_by_its_number(
+    there: frozenset[int], known: str
+) -> None:
+    producer = LineProducer(bootstrap="a:1", topic="t", partition=9)
+    with pytest.raises(CliError, match=f"has no partition 9, it has {known}: nothing was sent"):
+        producer._check_partition(there)

@@ -37,6 +37,9 @@ class Network:
             self.over.set()
         return self.found.pop(0) if len(self.found) > 1 else self.found[0]
 
+    async def resolves(self, host: str) -> bool:
+        return True
+
     def channel(self, target: str) -> Any:
         raise AssertionError("nobody answered the probe")
 

@@ -361,6 +361,9 @@ class NodeNetwork:
         except TimeoutError:
             return Probe.SILENT
 
+    async def resolves(self, host: str) -> bool:
+        return True  # a machine has its name before its process lives
+
     def channel(self, target: str) -> grpc.aio.Channel:
         return cast("grpc.aio.Channel", SimChannel(self, target))
 

@@ -1,10 +1,12 @@
 """`strandline produce`: lines of standard input become records."""
 
+import asyncio
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from strandline_cli.errors import UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption, TopicArgument
 from strandline_cli.output import emit_json, note
 from strandline_cli.target import find_target
@@ -49,6 +51,11 @@ def produce(
     from strandline_cli.line_format import unescape
     from strandline_cli.line_producer import LineProducer
 
+    if key_separator == "":
+        raise UsageMistake(
+            "--key-separator is empty: give what parts key and value, or leave it out to send"
+            " values without keys"
+        )
     target = find_target(bootstrap=bootstrap, directory=directory)
     lines = LineProducer(
         bootstrap=target.bootstrap,
@@ -59,14 +66,18 @@ def produce(
         separator=None if key_separator is None else unescape(key_separator),
         timeout_s=timeout,
     )
+    interrupted = False
     try:
         run_client(lines.run())
-    except KeyboardInterrupt:
-        note(f"interrupted: {lines.counts.acknowledged} lines were acknowledged")
-        raise
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        interrupted = True
+        lines.give_up()
     counts = lines.counts
     if output is Format.JSON:
         emit_json(counts.document())
+    if interrupted:
+        note(f"interrupted: {counts.told()}")
+        raise KeyboardInterrupt
     if counts.all_acknowledged:
         return 0
     note(f"error: {counts.summary()}")

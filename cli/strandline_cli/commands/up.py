@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from strandline_cli.errors import CliError
-from strandline_cli.interrupts import signals_as_interrupt
+from strandline_cli.errors import CliError, OutputFailed
+from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
 from strandline_cli.local_cluster import LocalCluster, ProcessId
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.output import emit_json, emit_table, note
@@ -40,7 +40,10 @@ def up(
     ] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C."""
+    """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C.
+
+    SIGTERM and the end of the terminal (SIGHUP) stop it too; with --detach it stays.
+    """
     from strandline_cli.overrides import split_overrides
 
     controller_config, broker_config = split_overrides(config or [])
@@ -56,8 +59,9 @@ def up(
         try:
             cluster.up()
             _announce(cluster, output, seconds=time.monotonic() - started)
-        except KeyboardInterrupt:
-            cluster.down()
+        except (KeyboardInterrupt, OutputFailed):
+            with uninterrupted():
+                cluster.down()
             raise
         if detach:
             return 0
@@ -114,9 +118,10 @@ def _stay(cluster: LocalCluster) -> int:
                 note("The cluster was stopped.")
                 return 0
     except KeyboardInterrupt:
-        note("Stopping the cluster ...")
-        for process_id in _as_it_is_now(cluster).down():
-            note(f"{process_id} did not stop in time and was killed")
+        with uninterrupted():
+            note("Stopping the cluster ...")
+            for process_id in _as_it_is_now(cluster).down():
+                note(f"{process_id} did not stop in time and was killed")
         return 0
 
 
