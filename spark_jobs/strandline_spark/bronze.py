@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.ids import topic_id_bytes
 from strandline_spark.bronze_source import TABLE_PATH, BronzeSource
 from strandline_spark.cluster import Cluster, close_channels
@@ -47,6 +48,7 @@ class BronzeJob:
     start: str = "table"
     """`earliest`, `latest`, or `table`: where the table ends. Used by a new checkpoint only."""
     max_offsets_per_trigger: int | None = None
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     master: str = "local[2]"
     memory: str = "1g"
 
@@ -177,6 +179,7 @@ def _start(spark: SparkSession, job: BronzeJob, writer: MicroBatchWriter) -> Str
         "bootstrap.servers": job.bootstrap,
         "subscribe": ",".join(job.topics),
         "initialOffsetsPath": job.offsets_file,
+        "maxDecompressedBytes": str(job.max_decompressed_bytes),
     }
     if job.max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(job.max_offsets_per_trigger)

@@ -118,6 +118,7 @@ def write_range(
         options.bootstrap,
         include_headers=True,
         fail_on_data_loss=options.fail_on_data_loss,
+        max_decompressed_bytes=options.max_decompressed_bytes,
     )
     date = datetime.now(UTC).date().isoformat()
     directory = f"topic={planned.tp.topic}/ingest_date={date}"

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_proto.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, iter_headers
-from strandline_proto.errors import CorruptMessage, UnsupportedVersion
-from strandline_spark.codecs import decompress
+from strandline_proto.decompression import Bound, decompress
+from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion
 from strandline_spark.kernel import SOUND, walk_headers, walk_records
 from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE, arrow_schema
 
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Decompressed bodies are emitted once they reach this size: it bounds memory, and larger Arrow
-# batches gain nothing.
+# batches gain nothing. With a message and one body more, of 1 GiB at most, a group stays below the
+# 2 GiB that Arrow's binary columns can hold.
 GROUP_BYTES: Final = 8 << 20
-# Arrow's binary columns have 32-bit positions.
-BUFFER_BYTES_MAX: Final = (1 << 31) - 1
+OPTION: Final = "the option maxDecompressedBytes"
 # The seven one-byte fields that even an empty record has.
 RECORD_BYTES_MIN: Final = 7
 # The range of milliseconds whose microseconds fit 64 bits; what lies outside is set to the nearest
 # end.
 TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
+DEFAULT_BOUND: Final = Bound(option=OPTION)
 
 
 @dataclass(slots=True)
@@ -56,7 +57,14 @@ class RangeDecoder:
     """
 
     def __init__(
-        self, topic: str, partition: int, start: int, stop: int, *, include_headers: bool
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        stop: int,
+        *,
+        include_headers: bool,
+        bound: Bound = DEFAULT_BOUND,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -68,6 +76,7 @@ class RangeDecoder:
         self.leader_epoch = -1
         self._schema = arrow_schema(include_headers=include_headers)
         self._include_headers = include_headers
+        self._bound = bound
 
     def decode(self, records: bytes) -> Iterator[Any]:
         """The Arrow batches of one message. Raises CorruptMessage before anything of a broken batch
@@ -120,8 +129,17 @@ class RangeDecoder:
             if header.compression == 0:
                 yield _Body(header, body, at + HEADER_SIZE)
             else:
-                yield _Body(header, decompress(body, header.compression), -1)
+                yield _Body(header, self._unpacked(header, body), -1)
         self._check_whole(view, at)
+
+    def _unpacked(self, header: BatchHeader, body: memoryview) -> memoryview:
+        try:
+            return memoryview(decompress(body, header.compression, self._bound))
+        except RecordTooLarge as error:
+            raise RecordTooLarge(f"{self._where(header.base_offset)}: {error}") from error
+        except (CorruptMessage, UnsupportedVersion) as error:
+            where = f"{self._where(header.base_offset)}: the records of the batch do not parse"
+            raise type(error)(f"{where}: {error}") from error
 
     def _check_whole(self, view: memoryview, last_at: int) -> None:
         consumed = last_at
@@ -134,11 +152,6 @@ class RangeDecoder:
         if not group:
             return
         buffer = records if all(body.at >= 0 for body in group) else _joined(group)
-        if len(buffer) > BUFFER_BYTES_MAX:
-            raise CorruptMessage(
-                f"{self._where(group[0].header.base_offset)}: {len(buffer)} bytes decompressed, "
-                "more than 2 GiB"
-            )
         columns = self._columns(buffer, group)
         if columns is not None:
             yield columns

@@ -50,7 +50,7 @@ class EnvironmentProblem(StrandlineSparkError):
 
 _NAMED: Final = re.compile(
     r"^(?:\w+\.)*(OptionError|ClusterUnreachable|UnknownTopic|DataLoss|RangeStalled|FenceError|TableError"
-    r"|EnvironmentProblem|CorruptMessage): (.+)$",
+    r"|EnvironmentProblem|CorruptMessage|RecordTooLarge): (.+)$",
     re.MULTILINE,
 )
 

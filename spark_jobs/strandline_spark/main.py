@@ -102,6 +102,11 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
     bronze.add_argument(
         "--max-offsets-per-trigger", type=int, metavar="N", help="bound of one micro-batch"
     )
+    bronze.add_argument(
+        "--max-decompressed-bytes",
+        metavar="BYTES",
+        help="how far the records of one compressed batch may unpack (default: 32 MiB)",
+    )
     bronze.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
     bronze.add_argument("--memory", default="1g", help="the driver's JVM heap (default: 1g)")
     bronze.add_argument("--format", choices=("table", "json"), default="table")
@@ -124,7 +129,10 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
     if arguments.max_offsets_per_trigger is not None and arguments.max_offsets_per_trigger < 1:
         raise OptionError("--max-offsets-per-trigger must be above 0")
-    options = parse_options({"bootstrap.servers": bootstrap, "subscribe": arguments.topics})
+    given = {"bootstrap.servers": bootstrap, "subscribe": arguments.topics}
+    if arguments.max_decompressed_bytes is not None:
+        given["maxDecompressedBytes"] = arguments.max_decompressed_bytes
+    options = parse_options(given)
     from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
 
     job = BronzeJob(
@@ -136,6 +144,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         direct=arguments.mode == "direct",
         start=arguments.start,
         max_offsets_per_trigger=arguments.max_offsets_per_trigger,
+        max_decompressed_bytes=options.max_decompressed_bytes,
         master=arguments.master,
         memory=arguments.memory,
     )

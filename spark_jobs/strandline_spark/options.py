@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from strandline_spark.errors import OptionError
 from strandline_spark.offsets import Offsets, TopicPartition, from_json
 
@@ -28,6 +29,7 @@ KNOWN: Final = (
     "startingOffsets",
     "endingOffsets",
     "maxOffsetsPerTrigger",
+    "maxDecompressedBytes",
     "failOnDataLoss",
     "includeHeaders",
     "initialOffsetsPath",
@@ -47,6 +49,7 @@ class SourceOptions:
     starting: Position | None
     ending: Position | None
     max_offsets_per_trigger: int | None
+    max_decompressed_bytes: int
     fail_on_data_loss: bool
     include_headers: bool
     initial_offsets_path: str | None
@@ -79,6 +82,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         max_offsets_per_trigger=_positive(
             "maxOffsetsPerTrigger", given.get("maxOffsetsPerTrigger")
         ),
+        max_decompressed_bytes=_unpacked(given.get("maxDecompressedBytes")),
         fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss"), default=True),
         include_headers=_flag("includeHeaders", given.get("includeHeaders"), default=False),
         initial_offsets_path=_local_path(given.get("initialOffsetsPath")),
@@ -185,9 +189,17 @@ def _position(name: str, value: str | None) -> Position | None:
 def _positive(name: str, value: str | None) -> int | None:
     if value is None:
         return None
-    if not value.strip().isdigit() or int(value) < 1:
+    digits = value.strip()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18 or int(digits) < 1:
         raise OptionError(f"{name}: {value!r} is not a whole number above 0")
-    return int(value)
+    return int(digits)
+
+
+def _unpacked(value: str | None) -> int:
+    found = _positive("maxDecompressedBytes", value)
+    if found is not None and found > DECOMPRESSED_BYTES_LIMIT:
+        raise OptionError(f"maxDecompressedBytes: {found} is above {DECOMPRESSED_BYTES_LIMIT}")
+    return DECOMPRESSED_BYTES_MAX if found is None else found
 
 
 def _flag(name: str, value: str | None, *, default: bool) -> bool:

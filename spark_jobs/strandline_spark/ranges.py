@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 from strandline_proto.errors import (
     NONE,
     CorruptMessage,
     OffsetOutOfRange,
-    UnsupportedVersion,
     WireError,
     from_code,
 )
@@ -35,7 +35,7 @@ from strandline_spark.cluster import (
     stub_for,
     transport_text,
 )
-from strandline_spark.decode import RangeDecoder
+from strandline_spark.decode import OPTION, RangeDecoder
 from strandline_spark.errors import ClusterUnreachable, DataLoss, RangeStalled, UnknownTopic
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class RangeReader:
         *,
         include_headers: bool,
         fail_on_data_loss: bool,
+        max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
     ) -> None:
         self._planned = planned
         self._fail_on_data_loss = fail_on_data_loss
@@ -90,6 +91,7 @@ class RangeReader:
             planned.start,
             planned.stop,
             include_headers=include_headers,
+            bound=Bound(max_decompressed_bytes, OPTION),
         )
         self._waiting_since = 0.0
         self._why = "no answer"
@@ -113,8 +115,6 @@ class RangeReader:
                 if self._corrupt >= CORRUPT_TRIES:
                     raise
                 self._why = str(error)
-            except UnsupportedVersion:
-                raise
             except WireError as error:
                 self._handle(error)
             except _Gone as gone:

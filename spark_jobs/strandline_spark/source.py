@@ -83,6 +83,7 @@ def read_records(options: SourceOptions, partition: InputPartition) -> Iterator[
         options.bootstrap,
         include_headers=options.include_headers,
         fail_on_data_loss=options.fail_on_data_loss,
+        max_decompressed_bytes=options.max_decompressed_bytes,
     )
     return reader.batches()
 

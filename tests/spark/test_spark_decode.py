@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from strandline_broker.storage.cleaner.rebuilt_batch import emptied, with_records
 from strandline_proto.batch import CRC_AT, Compression, raw_records, read_header
-from strandline_proto.errors import CorruptMessage, UnsupportedVersion, WireError
-from strandline_spark.decode import RangeDecoder
+from strandline_proto.decompression import Bound
+from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion, WireError
+from strandline_spark.decode import OPTION, RangeDecoder
 from strandline_spark.schema import arrow_schema
 from support.fake_broker_sync import resealed
+from support.hostile import GIB, batch_of, bytes_added, zstd_bomb
 from support.spark_batches import MadeBatch, MadeRecord, Row, build, lay_out
 
 _BYTES = st.none() | st.binary(max_size=40)
@@ -223,6 +225,33 @@ def test_a_codec_that_is_not_known_is_refused() -> None:
     data[22] |= 0x05
     with pytest.raises(UnsupportedVersion, match="compression type 5"):
         decoded(new_decoder(0, 1), resealed(data))
+
+
+def test_a_batch_that_unpacks_beyond_the_bound_is_named_with_the_option() -> None:
+    log = lay_out(
+        [_plain(1), MadeBatch([MadeRecord(None, bytes(3000), [], 0)], codec=4)], base_offset=7
+    )
+    decoder = RangeDecoder("t", 3, 7, 9, include_headers=True, bound=Bound(3000, OPTION))
+    with pytest.raises(RecordTooLarge, match=r"^t/3 at offset 8: .* raise .* maxDecompressedBytes"):
+        decoded(decoder, log.data)
+    assert decoder.position == 7
+    decoder = RangeDecoder("t", 3, 7, 9, include_headers=True, bound=Bound(3020, OPTION))
+    assert len(decoded(decoder, log.data)) == 2
+
+
+UNPACK = """
+from strandline_spark.decode import RangeDecoder
+def prepare():
+    import cramjam
+def act(data):
+    list(RangeDecoder("t", 3, 0, 9, include_headers=True).decode(data))
+"""
+
+
+def test_a_batch_that_unpacks_to_gigabytes_costs_a_task_little_memory() -> None:
+    added, said = bytes_added(UNPACK, batch_of(zstd_bomb(2 * GIB), Compression.ZSTD))
+    assert said.startswith("RecordTooLarge: t/3 at offset 0: ")
+    assert added < 128_000_000
 
 
 def test_another_message_format_is_refused() -> None:
