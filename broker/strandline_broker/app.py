@@ -42,6 +42,7 @@ from strandline_broker.rpc.produce import ProduceRpc
 from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
+from strandline_broker.rpc.truncations import TruncationsRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
@@ -131,6 +132,8 @@ class Broker:
         self.lifecycle.tell_offline(self.replicas.offline_replicas)
         self.lifecycle.tell_losses(context.losses)
         self.lifecycle.tell_strays(self.replicas.strays)
+        partitions = self.replicas.partitions
+        self.lifecycle.tell_refused(lambda: context.truncations.of(partitions.values()))
         self.receiver = PushReceiver(
             runtime,
             self.metadata,
@@ -168,6 +171,7 @@ class Broker:
             FetchRangeRpc(replicas),
             OffsetsRpc(replicas),
             DeleteRecordsRpc(replicas),
+            TruncationsRpc(replicas),
             MetadataRpc(self.metadata, listener.name),
             AdminRpc(self.link),
             ReplicasInfoRpc(replicas),

@@ -16,6 +16,7 @@ from strandline_cli.commands.log import log_app
 from strandline_cli.commands.offsets import offsets
 from strandline_cli.commands.produce import produce
 from strandline_cli.commands.reassign import reassign
+from strandline_cli.commands.replica import replica_app
 from strandline_cli.commands.restart import restart
 from strandline_cli.commands.start import start
 from strandline_cli.commands.status import status
@@ -55,6 +56,7 @@ def build_app() -> typer.Typer:
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")
     app.add_typer(leader_app(), name="leader")
+    app.add_typer(replica_app(), name="replica")
     app.add_typer(controller_app(), name="controller")
     app.add_typer(broker_app(), name="broker")
     app.add_typer(log_app(), name="log")

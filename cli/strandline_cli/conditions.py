@@ -29,3 +29,23 @@ def condition_texts(brokers: "Sequence[int]", conditions: "Sequence[str]") -> li
         for broker, condition in zip(brokers, conditions, strict=False)
         if condition != FENCED
     ]
+
+
+def refusal_text(
+    topic: str,
+    *,
+    partition: int,
+    broker: int,
+    leader: int,
+    leader_epoch: int,
+    offset: int,
+    high_watermark: int,
+    log_end_offset: int,
+) -> str:
+    """What a replica has refused to cut, and how to let it go on."""
+    return (
+        f"{topic}/{partition} on broker {broker} has refused to cut offsets {offset} to"
+        f" {log_end_offset - 1}, of which it knows those below {high_watermark} to be acknowledged:"
+        f" leader {leader} of epoch {leader_epoch} does not have them (to give them up:"
+        f" `strandline replica truncate {topic}:{partition} --broker {broker} --to {offset}`)"
+    )

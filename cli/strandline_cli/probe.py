@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import grpc
 
     from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1.truncations_pb2 import RefusedTruncation
 
 # Above the largest answer to a question about metadata.
 _MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -32,6 +33,7 @@ class BrokerState:
     """FENCED, UNFENCED or CONTROLLED_SHUTDOWN."""
     offline_log_dirs: tuple[str, ...] = ()
     stray_dirs: tuple[str, ...] = ()
+    refused_truncations: "tuple[RefusedTruncation, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
             state=b.state,
             offline_log_dirs=tuple(b.offline_log_dirs),
             stray_dirs=tuple(b.stray_dirs),
+            refused_truncations=tuple(b.refused_truncations),
         )
         for b in answer.brokers
     ]

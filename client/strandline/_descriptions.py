@@ -12,6 +12,7 @@ from strandline.types import (
     LossInfo,
     NewTopic,
     PartitionInfo,
+    RefusedTruncation,
     ReplicaInfo,
     TopicDescription,
 )
@@ -95,6 +96,18 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
         version=broker.version,
         last_heard_ms=broker.last_heard_ms,
         decommissioning=broker.decommissioning,
+        refused_truncations=tuple(
+            RefusedTruncation(
+                topic_id=r.topic_id,
+                partition=r.partition_index,
+                leader=r.leader_id,
+                leader_epoch=r.leader_epoch,
+                offset=r.offset,
+                high_watermark=r.high_watermark,
+                log_end_offset=r.log_end_offset,
+            )
+            for r in broker.refused_truncations
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from strandline._offsets import Offsets
 from strandline._partitions import more_partitions, partitions_before
 from strandline._reassignments import Reassignments
 from strandline._session import Session
+from strandline._truncations import allow_truncation
 from strandline.errors import (
     BrokerUnreachable,
     ClientClosed,
@@ -330,6 +331,17 @@ class Admin(Reassignments):
             for broker in session.cluster.view.brokers.values():
                 group.create_task(ask(broker.address))
         return sorted(found, key=lambda r: (r.topic, r.partition, r.broker))
+
+    async def allow_truncation(
+        self, partition: TopicPartition | tuple[str, int], *, broker: int, offset: int
+    ) -> None:
+        """Let a replica cut the records from `offset` on that it has refused to, and go on.
+
+        They are committed, as far as that replica knows, and lost unless another replica holds
+        them. `offset` is the one that the replica reports. Raises InvalidRequest if it has refused
+        nothing, OffsetOutOfRange if it was to be cut elsewhere.
+        """
+        await allow_truncation(self._started(), partition, broker, offset, self._timeout_s)
 
     # Configuration.
 

@@ -265,6 +265,13 @@ class Admin(Blocking[AsyncAdmin], BlockingReassignments):
     def describe_replicas(self, topics: Iterable[str] | None = None) -> list[ReplicaInfo]:
         return self._call(lambda twin: twin.describe_replicas(topics))
 
+    def allow_truncation(
+        self, partition: TopicPartition | tuple[str, int], *, broker: int, offset: int
+    ) -> None:
+        return self._call(
+            lambda twin: twin.allow_truncation(partition, broker=broker, offset=offset)
+        )
+
     def describe_configs(
         self, resources: Iterable[tuple[str, str | int]]
     ) -> dict[tuple[str, str], dict[str, ConfigValue]]:

@@ -158,6 +158,21 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedTruncation:
+    """A replica was to cut what it knows to be committed, and has stopped instead."""
+
+    topic_id: bytes
+    partition: int
+    leader: int
+    """Whose history has parted from the replica's, in that epoch."""
+    leader_epoch: int
+    offset: int
+    """Where the log was to end."""
+    high_watermark: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker as the controller knows it."""
 
@@ -173,6 +188,7 @@ class BrokerInfo:
     last_heard_ms: int
     decommissioning: bool = False
     """It is to leave the cluster, and takes no new replicas."""
+    refused_truncations: tuple[RefusedTruncation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

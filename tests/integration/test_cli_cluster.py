@@ -66,6 +66,10 @@ def test_topic_describe_and_offsets_have_their_stable_shapes(directory: Path) ->
         assert partition["offline"] == []
         assert partition.keys() == keys
         assert sorted(partition["replicas"]) == sorted(partition["isr"]) == [1, 2, 3]
+    assert described["refused_truncations"] == []
+    refused = _in(directory, "replica", "truncate", "shapes:0", "--broker", 1, "--to", 0)
+    assert refused.status == 1
+    assert "shapes-0 on broker 1 has refused no truncation" in refused.err
     replicas = _json(directory, "offsets", "shapes")
     assert len(replicas) == 6
     assert replicas[0].keys() == {

@@ -101,6 +101,18 @@ async def test_leaders_are_elected_and_moved_each_partition_by_itself(
         assert await admin.move_leaders({}) == []
 
 
+async def test_a_truncation_is_allowed_at_the_broker_that_holds_the_replica(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("orders", 2)
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.allow_truncation(("orders", 1), broker=2, offset=3)
+        with pytest.raises(OffsetOutOfRange, match="cut at offset 3, not 4"):
+            await admin.allow_truncation(("orders", 1), broker=2, offset=4)
+        with pytest.raises(BrokerUnreachable, match=r"broker 9 is not among the live brokers"):
+            await admin.allow_truncation(("orders", 1), broker=9, offset=3)
+
+
 async def test_cluster_replicas_configuration_and_offsets_are_described(
     cluster: ScriptedCluster,
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from strandline_proto import errors
 from strandline_proto.ids import TopicId
-from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2
+from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, truncations_pb2
 from support.controller_process import WAIT_S, ControllerProcess, PretendBroker
 from support.replica_nodes import eventually
 
@@ -490,3 +490,32 @@ async def test_sigterm_ends_the_controller_at_once_and_cleanly(
     await living.three()
     assert await asyncio.to_thread(controller.terminate) == 0
     assert "stopped" in controller.log()
+
+
+async def test_what_a_replica_has_refused_to_cut_is_told_and_takes_it_out_of_the_isr(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, two, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    await living.partition(topic, 0, leader=1)
+    two.offline = [
+        controller_pb2.OfflineReplica(
+            topic_id=topic, condition=common_pb2.REPLICA_CONDITION_TRUNCATION_REFUSED
+        )
+    ]
+    refused = truncations_pb2.RefusedTruncation(topic_id=topic, leader_id=1, offset=7)
+    two.refused = [refused]
+
+    def has_left() -> bool:
+        known = one.view.partition(topic, 0)
+        assert known is not None
+        return 2 not in known.isr and known.offline_replicas == (2,)
+
+    await one.until(has_left)
+    described = await (await living.stub()).DescribeCluster(metadata_pb2.DescribeClusterRequest())
+    assert {b.id: list(b.refused_truncations) for b in described.brokers} == {
+        1: [],
+        2: [refused],
+        3: [],
+    }

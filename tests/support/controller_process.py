@@ -21,7 +21,7 @@ import grpc.aio
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.rpc.push import envelope_from_wire
 from strandline_proto.ids import BrokerEpoch
-from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2
+from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2, truncations_pb2
 from strandline_proto.v1.services_pb2_grpc import (
     ControllerServiceStub,
     add_ReplicaServiceServicer_to_server,
@@ -137,6 +137,10 @@ class PretendBroker:
         self.failing: list[tuple[bytes, int, int]] = []
         """(topic id, partition, error code) to report with every answer."""
         self.want_shut_down = False
+        self.heartbeats = 0
+        """How many were made: each has its number."""
+        self.offline: list[controller_pb2.OfflineReplica] = []
+        self.refused: list[truncations_pb2.RefusedTruncation] = []
         self.may_apply = asyncio.Event()
         """Cleared: envelopes are received, and wait to be applied."""
         self.may_apply.set()
@@ -184,7 +188,11 @@ class PretendBroker:
         return response
 
     def heartbeat(self) -> controller_pb2.BrokerHeartbeatRequest:
+        self.heartbeats += 1
         return controller_pb2.BrokerHeartbeatRequest(
+            number=self.heartbeats,
+            offline_replicas=self.offline,
+            refused_truncations=self.refused,
             broker_id=self.broker_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self.metadata.applied_offset,

@@ -27,6 +27,8 @@ from strandline_broker.rpc.fetch import FetchRpc
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
+from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
+from strandline_broker.rpc.truncations import TruncationsRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import (
@@ -153,6 +155,8 @@ def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:
         FetchRangeRpc(replicas),
         OffsetsRpc(replicas),
         DeleteRecordsRpc(replicas),
+        ReplicasInfoRpc(replicas),
+        TruncationsRpc(replicas),
     )
     return Service(runtime, ServerMetrics(runtime.metrics), *parts, _not_served(*parts))
 

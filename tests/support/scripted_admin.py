@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_proto import errors
-from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2
+from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2, truncations_pb2
 from support.scripted_log import Partition
 
 if TYPE_CHECKING:
@@ -43,6 +43,14 @@ class ScriptedAdmin:
                 made = self.cluster.create(topic.name, max(1, topic.partitions))
                 result.topic_id = self.cluster.topics[topic.name][0]
                 result.partitions, result.replication_factor = len(made), topic.replication_factor
+        return answer
+
+    async def AllowTruncation(self, request: Any, context: Any) -> Any:
+        """As a broker whose replica was to be cut at offset 3."""
+        answer = truncations_pb2.AllowTruncationResponse()
+        if request.offset != 3:
+            answer.error_code = errors.OffsetOutOfRange.code
+            answer.error_message = f"it was to be cut at offset 3, not {request.offset}"
         return answer
 
     async def CreatePartitions(self, request: Any, context: Any) -> Any:

@@ -4,10 +4,12 @@ import pytest
 
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.replica_conditions import condition_to_wire
-from strandline_cli.commands.health import _partition_problems
+from strandline_cli.commands.health import _partition_problems, _refusals
 from strandline_cli.conditions import condition_text, condition_texts
+from strandline_cli.probe import BrokerState
 from strandline_proto.conditions import condition_name
 from strandline_proto.v1.metadata_pb2 import MetadataResponse
+from strandline_proto.v1.truncations_pb2 import RefusedTruncation
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,22 @@ def test_a_condition_of_a_newer_broker_is_named_all_the_same() -> None:
     assert condition_texts([1, 2], ["fenced", "disk-full"]) == [
         "the replica on broker 2 takes no more records: its disk is full"
     ]
+
+
+def test_a_replica_that_has_refused_a_cut_is_named_with_the_command_that_lets_it_go_on() -> None:
+    metadata = MetadataResponse()
+    metadata.topics.add(name="orders", topic_id=b"t" * 16)
+    refused = RefusedTruncation(
+        topic_id=b"t" * 16,
+        partition_index=3,
+        leader_id=1,
+        leader_epoch=7,
+        offset=812,
+        high_watermark=1002,
+        log_end_offset=1020,
+    )
+    state = BrokerState(2, 1, "a:1", "UNFENCED", refused_truncations=(refused,))
+    (problem,) = _refusals([state], metadata)
+    assert problem.startswith("orders/3 on broker 2 has refused to cut offsets 812 to 1019")
+    assert "below 1002 to be acknowledged: leader 1 of epoch 7" in problem
+    assert "`strandline replica truncate orders:3 --broker 2 --to 812`" in problem

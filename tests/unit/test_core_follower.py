@@ -14,6 +14,7 @@ from strandline_broker.core.follower import (
     Follower,
     IncarnationEnded,
     RaiseLogStart,
+    RefuseTruncation,
     TruncateFully,
     TruncateTo,
 )
@@ -105,14 +106,48 @@ def test_a_diverging_answer_cuts_and_does_nothing_else() -> None:
     assert answered(follower(), log(1, 1, 1), diverging(1, 2)) == [TruncateTo(Offset(2))], "P-14"
 
 
-def test_a_cut_below_what_was_believed_committed_is_reported() -> None:
+def test_what_it_knows_to_be_committed_it_cuts_for_an_unclean_election_alone() -> None:
     own = log(1, 1, 1, committed=3)
-    loud = TruncateTo(Offset(2), below_high_watermark=True)
-    assert answered(follower(), own, diverging(1, 2)) == [loud], "I-41"
+    f = follower()
+    assert answered(f, own, diverging(1, 2)) == [RefuseTruncation(Offset(2))], "I-41"
+    assert f.refuses_truncation
+    assert not f.may_fetch
     quiet = TruncateTo(Offset(2), in_recovery=True)
     assert answered(follower(unclean_epoch=5), own, diverging(1, 2)) == [quiet]
     own = log(1, 1, 1, committed=2)
     assert answered(follower(), own, diverging(1, 2)) == [TruncateTo(Offset(2))]
+
+
+def test_a_history_that_parts_before_the_log_start_is_refused_as_any_cut() -> None:
+    own = log(5, 5, start=10, committed=10)
+    f = follower()
+    assert answered(f, own, diverging(3, 7)) == [RefuseTruncation(Offset(7))]
+    assert not f.may_fetch
+
+
+def test_a_follower_that_has_refused_stays_stopped_in_the_next_epoch() -> None:
+    state = partition_state(A, B, leader=A)
+    assert not Follower(state, refuses_truncation=True).may_fetch
+
+
+def test_an_operators_word_holds_until_the_histories_agree() -> None:
+    own = log(1, 1, 2, 2, committed=4)
+    f = follower()
+    assert answered(f, own, diverging(1, 1)) == [RefuseTruncation(Offset(1))]
+    f.allow_truncation()
+    assert answered(f, own, diverging(1, 1)) == [TruncateTo(Offset(1), below_high_watermark=True)]
+    again = TruncateTo(Offset(1), below_high_watermark=True)
+    assert answered(f, log(1, 1, committed=2), diverging(1, 1)) == [again], "it takes two rounds"
+    own = log(1, committed=1)
+    assert answered(f, own, records(committed=9)) == [Append(), AdvanceHighWatermark(Offset(9))]
+    assert answered(f, log(1, 1, committed=2), diverging(1, 1)) == [RefuseTruncation(Offset(1))]
+
+
+def test_who_goes_by_high_watermarks_refuses_nothing() -> None:
+    f = follower(truncate_to_high_watermark=True)
+    own = log(1, 1, 1, committed=3)
+    answer = FetchAnswer(0, 2, 0, diverging=(1, 2))
+    assert answered(f, own, answer) == [TruncateTo(Offset(2), below_high_watermark=True)]
 
 
 def test_what_an_unclean_election_costs_is_told_by_whoever_comes_back_later() -> None:
@@ -150,7 +185,9 @@ def test_an_epoch_without_records_is_dropped() -> None:
 
 def test_a_history_that_parts_before_the_log_start_leaves_nothing() -> None:
     own = log(5, 5, start=10, committed=10)
-    assert answered(follower(), own, diverging(3, 7)) == [TruncateFully(Offset(7))]
+    assert answered(follower(unclean_epoch=6), own, diverging(3, 7)) == [
+        TruncateFully(Offset(7), in_recovery=True)
+    ]
     assert answered(follower(), own, diverging(3, 10)) == [
         TruncateTo(Offset(10), below_high_watermark=False)
     ]

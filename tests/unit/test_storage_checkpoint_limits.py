@@ -83,3 +83,18 @@ def test_a_log_start_counts_that_rises_over_the_limit_after_it_was_written_below
     assert [limit.offset for limit in store.log.limits.current()] == [10]
     assert store.log.limits.lowest(RECOVERY_POINTS) == 10
     assert store.log.limits.lowest(LOG_STARTS) is None
+
+
+def test_a_high_watermark_above_what_is_durable_does_not_come_back_over_other_records(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "data", LARGE, fs=Hurried())
+    for i in range(20):
+        store.append(b"%d" % i)
+    store.directory.write_high_watermarks({KEY: 18})
+    assert store.log.durable_offset == 0
+    store.log.truncate_to(10, high_watermark=18)
+    for i in range(10):
+        store.append(b"another %d" % i)
+    assert store.restart().log_end_offset == 20
+    assert store.directory.checkpointed_high_watermark(store.log) <= 10

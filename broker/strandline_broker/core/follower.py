@@ -7,6 +7,11 @@ where the histories part (I-44, P-12). An answer counts only for the very positi
 (I-42, P-4). The effects of one answer are carried out in order and without a pause between them:
 cut and stop, or append, then high watermark, then log start (I-43).
 
+What this replica knows to be committed it cuts only where an unclean election was announced that
+its log has not taken over yet, where the leader's log begins beyond its end (I-45), or where an
+operator has allowed it. Otherwise leader and replica contradict each other about what was promised
+to producers: the replica keeps its log, and fetches no more (I-41).
+
 `truncate_to_high_watermark` is the way of the time before leader epochs
 (replica.truncation=high-watermark). It loses acknowledged records and lets replicas differ (P-1),
 and exists to show just that.
@@ -60,8 +65,8 @@ class TruncateTo:
 
     offset: Offset
     below_high_watermark: bool = False
-    """Records believed committed go, and no unclean election was announced: report it loudly
-    (I-41).
+    """Records believed committed go, and no unclean election was announced: an operator has allowed
+    it (I-41).
     """
     in_recovery: bool = False
     """A leader was elected uncleanly since what goes was written: it may have been committed
@@ -77,6 +82,15 @@ class TruncateFully:
 
     start_at: Offset
     in_recovery: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseTruncation:
+    """Cut nothing, and fetch no more: the log was to end at `offset`, below the high watermark
+    (I-41).
+    """
+
+    offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +143,7 @@ class Discard:
 Effect = (
     TruncateTo
     | TruncateFully
+    | RefuseTruncation
     | Append
     | AdvanceHighWatermark
     | RaiseLogStart
@@ -151,6 +166,7 @@ __all__ = [
     "Follower",
     "IncarnationEnded",
     "RaiseLogStart",
+    "RefuseTruncation",
     "TruncateFully",
     "TruncateTo",
     "follower_high_watermark",
@@ -161,17 +177,32 @@ _OUT_OF_RANGE: Final = OffsetOutOfRange.code
 
 
 class Follower:
-    def __init__(self, state: PartitionState, *, truncate_to_high_watermark: bool = False) -> None:
+    def __init__(
+        self,
+        state: PartitionState,
+        *,
+        truncate_to_high_watermark: bool = False,
+        refuses_truncation: bool = False,
+    ) -> None:
+        """`refuses_truncation`: it has refused a cut in an earlier epoch, and has not been released
+        since.
+        """
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.truncate_to_high_watermark = truncate_to_high_watermark
         self._unclean_epoch = state.unclean_epoch
         self._over = False
+        self.refuses_truncation = refuses_truncation
+        self._may_cut = truncate_to_high_watermark
 
     @property
     def may_fetch(self) -> bool:
-        return self.leader != NO_LEADER and not self._over
+        return self.leader != NO_LEADER and not self._over and not self.refuses_truncation
+
+    def allow_truncation(self) -> None:
+        """Go on, and cut what this leader does not have, until the histories agree once."""
+        self.refuses_truncation, self._may_cut = False, True
 
     def on_become_follower(self, *, log_end_offset: Offset, high_watermark: Offset) -> list[Effect]:
         """Once, before the first fetch of this leader epoch."""
@@ -218,6 +249,7 @@ class Follower:
             return self._on_divergence(
                 answer.diverging, log_start_offset, log_end_offset, high_watermark, history
             )
+        self._may_cut = self.truncate_to_high_watermark
         effects: list[Effect] = [Append()] if answer.has_records else []
         effects.append(AdvanceHighWatermark(Offset(answer.high_watermark)))
         if answer.log_start_offset > log_start_offset:
@@ -263,8 +295,12 @@ class Follower:
             return [Backoff(f"the leader does not know where epoch {history.latest()} ends")]
         if target.offset == log_end_offset and epoch >= history.latest():
             return [Backoff(f"the leader's epoch {epoch} ends at {end}, which parts with nothing")]
+        in_recovery = self._parted_uncleanly(history)
+        if target.offset < high_watermark and not (in_recovery or self._may_cut):
+            self.refuses_truncation = True
+            return [RefuseTruncation(target.offset)]
         if target.offset < log_start_offset:
-            return [TruncateFully(target.offset, in_recovery=self._parted_uncleanly(history))]
+            return [TruncateFully(target.offset, in_recovery=in_recovery)]
         return [self._truncate(target.offset, high_watermark, history)]
 
     def _truncate(

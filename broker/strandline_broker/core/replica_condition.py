@@ -5,6 +5,9 @@ says what the controller does about it. None of them joins an ISR.
 """
 
 import enum
+from dataclasses import dataclass
+
+from strandline_proto.ids import BrokerId, LeaderEpoch, Offset, TopicId
 
 
 class ReplicaCondition(enum.StrEnum):
@@ -33,3 +36,18 @@ class ReplicaCondition(enum.StrEnum):
     def has_lost(self) -> bool:
         """Whether it may lack records that a member of an ISR or ELR holds."""
         return self in (ReplicaCondition.DAMAGED, ReplicaCondition.MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTruncation:
+    """What a replica was to cut, although it knows it to be committed, and has not (I-41)."""
+
+    topic_id: TopicId
+    partition: int
+    leader: BrokerId
+    """Whose history has parted from the replica's, in that epoch."""
+    leader_epoch: LeaderEpoch
+    offset: Offset
+    """Where the log was to end."""
+    high_watermark: Offset
+    log_end_offset: Offset

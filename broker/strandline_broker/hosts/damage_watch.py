@@ -50,6 +50,8 @@ def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, ReplicaConditio
             offline[key] = ReplicaCondition.OUT_OF_SERVICE
         elif partition.healing or log.damaged_ranges.above(log.log_start_offset):
             offline[key] = ReplicaCondition.DAMAGED
+        elif partition.refused is not None:
+            offline[key] = ReplicaCondition.TRUNCATION_REFUSED
     return offline
 
 

@@ -24,9 +24,11 @@ from strandline_broker.core.follower import (
     FetchAnswer,
     IncarnationEnded,
     RaiseLogStart,
+    RefuseTruncation,
     TruncateFully,
     TruncateTo,
 )
+from strandline_broker.hosts.fetch_stream import FetchStream
 from strandline_proto.errors import StaleBrokerEpoch, WireError, from_code
 from strandline_proto.ids import Offset
 from strandline_proto.v1 import fetch_pb2, services_pb2_grpc
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 
 FIRST_BACKOFF_MS: Final = 10
 BACKOFF_MS_MAX: Final = 1_000
-ANSWER_GRACE_S: Final = 10.0
-"""How long past its own wait a leader may be silent before the stream is given up (P-80)."""
 
 Key = tuple[bytes, int]
 
@@ -127,7 +127,7 @@ class Fetcher:
         channel = self._context.runtime.network.channel(f"{endpoint.host}:{endpoint.port}")
         try:
             stub = services_pb2_grpc.BrokerServiceStub(channel)
-            await _Session(self, self._context, stub.Fetch()).run()
+            await FetchStream(self, self._context, stub.Fetch()).run()
         finally:
             await channel.close()
 
@@ -254,7 +254,7 @@ class Fetcher:
         moved = False
         for effect in effects:
             match effect:
-                case TruncateTo() | TruncateFully() | Append():
+                case TruncateTo() | TruncateFully() | RefuseTruncation() | Append():
                     if not await self._change_log(target, result, effect):
                         return False
                     moved = True
@@ -280,7 +280,7 @@ class Fetcher:
         self,
         target: _Target,
         result: fetch_pb2.FetchPartitionResult,
-        effect: TruncateTo | TruncateFully | Append,
+        effect: TruncateTo | TruncateFully | RefuseTruncation | Append,
     ) -> bool:
         """False if nothing that follows may be done: it failed, or the role changed meanwhile."""
         partition = target.partition
@@ -290,6 +290,9 @@ class Fetcher:
                     await partition.cut(effect)
                 case TruncateFully():
                     await partition.drop(effect)
+                case RefuseTruncation(offset):
+                    self.remove(partition.key)
+                    self._context.truncations.on_refused(partition, offset)
                 case Append():
                     await partition.append_from_leader(
                         result.records,
@@ -335,73 +338,6 @@ class Fetcher:
                 self._ask_at_once(key)
 
         asyncio.get_running_loop().call_later(delay_ms / 1000, retry)
-
-
-class _Session:
-    """One stream to the leader's broker."""
-
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        context: ReplicaContext,
-        stream: grpc.aio.StreamStreamCall[fetch_pb2.FetchRequest, fetch_pb2.FetchResponse],
-    ) -> None:
-        self._fetcher = fetcher
-        self._context = context
-        self._stream = stream
-        self._writing = asyncio.Lock()
-        self._requests = 0
-        self._session_id = 0
-
-    async def run(self) -> None:
-        self._fetcher.begin()
-        answer_s = self._context.config.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._write()
-                answered, nudger = 0, group.create_task(self._write_what_changes())
-                while not self._fetcher.is_idle:
-                    async with asyncio.timeout(answer_s):
-                        response = await self._stream.read()
-                    if response is grpc.aio.EOF:
-                        raise ConnectionError("the leader's broker ended the stream")
-                    assert isinstance(response, fetch_pb2.FetchResponse)
-                    self._session_id = response.session_id
-                    await self._fetcher.apply(response, answered)
-                    answered += 1
-                    if answered == self._requests or self._fetcher.has_changes:
-                        await self._write()
-                nudger.cancel()
-        finally:
-            self._stream.cancel()
-
-    async def _write_what_changes(self) -> None:
-        """Ask at once for a partition that is added while the leader holds our last request."""
-        while True:
-            await self._fetcher.nudged()
-            if self._fetcher.has_changes:
-                try:
-                    await self._write()
-                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    return  # the stream has ended, as its reader is about to find
-
-    async def _write(self) -> None:
-        config = self._context.config
-        async with self._writing:
-            request = fetch_pb2.FetchRequest(
-                correlation_id=self._requests,
-                cluster_id=self._context.metadata.cluster_id,
-                max_wait_ms=config.replica_fetch_wait_max_ms,
-                min_bytes=config.replica_fetch_min_bytes,
-                max_bytes=config.replica_fetch_response_max_bytes,
-                session_id=self._session_id,
-                session_epoch=self._requests,
-            )
-            request.replica_state.replica_id = self._context.me
-            request.replica_state.replica_epoch = self._context.broker_epoch()
-            self._fetcher.fill(request, self._requests)
-            self._requests += 1
-            await self._stream.write(request)
 
 
 def _reason(error: BaseException) -> str:

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from strandline_broker.hosts.replaced import end_replaced
-from strandline_broker.hosts.replica_conditions import condition_to_wire
+from strandline_broker.hosts.replica_conditions import condition_to_wire, refusal_to_wire
 from strandline_proto import errors
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
-    from strandline_broker.core.replica_condition import ReplicaCondition
+    from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
     from strandline_broker.hosts.controller_link import ControllerLink
     from strandline_broker.hosts.losses import Losses
     from strandline_broker.storage.broker_directories import BrokerDirectories
@@ -122,6 +122,7 @@ class BrokerLifecycle:
         self._offline: Callable[[], OfflineReplicas] = dict
         self._losses: Losses | None = None
         self._strays: Callable[[], Sequence[str]] = tuple
+        self._refused: Callable[[], list[RefusedTruncation]] = list
         self._known_at: dict[tuple[bytes, int], int] = {}
         self._heartbeats = 0
 
@@ -136,6 +137,10 @@ class BrokerLifecycle:
     def tell_strays(self, strays: Callable[[], Sequence[str]]) -> None:
         """Name with each heartbeat the directories of replicas that nobody claims (I-87)."""
         self._strays = strays
+
+    def tell_refused(self, refused: Callable[[], list[RefusedTruncation]]) -> None:
+        """Name with each heartbeat what replicas here have refused to cut (I-41)."""
+        self._refused = refused
 
     def report_offline(self) -> None:
         """There is news of such a replica."""
@@ -329,6 +334,7 @@ class BrokerLifecycle:
             offline_log_dirs=list(self._directory.failed),
             losses=lost,
             stray_dirs=self._strays()[:STRAYS_TOLD_MAX],
+            refused_truncations=map(refusal_to_wire, self._refused()),
             offline_replicas=[
                 controller_pb2.OfflineReplica(
                     topic_id=topic_id,

@@ -152,6 +152,17 @@ class LogDirs:
 
     # Failure
 
+    def refuse_write(self, log: Log, error: OSError, where: str) -> KafkaStorageError:
+        """What to answer where a write to `log` has failed; the directory is out of service then,
+        unless the failure is a passing one.
+        """
+        why = f"{where}: {error.strerror or error}; nothing was written"
+        if error.errno in NO_SPACE:
+            return KafkaStorageError(f"{why}: free disk space in {log.path}")
+        if error.errno not in PASSING:
+            self.fail(self.of(log), f"a write failed: {where}: {error}")
+        return KafkaStorageError(why)
+
     def suffers(self, each: LogDir, error: OSError) -> bool:
         """An operation that can wait has failed there: take the directory out of service, unless
         the error is a passing one, or it is the last directory.

@@ -25,7 +25,6 @@ from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.log_dirs import PASSING
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
-from strandline_broker.storage.file import NO_SPACE
 from strandline_broker.storage.gaps_marker import FirstGap
 from strandline_proto.batch import BatchHeader, end_marker_epoch
 from strandline_proto.errors import (
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import Effect
     from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
@@ -77,6 +77,8 @@ class Partition:
         self.max_message_bytes = context.config.message_max_bytes
         self.out_of_service: str | None = None
         self.other_history: str | None = None
+        self.refused: RefusedTruncation | None = None
+        """The cut for which it has stopped to fetch (I-41)."""
         self.healing = False
         """It was cut before its damage, and does not hold again what the leader calls committed."""
         self.checkpointed_high_watermark = high_watermark
@@ -165,6 +167,7 @@ class Partition:
             now_ms=context.now_ms(),
         )
         self.state = state
+        context.truncations.release(self, "it leads")
         context.losses.on_lead(self, state)
         self.carry_out(self.leader.on_tick(context.now_ms()))
         if context.flush_always:
@@ -175,7 +178,11 @@ class Partition:
     async def follow(self, state: PartitionState) -> None:
         """Publish the role of a follower (of nobody, while there is no leader)."""
         context, log = self.context, self.log
-        follower = Follower(state, truncate_to_high_watermark=context.truncate_to_high_watermark)
+        follower = Follower(
+            state,
+            truncate_to_high_watermark=context.truncate_to_high_watermark,
+            refuses_truncation=context.truncations.still_refuses(self, state),
+        )
         for effect in follower.on_become_follower(
             log_end_offset=Offset(log.log_end_offset), high_watermark=Offset(self.high_watermark)
         ):
@@ -277,7 +284,8 @@ class Partition:
                 high_watermark=self.high_watermark,
                 log_end_offset=log.log_end_offset,
             )
-        await self._shorten(partial(log.truncate_to, offset))
+        known = max(self.high_watermark, self.checkpointed_high_watermark)
+        await self._shorten(partial(log.truncate_to, offset, high_watermark=known))
 
     async def restart_at(self, offset: int) -> None:
         """Drop the whole log; the leader's begins past our end (I-45)."""
@@ -369,15 +377,7 @@ class Partition:
         The log was cut back to where it was, so nothing of the batch is there.
         """
         where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.context.me}"
-        if error.errno not in NO_SPACE:
-            if error.errno not in PASSING:
-                dirs = self.context.dirs
-                dirs.fail(dirs.of(self.log), f"a write failed: {where}: {error}")
-            return KafkaStorageError(f"{where}: {error.strerror or error}; nothing was written")
-        return KafkaStorageError(
-            f"{where}: {error.strerror or error}; nothing was written: free disk space in"
-            f" {self.log.path}"
-        )
+        return self.context.dirs.refuse_write(self.log, error, where)
 
     def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
         """Read the log; KafkaStorageError for damaged offsets (I-7). A disk that cannot be read

@@ -8,6 +8,7 @@ from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrott
 from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.losses import Losses
 from strandline_broker.hosts.replaced import end_replaced
+from strandline_broker.hosts.truncations import Truncations
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ReplicaContext:
         self.report_offline: Callable[[], None] = lambda: None
         """Tell the controller soon which replicas cannot serve; set by the application."""
         self.losses = Losses(runtime, lambda: self.report_offline())
+        self.truncations = Truncations(runtime, lambda: self.report_offline())
         self.offline_known_at: Callable[[tuple[bytes, int]], int | None] = lambda _: None
         """Metadata end offset at which the controller knew that a replica is offline; None while it
         does not.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.truncations import refusal_text
 from strandline_broker.hosts.usable import unusable
 from strandline_broker.storage.damaged_ranges import refusal
 from strandline_proto.errors import KafkaStorageError, WireError
@@ -87,6 +88,8 @@ def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
     if damaged:
         text = "; ".join(refusal(partition.name, each) for each in damaged)
         error = KafkaStorageError(text)
+    if partition.refused is not None:
+        error = KafkaStorageError(refusal_text(partition))
     why = unusable(partition)
     if why is not None:
         role, error = "offline", KafkaStorageError(why)

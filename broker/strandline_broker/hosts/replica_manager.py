@@ -95,7 +95,7 @@ class ReplicaManager:
             self._all,
             scrub=scrub,
             forget_fetch=self._forget_fetch,
-            fetch_again=self._fetch_again,
+            fetch_again=self.fetch_again,
         )
         self.scrubber = Scrubber(self.context, self._all, thread=scrub)
 
@@ -268,7 +268,7 @@ class ReplicaManager:
                 partition.lead(state)
             else:
                 await partition.follow(state)
-        self._fetch_again(partition)
+        self.fetch_again(partition)
         self._runtime.log.info(
             "role",
             partition=partition.name,
@@ -326,7 +326,7 @@ class ReplicaManager:
             self._group.create_task(fetcher.run(), name=f"fetcher-{leader}")
         return fetcher
 
-    def _fetch_again(self, partition: Partition) -> None:
+    def fetch_again(self, partition: Partition) -> None:
         """The log has changed under its fetcher."""
         if partition.follower is not None and partition.follower.may_fetch:
             self._fetcher(partition.follower.leader).add(partition, partition.follower)

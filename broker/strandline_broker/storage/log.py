@@ -309,12 +309,13 @@ class Log:
     def max_timestamp(self) -> Found | None:
         return in_a_row(self.time_lookup(None))
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, *, high_watermark: int = 0) -> None:
         """Cut log, indexes and epochs before the batch with `offset`, durably (I-47, P-34).
 
-        At or beyond the end only an epoch goes in which nothing was appended.
+        At or beyond the end only an epoch goes in which nothing was appended. `high_watermark` is
+        the highest that a checkpoint may name.
         """
-        truncate_to(self._fs, self, offset)
+        truncate_to(self._fs, self, offset, high_watermark)
         self.damaged_ranges.save()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:

@@ -26,7 +26,7 @@ NOTHING: Final = -1
 _base_of: Final = attrgetter("base_offset")
 
 
-def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
+def truncate_to(fs: FileSystem, log: Log, offset: int, high_watermark: int) -> None:
     """Cut log, indexes and epochs before the batch with `offset`.
 
     At or beyond the end only an epoch goes in which nothing was appended.
@@ -58,7 +58,7 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
         # more, once this replica does not count (I-15).
         raise damage_met(log, bad) from bad
     # What fails up to here, for want of room, leaves the log as it was.
-    _limit_checkpoints(log, end_offset)
+    _limit_checkpoints(log, end_offset, high_watermark)
     try:
         _cut(fs, log, i, end_offset, *kept)
     except OSError as error:
@@ -141,7 +141,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
     log.state.check_usable()
     segments = log.segments
     interval = log.config.index_interval_bytes
-    _limit_checkpoints(log, 0)
+    _limit_checkpoints(log, 0, log.log_end_offset)
     try:
         log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
@@ -160,7 +160,10 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         raise
 
 
-def _limit_checkpoints(log: Log, offset: int) -> None:
+def _limit_checkpoints(log: Log, offset: int, high_watermark: int) -> None:
+    """A high watermark may stand above what is durable, and none may come back above what stays:
+    other records are appended there (I-13).
+    """
     log.limits.forget_spent()
-    if offset < max(log.durable_offset, log.log_start_offset):
+    if offset < max(log.durable_offset, log.log_start_offset, high_watermark):
         log.limits.add(offset)

@@ -174,6 +174,8 @@ def followed(
                     raise Violation(f"I-41: a follower cuts at {offset}, below its high watermark")
                 cut = tuple(enumerate(log.entries))[offset:]
                 log = logs.truncate(log, offset)
+            case f.RefuseTruncation(offset):
+                raise Violation(f"I-41: a follower was to cut at {offset}, and has refused")
             case f.TruncateFully():
                 raise Violation("I-45: a log is dropped, though nothing was deleted anywhere")
             case f.Append():

@@ -84,6 +84,8 @@ _FOLLOWER_FIELDS: Final = {
     "truncate_to_high_watermark",
     "_unclean_epoch",
     "_over",
+    "refuses_truncation",
+    "_may_cut",
 }
 
 

@@ -13,6 +13,7 @@ _CACHE: Final = "strandline_broker/core/metadata_cache.py"
 _FETCHER: Final = "strandline_broker/hosts/fetcher.py"
 _PUSHER: Final = "strandline_broker/hosts/controller/pusher.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
+_READS: Final = "strandline_broker/hosts/reads.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 
 _FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
@@ -21,6 +22,14 @@ _UNFLUSHED_NAMED: Final = Edit(
     _FETCHER,
     "            if self._context.flush_always and log.durable_offset < log.log_end_offset:\n",
     "            if False:\n",
+)
+
+_ENDS_TOO_EARLY: Final = Edit(
+    _READS,
+    "        if epoch < at.last_fetched_epoch or end < at.fetch_offset:\n",
+    "        if at.last_fetched_epoch < partition.leader_epoch:\n"
+    "            end -= 1\n"
+    "        if epoch < at.last_fetched_epoch or end < at.fetch_offset:\n",
 )
 
 _STOPPED_WHILE_IT_APPENDS: Final = tuple(
@@ -45,6 +54,27 @@ FOLLOWING: Final = (
                 "        self.truncate_to_high_watermark = True\n",
             ),
         ),
+    ),
+    Mutant(
+        "told-to-cut-what-is-committed",
+        "I-41",
+        "a leader says of an earlier epoch that it ends one offset before it does",
+        (_ENDS_TOO_EARLY,),
+        Needs(kinds=_FAILOVER),
+    ),
+    Mutant(
+        "cuts-what-is-committed",
+        "I-41",
+        "the same, and a follower does as it is told, below its own high watermark",
+        (
+            _ENDS_TOO_EARLY,
+            Edit(
+                _FOLLOWER,
+                "        if target.offset < high_watermark and not (in",
+                "        if target.offset < 0 and not (in",
+            ),
+        ),
+        Needs(kinds=_FAILOVER),
     ),
     Mutant(
         "one-round-truncation",

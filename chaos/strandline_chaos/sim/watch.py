@@ -131,6 +131,9 @@ class Oracles:
             self.leaves.on_step(node)
 
     def _look(self, node: Node, key: Key, partition: Partition) -> None:
+        if partition.refused is not None:
+            where = f"{node.name} {partition.name}"
+            raise Violation("I-41", f"{where} was to cut what is committed: {partition.refused}")
         self.replicas.on_step(node, key, partition)
         self.leaders.on_step(node, key, partition)
         if partition.leader is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline_cli import probe
-from strandline_cli.conditions import condition_texts
+from strandline_cli.conditions import condition_texts, refusal_text
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.output import emit_done
@@ -102,7 +102,11 @@ def judge_cluster(addresses: list[str]) -> Verdict:
         if cluster.error_code != 0:
             return Verdict((f"the controller cannot be reached: {cluster.error_message}",))
         states = probe.states_in(cluster)
-        problems = [*_broker_problems(states), *_partition_problems(metadata)]
+        problems = [
+            *_broker_problems(states),
+            *_refusals(states, metadata),
+            *_partition_problems(metadata),
+        ]
         return Verdict(tuple(problems), tuple(_strays(states)))
     return Verdict(tuple(problems))
 
@@ -127,6 +131,26 @@ def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
         f"broker {b.id} has lost the data directory {path}"
         for b in states
         for path in b.offline_log_dirs
+    ]
+
+
+def _refusals(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list[str]:
+    """Replicas that are stopped, and the command that lets them go on."""
+    names = {topic.topic_id: topic.name for topic in metadata.topics}
+    return [
+        refusal_text(
+            names[r.topic_id],
+            partition=r.partition_index,
+            broker=broker.id,
+            leader=r.leader_id,
+            leader_epoch=r.leader_epoch,
+            offset=r.offset,
+            high_watermark=r.high_watermark,
+            log_end_offset=r.log_end_offset,
+        )
+        for broker in states
+        for r in broker.refused_truncations
+        if r.topic_id in names
     ]
 
 

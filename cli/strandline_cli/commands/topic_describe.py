@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_cli.conditions import condition_texts
+from strandline_cli.conditions import condition_texts, refusal_text
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -15,7 +15,7 @@ from strandline_cli.output import emit_json, emit_table, listed, note
 from strandline_cli.target import find_target
 
 if TYPE_CHECKING:
-    from strandline.types import TopicDescription
+    from strandline.types import ClusterDescription, TopicDescription
 
 
 def describe(
@@ -38,7 +38,10 @@ def describe(
     async def work() -> dict[str, Any]:
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
             found = (await admin.describe_topics([topic]))[topic]
-        return _document(found)
+            document = _document(found)
+            if any(p.offline_replicas for p in found.partitions):
+                document["refused_truncations"] = _refused(await admin.describe_cluster(), found)
+        return document
 
     document = run_client(work())
     if output is Format.JSON:
@@ -58,6 +61,8 @@ def describe(
     emit_table(("partition", "leader", "leader_epoch", "replicas", "isr", "elr"), rows, title=topic)
     for p in document["partitions"]:
         _note_offline(p)
+    for refused in document["refused_truncations"]:
+        note(refusal_text(topic, **refused))
     return 0
 
 
@@ -65,6 +70,7 @@ def _document(found: "TopicDescription") -> dict[str, Any]:
     from strandline_proto.ids import topic_id_text
 
     return {
+        "refused_truncations": [],
         "name": found.name,
         "topic_id": topic_id_text(found.topic_id),
         "partitions": [
@@ -85,6 +91,23 @@ def _document(found: "TopicDescription") -> dict[str, Any]:
             for p in found.partitions
         ],
     }
+
+
+def _refused(cluster: "ClusterDescription", found: "TopicDescription") -> "list[dict[str, int]]":
+    return [
+        {
+            "partition": r.partition,
+            "broker": broker.id,
+            "leader": r.leader,
+            "leader_epoch": r.leader_epoch,
+            "offset": r.offset,
+            "high_watermark": r.high_watermark,
+            "log_end_offset": r.log_end_offset,
+        }
+        for broker in cluster.brokers
+        for r in broker.refused_truncations
+        if r.topic_id == found.topic_id
+    ]
 
 
 def _note_offline(partition: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from strandline_proto.v1 import common_pb2 as _common_pb2
+from strandline_proto.v1 import truncations_pb2 as _truncations_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -140,6 +141,7 @@ class BrokerHeartbeatRequest(_message.Message):
     LOSSES_FIELD_NUMBER: _builtins.int
     STRAY_DIRS_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
+    REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -164,6 +166,10 @@ class BrokerHeartbeatRequest(_message.Message):
     def stray_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Directories of replicas that no topic claims, set aside for the operator to remove; the first of them."""
 
+    @_builtins.property
+    def refused_truncations(self) -> _containers.RepeatedCompositeFieldContainer[_truncations_pb2.RefusedTruncation]:
+        """Details of the replicas here whose condition is that they have refused a truncation; the list is always whole."""
+
     def __init__(
         self,
         *,
@@ -177,10 +183,11 @@ class BrokerHeartbeatRequest(_message.Message):
         losses: _abc.Iterable[Global___LossReport] | None = ...,
         stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
         number: _builtins.int = ...,
+        refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "refused_truncations", b"refused_truncations", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from strandline_proto.v1 import common_pb2 as _common_pb2
+from strandline_proto.v1 import truncations_pb2 as _truncations_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -562,6 +563,7 @@ class BrokerDescription(_message.Message):
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
     DECOMMISSIONING_FIELD_NUMBER: _builtins.int
     STRAY_DIRS_FIELD_NUMBER: _builtins.int
+    REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -584,6 +586,10 @@ class BrokerDescription(_message.Message):
     def stray_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Directories of replicas that no topic claims, as it has reported them."""
 
+    @_builtins.property
+    def refused_truncations(self) -> _containers.RepeatedCompositeFieldContainer[_truncations_pb2.RefusedTruncation]:
+        """What its replicas have refused to cut, as it has reported it."""
+
     def __init__(
         self,
         *,
@@ -599,10 +605,11 @@ class BrokerDescription(_message.Message):
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
         decommissioning: _builtins.bool = ...,
         stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
+        refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

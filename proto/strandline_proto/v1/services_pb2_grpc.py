@@ -12,6 +12,7 @@ from strandline_proto.v1 import partitions_pb2 as strandline__proto_dot_v1_dot_p
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
 from strandline_proto.v1 import push_pb2 as strandline__proto_dot_v1_dot_push__pb2
 from strandline_proto.v1 import reassignment_pb2 as strandline__proto_dot_v1_dot_reassignment__pb2
+from strandline_proto.v1 import truncations_pb2 as strandline__proto_dot_v1_dot_truncations__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -112,6 +113,11 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/DescribeReplicas',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasResponse.FromString,
+                _registered_method=True)
+        self.AllowTruncation = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/AllowTruncation',
+                request_serializer=strandline__proto_dot_v1_dot_truncations__pb2.AllowTruncationRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_truncations__pb2.AllowTruncationResponse.FromString,
                 _registered_method=True)
         self.DescribeConfigs = channel.unary_unary(
                 '/strandline_proto.v1.BrokerService/DescribeConfigs',
@@ -247,6 +253,13 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AllowTruncation(self, request, context):
+        """Lets a replica of the answering broker cut what it has refused to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeConfigs(self, request, context):
         """Configuration of topics and brokers with its origin.
         """
@@ -361,6 +374,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DescribeReplicas,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasResponse.SerializeToString,
+            ),
+            'AllowTruncation': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllowTruncation,
+                    request_deserializer=strandline__proto_dot_v1_dot_truncations__pb2.AllowTruncationRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_truncations__pb2.AllowTruncationResponse.SerializeToString,
             ),
             'DescribeConfigs': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeConfigs,
@@ -772,6 +790,33 @@ class BrokerService:
             '/strandline_proto.v1.BrokerService/DescribeReplicas',
             strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AllowTruncation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/AllowTruncation',
+            strandline__proto_dot_v1_dot_truncations__pb2.AllowTruncationRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_truncations__pb2.AllowTruncationResponse.FromString,
             options,
             channel_credentials,
             insecure,

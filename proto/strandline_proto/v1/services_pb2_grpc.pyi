@@ -16,6 +16,7 @@ from strandline_proto.v1 import partitions_pb2 as _partitions_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
 from strandline_proto.v1 import push_pb2 as _push_pb2
 from strandline_proto.v1 import reassignment_pb2 as _reassignment_pb2
+from strandline_proto.v1 import truncations_pb2 as _truncations_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -71,6 +72,8 @@ class BrokerServiceStub:
     """Forwarded to the controller."""
     DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]
     """Offsets, epochs and roles of the replicas on the answering broker."""
+    AllowTruncation: _grpc.UnaryUnaryMultiCallable[_truncations_pb2.AllowTruncationRequest, _truncations_pb2.AllowTruncationResponse]
+    """Lets a replica of the answering broker cut what it has refused to."""
     DescribeConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]
     """Configuration of topics and brokers with its origin."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
@@ -117,6 +120,8 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Forwarded to the controller."""
     DescribeReplicas: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
     """Offsets, epochs and roles of the replicas on the answering broker."""
+    AllowTruncation: _aio.UnaryUnaryMultiCallable[_truncations_pb2.AllowTruncationRequest, _truncations_pb2.AllowTruncationResponse]  # type: ignore[assignment]
+    """Lets a replica of the answering broker cut what it has refused to."""
     DescribeConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
     """Configuration of topics and brokers with its origin."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
@@ -244,6 +249,14 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.DescribeReplicasResponse, _abc.Awaitable[_metadata_pb2.DescribeReplicasResponse]]:
         """Offsets, epochs and roles of the replicas on the answering broker."""
+
+    @_abc_1.abstractmethod
+    def AllowTruncation(
+        self,
+        request: _truncations_pb2.AllowTruncationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_truncations_pb2.AllowTruncationResponse, _abc.Awaitable[_truncations_pb2.AllowTruncationResponse]]:
+        """Lets a replica of the answering broker cut what it has refused to."""
 
     @_abc_1.abstractmethod
     def DescribeConfigs(

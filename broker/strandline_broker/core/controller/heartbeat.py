@@ -16,6 +16,7 @@ from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.unfencing import decide_unfence, may_unfence
+from strandline_broker.core.replica_condition import RefusedTruncation
 from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 
@@ -38,6 +39,7 @@ class Heartbeat:
     losses: tuple[LossRecord, ...] = ()
     """Of records, since the last heartbeat that was answered."""
     stray_dirs: tuple[str, ...] = ()
+    refused: tuple[RefusedTruncation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,9 +89,8 @@ class Controller:
         self.state = state
         self.sessions = Sessions(settings.session_ms)
         self.applied = Applied()
-        self.offline_log_dirs: dict[BrokerId, tuple[str, ...]] = {}
-        self.stray_dirs: dict[BrokerId, tuple[str, ...]] = {}
-        """As each broker said last; for people to see, nothing is decided by it."""
+        self.told: dict[BrokerId, Heartbeat] = {}
+        """What each broker said last; for people to see, nothing is decided by it."""
         self._settings = settings
         self._runtime = runtime
         self._progress = asyncio.Event()
@@ -199,8 +198,7 @@ class Controller:
             self.sessions.on_heard(
                 broker.broker_id, broker.epoch, self.now_ms(), number=heartbeat.number
             )
-            self.offline_log_dirs[broker.broker_id] = heartbeat.offline_log_dirs
-            self.stray_dirs[broker.broker_id] = heartbeat.stray_dirs
+            self.told[broker.broker_id] = heartbeat
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
@@ -369,8 +367,7 @@ class Controller:
                     self.applied.on_fenced(record.broker_id)
                 case UnregisterBrokerRecord():
                     self._pusher.on_unregistered(record.broker_id)
-                    self.offline_log_dirs.pop(record.broker_id, None)
-                    self.stray_dirs.pop(record.broker_id, None)
+                    self.told.pop(record.broker_id, None)
                 case RemoveTopicRecord(topic_id=topic_id):
                     self._recoveries.on_removed(topic_id)
                 case _:

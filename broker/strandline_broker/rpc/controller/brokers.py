@@ -12,7 +12,7 @@ from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import Endpoint, LossRecord, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
 from strandline_broker.core.replica_condition import ReplicaCondition
-from strandline_broker.hosts.replica_conditions import condition_from_wire
+from strandline_broker.hosts.replica_conditions import condition_from_wire, refusal_from_wire
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,
@@ -158,6 +158,7 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         number=request.number,
         offline_log_dirs=tuple(request.offline_log_dirs),
         stray_dirs=tuple(request.stray_dirs),
+        refused=tuple(map(refusal_from_wire, request.refused_truncations)),
         offline_replicas=frozenset(
             OfflineReplica(TopicId(r.topic_id), r.partition_index, _condition(r))
             for r in request.offline_replicas

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.topics import NewTopic
+from strandline_broker.hosts.replica_conditions import refusal_to_wire
 from strandline_broker.rpc.controller.answers import limit_s, refuse
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
@@ -104,6 +105,7 @@ class ClusterRpc:
 
     def _broker(self, broker: Broker) -> metadata_pb2.BrokerDescription:
         heard_ms = self._controller.sessions.heard_ms(broker.broker_id)
+        told = self._controller.told.get(broker.broker_id)
         return metadata_pb2.BrokerDescription(
             id=broker.broker_id,
             incarnation_id=broker.incarnation_id,
@@ -117,9 +119,10 @@ class ClusterRpc:
             rack=broker.rack,
             version=broker.version,
             last_heard_ms=-1 if heard_ms is None else self._controller.now_ms() - heard_ms,
-            offline_log_dirs=self._controller.offline_log_dirs.get(broker.broker_id, ()),
+            offline_log_dirs=() if told is None else told.offline_log_dirs,
             decommissioning=broker.decommissioning,
-            stray_dirs=self._controller.stray_dirs.get(broker.broker_id, ()),
+            stray_dirs=() if told is None else told.stray_dirs,
+            refused_truncations=map(refusal_to_wire, () if told is None else told.refused),
         )
 
 
