@@ -271,10 +271,12 @@ def _merged(known: CachedTopic | None, pushed: TopicMetadata, envelope: Envelope
             # unless the log itself went back; then what clients were told must not (I-30, P-72).
             partition = _newer(before, partition)
         partitions[partition.partition] = partition
+    if partitions.keys() != old.keys():
+        partitions = dict(sorted(partitions.items()))
     return CachedTopic(
         name=pushed.name,
         topic_id=pushed.topic_id,
-        partitions=MappingProxyType(dict(sorted(partitions.items()))),
+        partitions=MappingProxyType(partitions),
         configs=MappingProxyType(dict(pushed.configs)),
     )
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.partition import Partition
     from strandline_proto.ids import BrokerEpoch, BrokerId
+
+    Key = tuple[bytes, int]
 
 
 class Eligibility:
@@ -24,7 +26,10 @@ class Eligibility:
         self._metadata = metadata
         self.brokers: Mapping[BrokerId, BrokerEpoch] = {}
         """Those that are unfenced and not shutting down, with their current epochs."""
-        self._told: Mapping[tuple[bytes, int], Collection[BrokerId]] = {}
+        self._told: Mapping[Key, Collection[BrokerId]] = {}
+        self._named: Collection[Key] = ()
+        self._known_brokers: Mapping[BrokerId, BrokerEpoch] = {}
+        """What every leader was told last."""
 
     def on_envelope(self, envelope: Envelope) -> None:
         """Go by an envelope that is accepted and not yet applied."""
@@ -34,8 +39,10 @@ class Eligibility:
             for topic in envelope.topics
             for partition in topic.partitions
         }
+        led = ((state.topic_id, state.partition) for state in envelope.leader_and_isr)
+        self._named = dict.fromkeys((*self._told, *led))
 
-    def offline(self, key: tuple[bytes, int]) -> Collection[BrokerId]:
+    def offline(self, key: Key) -> Collection[BrokerId]:
         """Whose replica of the partition may not join its ISR, though its broker may be eligible:
         it lies on a dead directory, or heals.
         """
@@ -45,10 +52,13 @@ class Eligibility:
         known = self._metadata.view.partition(TopicId(key[0]), key[1])
         return () if known is None else known.offline_replicas
 
-    def tell_leaders(self, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            leader = partition.leader
-            if leader is not None:
-                effects = leader.on_eligible(self.brokers, offline=self.offline(partition.key))
+    def tell_leaders(self, partitions: Mapping[Key, Partition]) -> None:
+        """The envelope was applied: tell those whom it concerns, or all if brokers came or went."""
+        is_news = self.brokers != self._known_brokers
+        for key in list(partitions) if is_news else self._named:
+            partition = partitions.get(key)
+            if partition is not None and partition.leader is not None:
+                effects = partition.leader.on_eligible(self.brokers, offline=self.offline(key))
                 partition.carry_out(effects)
-        self._told = {}  # the view has it from here on
+        self._known_brokers = self.brokers
+        self._told, self._named = {}, ()  # the view has it from here on

@@ -72,8 +72,8 @@ class Partition:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.gate = asyncio.Lock()
-        self.topic_configs: Mapping[str, str] = {}
-        """The topic's own entries, as the controller last pushed them."""
+        self.topic_configs: Mapping[str, str] | None = None
+        """The topic's own entries, as the controller last pushed them; None: not yet."""
         self.max_message_bytes = context.config.message_max_bytes
         self.out_of_service: str | None = None
         self.other_history: str | None = None

@@ -11,9 +11,10 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from strandline_broker.storage.log import LogConfig
+from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.core.topic_config import TopicConfig
@@ -41,15 +42,25 @@ def keep_everything(context: ReplicaContext) -> LogConfig:
 
 
 def configure_replicas(
-    context: ReplicaContext, partitions: Collection[Partition], envelope: Envelope
+    context: ReplicaContext, partitions: Mapping[tuple[bytes, int], Partition], envelope: Envelope
 ) -> None:
     """Take over every change of configuration in an envelope, whether or not it changes a role."""
-    named: dict[bytes, Mapping[str, str]] = {t.topic_id: t.configs for t in envelope.topics}
+    named: dict[TopicId, Mapping[str, str]] = {t.topic_id: t.configs for t in envelope.topics}
     named |= {t.topic_id: t.configs for t in envelope.hosted_topics}
-    for partition in partitions:
-        topic_id = partition.key[0]
+    known = context.metadata.view.topics_by_id
+    if envelope.dynamic_configs is not None or any(
+        topic_id not in known or known[topic_id].configs != configs
+        for topic_id, configs in named.items()
+    ):
+        concerned = list(partitions.values())
+    else:  # who hears of its topic for the first time
+        keys = ((state.topic_id, state.partition) for state in envelope.leader_and_isr)
+        found = (partitions.get(key) for key in keys)
+        concerned = [p for p in found if p is not None and p.topic_configs is None]
+    for partition in concerned:
+        topic_id = TopicId(partition.key[0])
         if topic_id in named:
             partition.topic_configs = named[topic_id]
         elif envelope.dynamic_configs is None:
             continue
-        partition.configure(context.resolve(partition.topic_configs))
+        partition.configure(context.resolve(partition.topic_configs or {}))

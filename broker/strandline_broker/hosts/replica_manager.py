@@ -200,7 +200,7 @@ class ReplicaManager:
         if envelope.full:
             await self._set_strays_aside(envelope)
         changes = await self._new_roles(envelope, errors)
-        configure_replicas(self.context, self.partitions.values(), envelope)
+        configure_replicas(self.context, self.partitions, envelope)
         # Every old role ends before the first new one begins, and before anything is awaited.
         for partition, state in changes:
             self._forget_fetch(partition.key)
@@ -212,7 +212,7 @@ class ReplicaManager:
                 errors.append(self._failed(state, error))
                 self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
                 self.context.report_offline()
-        self.context.eligibility.tell_leaders(self.partitions.values())
+        self.context.eligibility.tell_leaders(self.partitions)
         return errors
 
     async def _new_roles(

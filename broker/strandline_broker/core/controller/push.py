@@ -164,11 +164,12 @@ def _served_otherwise(
 
 def delta(state: ControllerState, changes: Changes) -> Envelope:
     """Call after the batch was replayed."""
-    topics = []
-    for topic in state.topics.values():
-        pushed = tuple(_changed_partitions(state, topic, changes))
-        if pushed or topic.topic_id in changes.configs:
-            topics.append(_topic(topic, pushed))
+    changed = _changed_partitions(state, changes)
+    topics = [
+        _topic(topic, changed.get(topic_id, ()))
+        for topic_id in {**changed, **changes.configs}
+        if (topic := state.topics.get(topic_id)) is not None
+    ]
     return Envelope(
         controller_epoch=state.controller_epoch,
         metadata_offset=state.last_offset,
@@ -225,19 +226,32 @@ def _dynamic(state: ControllerState) -> DynamicConfigs:
 
 
 def _changed_partitions(
-    state: ControllerState, topic: Topic, changes: Changes
-) -> Iterable[PushedPartition]:
+    state: ControllerState, changes: Changes
+) -> dict[TopicId, list[PushedPartition]]:
+    found: dict[TopicId, list[PushedPartition]] = {}
+    for topic_id, index in _concerned(state, changes):
+        partition = state.partition(topic_id, index)
+        if partition is None:
+            continue  # its topic was deleted in the same batch
+        is_new = changes.partitions.get((topic_id, index))
+        # Otherwise a replica went offline or came back: what clients are told has changed.
+        moved = is_new is not None
+        pushed = _pushed(
+            state, state.topics[topic_id], partition, is_new=is_new is True, moved=moved
+        )
+        found.setdefault(topic_id, []).append(pushed)
+    return found
+
+
+def _concerned(state: ControllerState, changes: Changes) -> dict[tuple[TopicId, int], None]:
+    """The batch's own partitions, and where a broker changed, those that it has replicas of."""
+    concerned = {**dict.fromkeys(changes.partitions), **changes.served}
     touched = {*changes.brokers, *changes.removed_brokers}
-    for partition in topic.partitions.values():
-        is_new = changes.partitions.get((topic.topic_id, partition.index))
-        if is_new is not None:
-            yield _pushed(state, topic, partition, is_new=is_new, moved=True)
-        elif (touched and not touched.isdisjoint(partition.replicas)) or (
-            topic.topic_id,
-            partition.index,
-        ) in changes.served:
-            # A replica went offline or came back: what clients are told has changed.
-            yield _pushed(state, topic, partition, is_new=False, moved=False)
+    if touched:
+        for partition in state.partitions():
+            if not touched.isdisjoint(partition.replicas):
+                concerned[partition.topic_id, partition.index] = None
+    return concerned
 
 
 def _topic(topic: Topic, partitions: Sequence[PushedPartition]) -> PushedTopic:
