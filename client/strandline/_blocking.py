@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from strandline._acknowledgement import Acknowledgement as Record
 from strandline._home import Birthplace
 from strandline.admin import Admin as AsyncAdmin
 from strandline.consumer import Consumer as AsyncConsumer
-from strandline.errors import ClientClosed, ClientMisused
+from strandline.errors import ClientClosed, ClientMisused, FlushFailed
 from strandline.producer import Producer as AsyncProducer
 
 if TYPE_CHECKING:
@@ -89,7 +90,11 @@ class Blocking(Generic[Twin]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except FlushFailed:
+            if error is None:  # what ended the block matters more; the log has both
+                raise
 
     def start(self) -> None:
         """Connect. If that fails, nothing is left behind."""
@@ -135,33 +140,47 @@ class Blocking(Generic[Twin]):
         return self._loop, self._twin
 
 
-class Acknowledgement(concurrent.futures.Future["RecordMetadata"]):
+class Acknowledgement(Future["RecordMetadata"]):
     """The acknowledgement of one record, to be waited for anywhere but where it comes from."""
 
     def __init__(self, loop: BlockingLoop) -> None:
         super().__init__()
         self._from = loop
+        self._record: Record | None = None
+
+    def follow(self, record: asyncio.Future[RecordMetadata]) -> None:
+        """Become what `record` becomes. Only a look at this one counts as one at it."""
+        assert isinstance(record, Record)
+        self._record = record
+        asyncio.Future.add_done_callback(record, self._copy)
+
+    def _copy(self, done: asyncio.Future[RecordMetadata]) -> None:
+        if done.cancelled():
+            self.cancel()
+        elif (error := asyncio.Future.exception(done)) is not None:
+            self.set_exception(error)
+        elif self.set_running_or_notify_cancel():
+            self.set_result(asyncio.Future.result(done))
+
+    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
+        self._watch()
+        super().add_done_callback(fn)
+
+    def _watch(self) -> None:
+        if self._record is not None:
+            self._record.watched = True
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         self._require_done_or_elsewhere()
+        self._watch()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._require_done_or_elsewhere()
+        self._watch()
         return super().exception(timeout)
 
     def _require_done_or_elsewhere(self) -> None:
         self._from.birthplace.check("producer")  # its lock may be held for ever
         if not self.done():
             self._from.require_elsewhere()
-
-
-def copy_outcome(
-    done: asyncio.Future[RecordMetadata], to: concurrent.futures.Future[RecordMetadata]
-) -> None:
-    if done.cancelled():
-        to.cancel()
-    elif (error := done.exception()) is not None:
-        to.set_exception(error)
-    elif to.set_running_or_notify_cancel():
-        to.set_result(done.result())

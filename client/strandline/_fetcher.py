@@ -20,6 +20,7 @@ from strandline.errors import (
     KafkaStorageError,
     LeaderNotAvailable,
     StrandlineError,
+    describe,
     from_code,
 )
 from strandline.types import Broker
@@ -188,6 +189,7 @@ class Fetcher:
 
     def on_unreachable(self, broker_id: int, error: StrandlineError) -> None:
         self.obstacle = error
+        self._runtime.log.info("cannot fetch from a broker for now", error=describe(error))
         self.cluster.request_refresh()
 
     # Answers.

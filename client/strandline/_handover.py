@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline._acknowledgement import Acknowledgement
 from strandline._core.sticky import StickyPartition
 from strandline.errors import RecordTooLarge, UnknownTopicOrPartition
-from strandline.types import Record, RecordMetadata
+from strandline.types import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from strandline._core.producer_batch import ProducerBatch
     from strandline._producer_options import RecordLimit
     from strandline._sender import Sender
-    from strandline.types import Headers
+    from strandline.types import Headers, OnDelivery
 
 RECORD_OVERHEAD: Final = 21
 """Bytes of a record beyond key, value and headers, at most."""
@@ -70,14 +71,17 @@ class HandOver:
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers,
-    ) -> asyncio.Future[RecordMetadata]:
+        on_delivery: OnDelivery | None,
+    ) -> Acknowledgement:
         """Append one record; the future that comes back is its acknowledgement."""
         queue = self._queue(view, key, partition, size)
         batch, timestamp = self._append(queue, value, key, timestamp_ms, headers)
-        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        batch.waiters.append((batch.count, timestamp, future))
+        record = Acknowledgement(loop=asyncio.get_running_loop())
+        if on_delivery is not None:
+            record.on_delivery = on_delivery
+        batch.waiters.append((batch.count, timestamp, record))
         self._grow(queue, batch, size)
-        return future
+        return record
 
     def add(
         self,

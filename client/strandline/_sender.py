@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline._acknowledgement import Unheard
 from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Identity
 from strandline._core.partition_queue import PartitionQueue
@@ -13,9 +15,11 @@ from strandline._producer_stream import ProducerStream
 from strandline.errors import (
     DeliveryError,
     LeaderNotAvailable,
+    OperationTimedOut,
     StrandlineError,
     TopicRecreated,
     UnknownTopicOrPartition,
+    describe,
     from_code,
 )
 from strandline.types import RecordMetadata
@@ -56,6 +60,8 @@ class Sender:
         self.buffered = 0
         self.queues: dict[PartitionKey, PartitionQueue] = {}
         self.acknowledged = self.failed = self.unknown = 0
+        self.unheard = Unheard()
+        self._session = session
         self._tasks = session.tasks
         self._streams: dict[int, ProducerStream] = {}
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
@@ -170,6 +176,7 @@ class Sender:
     def on_unreachable(self, queues: list[PartitionQueue], error: StrandlineError) -> None:
         for queue in queues:
             queue.obstacle = error
+        self.runtime.log.info("cannot produce to a broker for now", error=describe(error))
         self.cluster.request_refresh()
 
     def _after(self, queue: PartitionQueue, settled: list[Settled]) -> None:
@@ -190,13 +197,40 @@ class Sender:
             else:
                 self.failed += batch.count
             if batch.waiters:
-                _tell_waiters(queue, batch, error)
+                self._tell_waiters(queue, batch, error)
             for first, count, collector in batch.collectors:
                 collector.on_batch(queue, batch, first, count, error)
         self._hand_out_space()
         if self._progress is not None:
             progress, self._progress = self._progress, None
             progress.set_result(None)
+
+    def _tell_waiters(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: Exception | None
+    ) -> None:
+        if error is not None:
+            unheard = 0
+            for _, _, record in batch.waiters:
+                record.settle(error, None, self.runtime)
+                if not record.is_told:
+                    self.unheard.add(record, error)
+                    unheard += 1
+            if unheard:
+                self.runtime.log.error(
+                    "records were not acknowledged, and nobody waits for them",
+                    partition=str(queue),
+                    records=unheard,
+                    error=describe(error),
+                )
+            return
+        topic, partition, epoch = queue.topic, queue.partition, batch.leader_epoch
+        base, stamped = batch.base_offset, batch.log_append_time_ms
+        for index, timestamp, record in batch.waiters:
+            offset = base + index if base >= 0 else -1
+            time_ms = timestamp if stamped < 0 else stamped
+            record.settle(
+                None, RecordMetadata(topic, partition, offset, time_ms, epoch), self.runtime
+            )
 
     # Bounds.
 
@@ -224,8 +258,32 @@ class Sender:
                 waiter.set_result(None)
             self._space.popleft()
 
-    async def flush(self) -> None:
-        """Wait until everything handed over before now is acknowledged or given up."""
+    @property
+    def waiting(self) -> int:
+        """Records that were handed over and are not settled."""
+        return sum(queue.waiting for queue in self.queues.values())
+
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until everything handed over before now is acknowledged or given up. Raises
+        OperationTimedOut.
+        """
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._flush()
+        except TimeoutError:
+            late = [queue for queue in self.queues.values() if not queue.idle]
+            cause = late[0].why_late if late else None
+            why = "" if cause is None else f": {describe(cause)}"
+            raise OperationTimedOut(
+                f"{self.waiting} records are not acknowledged after {timeout_ms:.0f} ms, of "
+                f"{', '.join(map(str, late[:10]))}{why}; they are still under way",
+                cause,
+            ) from None
+        finally:
+            for queue in self.queues.values():
+                queue.flushing = False
+
+    async def _flush(self) -> None:
         waiting: list[ProducerBatch] = []
         for queue in self.queues.values():
             waiting += [*queue.in_flight, *queue.ready]
@@ -237,8 +295,6 @@ class Sender:
             if self._progress is None:
                 self._progress = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._progress)
-        for queue in self.queues.values():
-            queue.flushing = False
 
     # Upkeep.
 
@@ -316,6 +372,20 @@ class Sender:
     def _on_broken(self, error: ClientClosed) -> None:
         self.fail_everything(DeliveryError(str(error), cause=error))
 
+    def on_dropped(self) -> None:
+        """Nobody holds the producer any more, and nobody has stopped it."""
+        unheard = None if self._session.is_elsewhere else self.unheard.look()
+        waiting = 0 if self._session.is_elsewhere else self.waiting
+        if waiting == 0 and unheard is None:
+            return
+        lost = "" if unheard is None else f"; {unheard}"
+        text = (
+            f"a producer was dropped without stop() while {waiting} records waited for their "
+            f"acknowledgement{lost}: use `with`, or call stop()"
+        )
+        self.runtime.log.error(text)
+        warnings.warn(text, ResourceWarning, stacklevel=2)
+
     def fail_everything(self, error: Exception) -> None:
         """The producer is closing or broken: settle what is left, honestly."""
         for queue in self.queues.values():
@@ -327,21 +397,3 @@ class Sender:
             if not waiter.done():
                 waiter.set_exception(error)
         self._space.clear()
-
-
-def _tell_waiters(queue: PartitionQueue, batch: ProducerBatch, error: Exception | None) -> None:
-    if error is not None:
-        for _, _, future in batch.waiters:
-            if not future.done():
-                future.set_exception(error)
-        return
-    topic, partition, epoch = queue.topic, queue.partition, batch.leader_epoch
-    base, stamped = batch.base_offset, batch.log_append_time_ms
-    for index, timestamp, future in batch.waiters:
-        if not future.done():
-            offset = base + index if base >= 0 else -1
-            future.set_result(
-                RecordMetadata(
-                    topic, partition, offset, timestamp if stamped < 0 else stamped, epoch
-                )
-            )

@@ -71,6 +71,7 @@ class Session:
         broken = ClientClosed(f"the {self._name} broke: {describe(error)}; start another one")
         broken.__cause__ = error
         self._broken = broken
+        self.runtime.log.error(str(broken))
         self.cluster.end(broken)
         for tell in self.on_broken:
             tell(broken)

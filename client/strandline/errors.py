@@ -103,6 +103,21 @@ class SendManyFailed(DeliveryError):
         self.result = result
 
 
+class FlushFailed(DeliveryError):
+    """Records handed over by `send` were not acknowledged, and nobody has waited for them: `failed`
+    are certainly not in the log, `unknown` may be; `errors` has one for each batch.
+    """
+
+    def __init__(self, failed: int, unknown: int, errors: tuple[Exception, ...]) -> None:
+        super().__init__(
+            f"{failed + unknown} records were not acknowledged, {failed} of them were not written, "
+            f"{unknown} may have been: {describe(errors[0])}",
+            cause=errors[0],
+            may_have_been_written=unknown > 0,
+        )
+        self.failed, self.unknown, self.errors = failed, unknown, errors
+
+
 class LogTruncated(StrandlineError):
     """The log no longer holds what stood before the consumer's position: it was truncated
     (KIP-320).

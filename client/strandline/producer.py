@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from strandline._collect import Collector
 from strandline._connections import parse_bootstrap
@@ -20,6 +21,7 @@ from strandline._session import Session
 from strandline.errors import (
     BufferFull,
     ClientClosed,
+    FlushFailed,
     SendManyFailed,
     describe,
 )
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from strandline._core.cluster_view import TopicView
-    from strandline.types import Headers
+    from strandline.types import Headers, OnDelivery
     from strandline_runtime.runtime import Runtime
 
 Payload = bytes | bytearray | memoryview
@@ -102,7 +104,11 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        try:
+            await self.stop()
+        except FlushFailed:
+            if error is None:  # what ended the block matters more; the log has both
+                raise
 
     async def start(self) -> None:
         """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
@@ -120,11 +126,16 @@ class Producer:
             buffer_memory=self._buffer_memory,
         )
         self._hand_over = HandOver(self._sender, partitioner=self._partitioner, limit=self._limit)
+        # At the latest at the interpreter's exit; nothing that lives on holds the producer itself.
+        self._watchdog = finalize(self, self._sender.on_dropped)
         session.tasks.start(self._sender.keep_house(), "deadlines")
         session.tasks.start(self._sender.keep_identity(), "identity")
 
     async def stop(self) -> None:
-        """Wait for what is under way (each record has its deadline), then close."""
+        """Wait for what is under way (each record has its deadline), then close.
+
+        Raises FlushFailed at the end if any failed without anybody who heard of it.
+        """
         session, sender = self._session, self._sender
         if session is None or sender is None or session.is_elsewhere:
             return
@@ -133,9 +144,12 @@ class Producer:
             if not session.is_broken:
                 await sender.flush()
         finally:
+            self._watchdog.detach()
             self._session = self._sender = self._hand_over = None
             sender.fail_everything(ClientClosed("the producer was closed"))
             await session.close()
+        if (failed := sender.unheard.take()) is not None:
+            raise failed
 
     def _started(self) -> tuple[Sender, HandOver]:
         if self._session is None or self._sender is None or self._hand_over is None:
@@ -154,11 +168,14 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Hand one record over; the future that comes back is its acknowledgement.
 
         Waits only for room in the buffer, and for the topic if it is used for the first time. If
-        this call is cancelled, the record was not handed over.
+        this call is cancelled, the record was not handed over. `on_delivery(error, metadata)` is
+        called once the record's fate is known, one of the two being None. A failure that nobody
+        hears of, neither by the future nor by `on_delivery`, is raised by `flush` or `stop`.
         """
         sender, hand_over = self._started()
         if type(value) is not bytes and value is not None:
@@ -179,6 +196,7 @@ class Producer:
             partition=partition,
             timestamp_ms=timestamp_ms,
             headers=headers,
+            on_delivery=on_delivery,
         )
 
     async def send_and_wait(
@@ -276,6 +294,13 @@ class Producer:
                 "the record was not sent"
             )
 
-    async def flush(self) -> None:
-        """Wait until every record handed over so far is acknowledged or has failed."""
-        await self._started()[0].flush()
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until every record handed over so far is acknowledged or has failed.
+
+        Raises FlushFailed if any failed without anybody who heard of it, OperationTimedOut if some
+        are under way still after `timeout_ms`.
+        """
+        sender, _ = self._started()
+        await sender.flush(timeout_ms)
+        if (failed := sender.unheard.take()) is not None:
+            raise failed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline._blocking import Acknowledgement, Blocking, copy_outcome
+from strandline._blocking import Acknowledgement, Blocking
 from strandline._reassignments import BlockingReassignments
 from strandline.admin import Admin as AsyncAdmin
 from strandline.consumer import NO_GROUPS
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         NewPartitions,
         NewTopic,
         OffsetAndTimestamp,
+        OnDelivery,
         RecordMetadata,
         ReplicaInfo,
         SendManyResult,
@@ -65,21 +66,26 @@ class Producer(Blocking[AsyncProducer]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
     ) -> Future[RecordMetadata]:
-        """Hand one record over; `result()` of what comes back waits for its acknowledgement."""
+        """Hand one record over; `result()` of what comes back waits for its acknowledgement.
+
+        `on_delivery` is called on the producer's own thread.
+        """
         loop, _ = self._running()
         acknowledged = Acknowledgement(loop)
 
         async def hand_over(twin: AsyncProducer) -> None:
-            future = await twin.send(
+            record = await twin.send(
                 topic,
                 value,
                 key,
                 partition=partition,
                 timestamp_ms=timestamp_ms,
                 headers=headers,
+                on_delivery=on_delivery,
             )
-            future.add_done_callback(lambda done: copy_outcome(done, acknowledged))
+            acknowledged.follow(record)
 
         self._call(hand_over)
         return acknowledged
@@ -121,8 +127,9 @@ class Producer(Blocking[AsyncProducer]):
             )
         )
 
-    def flush(self) -> None:
-        self._call(lambda twin: twin.flush())
+    def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until all is acknowledged or has failed. Raises FlushFailed, OperationTimedOut."""
+        self._call(lambda twin: twin.flush(timeout_ms))
 
     def partitions_for(self, topic: str) -> frozenset[int]:
         return self._call(lambda twin: twin.partitions_for(topic))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +35,10 @@ class RecordMetadata(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
+"""What `send` takes to be called with the record's fate: (error, None) or (None, metadata)."""
 
 
 class ConsumerRecord(NamedTuple):

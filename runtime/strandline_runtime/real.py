@@ -203,6 +203,10 @@ def real_runtime(name: str) -> Runtime:
     )
 
 
+def _line(event: str, fields: dict[str, object]) -> str:
+    return " ".join([event, *(f"{name}={value}" for name, value in fields.items())])
+
+
 class _PlainLog:
     """structlog's calling convention over the standard library's logging, for want of structlog."""
 
@@ -212,16 +216,16 @@ class _PlainLog:
         self._log = logging.getLogger(name)
 
     def debug(self, event: str, **fields: object) -> None:
-        self._log.debug("%s %s", event, fields)
+        self._log.debug("%s", _line(event, fields))
 
     def info(self, event: str, **fields: object) -> None:
-        self._log.info("%s %s", event, fields)
+        self._log.info("%s", _line(event, fields))
 
     def warning(self, event: str, **fields: object) -> None:
-        self._log.warning("%s %s", event, fields)
+        self._log.warning("%s", _line(event, fields))
 
     def error(self, event: str, **fields: object) -> None:
-        self._log.error("%s %s", event, fields)
+        self._log.error("%s", _line(event, fields))
 
 
 def client_runtime() -> Runtime:

@@ -376,6 +376,18 @@ class PartitionQueue:
         return bool(self._resend or self.ready or self.open is not None)
 
     @property
+    def waiting(self) -> int:
+        """Records that are not settled."""
+        held = sum(batch.count for batch in [*self.in_flight, *self.ready])
+        return held + (self.open.count if self.open is not None else 0)
+
+    @property
+    def why_late(self) -> BaseException | None:
+        """What last stood in the way of the oldest batch."""
+        oldest = self.in_flight[0].last_error if self.in_flight else None
+        return oldest or self.obstacle
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes that wait to be sent for the first time, to choose the less loaded partition."""
         waiting = sum(b.reserved for b in self.ready)
