@@ -1,4 +1,6 @@
-"""From SIGKILL of a leader to the next acknowledged write on its partition, and nothing lost."""
+"""From SIGKILL of a leader to the next acknowledged write on its partition, and nothing lost; or of
+the leader and the controller, of which the controller alone is started again (P-81).
+"""
 
 import asyncio
 import contextlib
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_bench.options import Options
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.target import fresh_topic, own_cluster
+from strandline_cli.cluster_files import CONTROLLER
 from strandline_cli.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -62,7 +65,9 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
         async with _writers(producer, topic, writing, options):
             for number in range(1, options.rounds + 1):
                 await asyncio.sleep(CALM_S)
-                victim, took_ms = await _kill_leader(cluster, admin, topic, writing)
+                victim, took_ms = await _kill_leader(
+                    cluster, admin, topic, writing, with_controller=options.with_controller
+                )
                 taken.append(took_ms)
                 report.measured(
                     "failover-round",
@@ -120,14 +125,21 @@ async def _writers(
 
 
 async def _kill_leader(
-    cluster: LocalCluster, admin: "Admin", topic: str, writing: Writing
+    cluster: LocalCluster, admin: "Admin", topic: str, writing: Writing, *, with_controller: bool
 ) -> tuple[int, float]:
-    """The broker that was killed, and milliseconds until a newer epoch acknowledged a write."""
+    """The broker that was killed, and milliseconds until a newer epoch acknowledged a write.
+
+    The controller dies first, so that it never sees the leader's end, and is started at once.
+    """
     description = (await admin.describe_topics([topic]))[topic]
     victim = description.partitions[0].leader
     writing.newer.clear()
     killed_at = time.monotonic()
+    if with_controller:
+        await asyncio.to_thread(cluster.kill, CONTROLLER)
     cluster.crash(victim)
+    if with_controller:
+        cluster.launch(CONTROLLER)
     try:
         async with asyncio.timeout(FAILOVER_S_MAX):
             await writing.newer.wait()

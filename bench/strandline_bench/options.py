@@ -51,6 +51,7 @@ class Options:
     batch_size: int
     api: str
     floor: bool
+    with_controller: bool
     as_json: bool
 
     def configuration(self) -> dict[str, object]:
@@ -71,6 +72,7 @@ class Options:
             "records": self.records,
             "batch_size": self.batch_size,
             "rounds": self.rounds,
+            **({"with_controller": True} if self.with_controller else {}),
         }
 
 
@@ -81,6 +83,8 @@ def parse(argv: Sequence[str]) -> Options:
     own_cluster = given.bootstrap is None
     if given.measure in ("startup", "failover", "partitions") and not own_cluster:
         parser.error(f"{given.measure} kills and starts brokers: it takes no --bootstrap")
+    if given.with_controller and given.measure != "failover":
+        parser.error(f"--with-controller is of failover, not of {given.measure}")
     if own_cluster and given.replication_factor > given.brokers:
         parser.error(
             f"--replication-factor {given.replication_factor} needs as many --brokers,"
@@ -109,6 +113,7 @@ def parse(argv: Sequence[str]) -> Options:
         batch_size=given.batch_size,
         api=given.api,
         floor=given.floor,
+        with_controller=given.with_controller,
         as_json=given.json or given.format == "json",
     )
 
@@ -143,6 +148,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--api", choices=("send_many", "send", "both"), default="both", help="of produce (both)")
     add(
         "--floor", action="store_true", help="alternate with a bare path: what the transport allows"
+    )
+    add(
+        "--with-controller",
+        action="store_true",
+        help="of failover: kill the controller with the leader, and start it alone",
     )
     add("--format", choices=("table", "json"), default="table")
     add("--json", action="store_true", help="the same as --format json")

@@ -12,7 +12,7 @@ from strandline_broker.hosts.controller import failure_detector
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_runtime.real import real_runtime
 from strandline_runtime.runtime import Probe
-from support.controller_cluster import B1, Cluster
+from support.controller_cluster import B1, B2, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,3 +143,48 @@ async def test_an_address_that_fails_in_an_unknown_way_ends_nothing() -> None:
     judge = await investigate(network)
     assert judge.fenced == []
     assert network.probes == len(failure_detector.PAUSES_S)
+
+
+async def start_alone(network: Network, *, calls: tuple[BrokerId, ...] = ()) -> Judge:
+    """A controller starts with brokers 1 and 2 registered; returns when it has asked enough."""
+    judge = Judge(network.over)
+    brokers = Cluster([B1, B2]).state.brokers.values()
+    runtime = replace(real_runtime("test"), network=network)
+    detector = FailureDetector(runtime, judge, cluster_id="c")
+
+    def call() -> None:
+        for broker_id in calls:
+            detector.on_stream_opened(broker_id)
+
+    if B2 in calls:
+        network.before_probe = call
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(detector.run(brokers))
+        await asyncio.sleep(0)
+        if B2 not in calls:
+            call()
+        async with asyncio.timeout(10):
+            await network.over.wait()
+        await asyncio.sleep(0)
+        running.cancel()
+    return judge
+
+
+async def test_who_does_not_call_a_controller_that_starts_is_asked_and_others_are_not() -> None:
+    network = Network(Probe.REFUSED)
+    judge = await start_alone(network, calls=(B1,))
+    assert (judge.fenced, network.probes) == ([Cluster([B1, B2]).state.brokers[B2].epoch], 1)
+
+
+async def test_who_does_not_call_and_says_nothing_keeps_its_session() -> None:
+    network = Network(Probe.SILENT)
+    network.probes_until *= 2
+    judge = await start_alone(network)
+    assert (judge.fenced, judge.shortened) == ([], 0)
+
+
+async def test_who_calls_while_it_is_asked_is_not_fenced() -> None:
+    network = Network(Probe.REFUSED)
+    network.probes_until = 1
+    judge = await start_alone(network, calls=(B1, B2))
+    assert judge.fenced == []

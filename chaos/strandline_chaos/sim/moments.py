@@ -248,6 +248,15 @@ def _unclean_election(rng: random.Random, p: int) -> list[Step]:
     return steps
 
 
+def _controller_alone_comes_back(rng: random.Random, p: int) -> list[Step]:
+    """A leader dies while the controller is down, so no stream of its breaks (P-81)."""
+    away_s = rng.uniform(0.1, 0.6)
+    return [
+        _kill(0.0, CONTROLLER, away_s),
+        _kill(rng.choice((0.0, away_s / 2)), f"leader-{p}", rng.uniform(2.0, 3.0)),
+    ]
+
+
 MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "leader-dies-at-a-shrink": _leader_dies_at_a_shrink,
     "three-leaders": _three_leaders,
@@ -266,6 +275,7 @@ MOMENTS: Final[dict[str, Callable[[random.Random, int], list[Step]]]] = {
     "cleaning-cut-off": _cleaning_cut_off,
     "old-store": _old_store,
     "unclean-election": _unclean_election,
+    "controller-alone-comes-back": _controller_alone_comes_back,
 }
 
 

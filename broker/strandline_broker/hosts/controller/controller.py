@@ -159,7 +159,8 @@ class Controller:
             self._tasks = tasks
             tasks.create_task(self._pipeline.run())
             tasks.create_task(self._pusher.run())
-            tasks.create_task(self._detector.run())
+            inherited = [broker for broker in self.state.brokers.values() if not broker.fenced]
+            tasks.create_task(self._detector.run(inherited))
             tasks.create_task(self._sweep())
             tasks.create_task(self._balancer.run())
             tasks.create_task(self._snapshots.run())

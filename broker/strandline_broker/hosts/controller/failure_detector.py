@@ -5,6 +5,9 @@ there: a refused connection, or another process under its address, proves it dea
 anything else only shortens its session, and silence is left to the session's end. A verdict counts
 only for the very stream that broke: if the broker is back on a newer one, or has registered anew,
 it is dropped.
+
+A controller that starts has no stream to a broker that died while it was away. So it asks each one
+that does not call within half a second; here a silent one keeps its session, as nothing broke.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.runtime import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from strandline_broker.core.controller.state import Broker
     from strandline_proto.ids import BrokerEpoch, BrokerId
@@ -28,8 +31,12 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 PROBE_TIMEOUT_S: Final = 1.0
+CALL_S: Final = 0.5
+"""In which a living broker calls a controller that has started; most are back in a tenth of it."""
 PAUSES_S: Final = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5)
 """Before each attempt. A dying process may still accept for a moment after its streams broke."""
+NEVER_CALLED: Final = 0
+"""The generation of a broker without a heartbeat stream so far."""
 
 
 class Verdict(enum.Enum):
@@ -56,10 +63,14 @@ class FailureDetector:
         self._generations: dict[BrokerId, int] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
-    async def run(self) -> None:
-        """Hold the investigations until cancelled."""
+    async def run(self, inherited: Iterable[Broker] = ()) -> None:
+        """Hold the investigations until cancelled. `inherited` were registered with a controller
+        before this one, and have not called yet.
+        """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            for broker in inherited:
+                tasks.create_task(self._expect_call(broker))
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
@@ -67,21 +78,25 @@ class FailureDetector:
 
     def on_stream_opened(self, broker_id: BrokerId) -> int:
         """A heartbeat stream spoke for the first time; its generation ends those before it."""
-        generation = self._generations.get(broker_id, 0) + 1
+        generation = self._generations.get(broker_id, NEVER_CALLED) + 1
         self._generations[broker_id] = generation
         return generation
 
     def on_stream_ended(self, broker: Broker, generation: int) -> None:
         if self._tasks is not None and self._generations.get(broker.broker_id) == generation:
+            self._judged.shorten_session(broker.broker_id, broker.epoch)
             self._tasks.create_task(self._investigate(broker, generation))
+
+    async def _expect_call(self, broker: Broker) -> None:
+        await asyncio.sleep(CALL_S)
+        await self._investigate(broker, generation=NEVER_CALLED)
 
     async def _investigate(self, broker: Broker, generation: int) -> None:
         broker_id, epoch = broker.broker_id, broker.epoch
 
         def still_broken() -> bool:
-            return self._generations.get(broker_id) == generation
+            return self._generations.get(broker_id, NEVER_CALLED) == generation
 
-        self._judged.shorten_session(broker_id, epoch)
         for pause_s in PAUSES_S:
             await asyncio.sleep(pause_s)
             if not still_broken():
