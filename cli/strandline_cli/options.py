@@ -47,10 +47,11 @@ ThrottleOption = Annotated[
         help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
     ),
 ]
+DECOMPRESSED_BYTES_FLAG: Final = "--max-decompressed-bytes"
 MaxDecompressedBytesOption = Annotated[
     int,
     typer.Option(
-        "--max-decompressed-bytes",
+        DECOMPRESSED_BYTES_FLAG,
         min=1,
         max=DECOMPRESSED_BYTES_LIMIT,
         metavar="BYTES",

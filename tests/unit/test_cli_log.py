@@ -12,9 +12,10 @@ import pytest
 
 from strandline_cli.log_text import bytes_text, time_text
 from strandline_cli.main import run
-from strandline_proto.batch import Compression, build_batch, read_header
+from strandline_proto.batch import Compression, build_batch, prefix, read_header
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
+from support.hostile import batch_of
 from support.storage import SMALL, Store
 
 FIELDS = [
@@ -97,6 +98,29 @@ def test_a_deep_dump_has_the_records_with_bytes_in_base64(
         {"offset": 15, "timestamp": 1_700_000_000_500, "key": None, "value": None, "headers": []},
     ]
     assert b64decode(last["records"][0]["value"]) == b"\xff\x00"
+
+
+def test_records_beyond_the_bound_are_named_with_the_option(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bounds = ("--deep", "--max-decompressed-bytes")
+    found = objects(capsys, "dump", logs(store)[-1], *bounds, "19")
+    assert found[-1]["records"] != []
+    assert run(["log", "dump", str(logs(store)[-1]), *bounds, "18"]) == 1
+    assert "offset 14: " in (told := capsys.readouterr().err)
+    assert "raise --max-decompressed-bytes" in told
+
+
+def test_a_codec_that_nobody_knows_does_not_end_a_dump(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store.path / "strange.log"
+    strange = batch_of(b"x" * 20, 5)
+    path.write_bytes(prefix(0, len(strange) - 12, 0) + strange[16:] + logs(store)[0].read_bytes())
+    assert run(["log", "dump", str(path), "--deep"]) == 1
+    told = capsys.readouterr()
+    assert "compression type 5 is not known" in told.err
+    assert "value=" in told.out
 
 
 def test_a_log_may_have_any_name(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.offline.diff import DiffReport, Outcome, diff
-from strandline_proto.batch import build_batch, prefix, read_header
+from strandline_proto.batch import Compression, build_batch, prefix, read_header
+from strandline_proto.decompression import Bound
+from strandline_proto.errors import RecordTooLarge
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
 from support.storage import LARGE, Store, written_by_another
@@ -129,6 +131,17 @@ def test_batches_that_a_cleaning_split_differently_hold_the_same_records(tmp_pat
     (tmp_path / "b" / "t-0" / f"{0:020d}.log").write_bytes(one)
     found = diff(FS, str(a.log_dir), str(tmp_path / "b" / "t-0"), compacted=True)
     assert (found.outcome, found.only_a) == (Outcome.IDENTICAL, 1)
+
+
+def test_records_beyond_the_bound_are_not_taken_for_broken_ones(tmp_path: Path) -> None:
+    a, b = (replica(tmp_path / name, ONE) for name in "ab")
+    for store, value in ((a, b"x"), (b, b"y")):
+        batch = build_batch([(b"k", value * 500)], timestamp_ms=1, compression=Compression.ZSTD)
+        store.log.append_as_leader(batch, read_header(batch), leader_epoch=3)
+        store.flush()
+    with pytest.raises(RecordTooLarge, match=r"offset 1: .*raise the knob"):
+        diff(FS, str(a.log_dir), str(b.log_dir), Bound(500, "the knob"), compacted=True)
+    assert compared(a, b, compacted=True).outcome is Outcome.DIVERGED
 
 
 def test_a_directory_without_segments_is_refused(tmp_path: Path) -> None:

@@ -17,11 +17,14 @@ from strandline_broker.storage.metadata_snapshot import (
     SnapshotId,
     list_snapshots,
     read_snapshot,
+    values_of,
     write_snapshot,
 )
 from strandline_chaos.sim.disk import SimDisk
 from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.owner import Stopped
+from strandline_proto.batch import Compression, build_batch, read_header
+from strandline_proto.errors import CorruptMessage
 from support.controller_store import StoreRun, fold, same, some_decisions
 from support.disk import FaultyDisk
 from support.memory_disk import MemoryDisk
@@ -316,3 +319,9 @@ def test_no_disk_operation_is_a_bad_moment_to_end(survival: float | None) -> Non
         if operation % 4 == 0:
             assert same(machine.story(), fold(BATCHES)), operation
     assert operation > 200
+
+
+def test_a_compressed_batch_is_none_of_the_controllers() -> None:
+    data = build_batch([(None, b"v" * 100)], timestamp_ms=1, compression=Compression.ZSTD)
+    with pytest.raises(CorruptMessage, match="offset 0 is compressed"):
+        values_of(data, 0, read_header(data))

@@ -13,12 +13,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from strandline_broker.offline.replica import Broken, Placed, Replica
+from strandline_proto.decompression import DEFAULT_BOUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_broker.offline.disk import Disk
     from strandline_proto.batch import Record
+    from strandline_proto.decompression import Bound
 
 
 class Outcome(StrEnum):
@@ -71,9 +73,18 @@ class _Found(Exception):
         self.offset, self.what, self.a, self.b = offset, what, a, b
 
 
-def diff(disk: Disk, path_a: str, path_b: str, *, compacted: bool = False) -> DiffReport:
-    """OSError where something cannot be read; ValueError for a directory without segments."""
-    a, b = (Replica(disk, path, compacted=compacted) for path in (path_a, path_b))
+def diff(
+    disk: Disk,
+    path_a: str,
+    path_b: str,
+    bound: Bound = DEFAULT_BOUND,
+    *,
+    compacted: bool = False,
+) -> DiffReport:
+    """OSError where something cannot be read; ValueError for a directory without segments;
+    RecordTooLarge where records must be compared that unpack to more than the bound.
+    """
+    a, b = (Replica(disk, path, bound, compacted=compacted) for path in (path_a, path_b))
     for replica in (a, b):
         if not replica.has_segments:
             raise ValueError(f"{replica.path} holds no segment: give a partition's directory")

@@ -17,7 +17,7 @@ from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.layout import partition_files
 from strandline_broker.offline.records import records_of
 from strandline_broker.offline.roots import expected_of
-from strandline_proto.errors import CorruptMessage
+from strandline_proto.errors import CorruptMessage, UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from strandline_broker.offline.disk import Disk
     from strandline_broker.offline.layout import SegmentFiles
     from strandline_proto.batch import Record
+    from strandline_proto.decompression import Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Placed:
 
     file: OpenFile
     batch: Batch
+    bound: Bound
 
     def same_bytes(self, other: Placed) -> bool:
         one, two = self.batch, other.batch
@@ -55,17 +57,17 @@ class Placed:
         return all(a == b for a, b in pairs)
 
     def records(self) -> list[Record] | None:
-        """None if they do not parse."""
+        """None if they do not parse. Raises RecordTooLarge."""
         try:
-            return records_of(self.file, self.batch)
-        except CorruptMessage:
+            return records_of(self.file, self.batch, self.bound)
+        except (CorruptMessage, UnsupportedVersion):
             return None
 
 
 class Replica:
     """A partition's directory. OSError if it cannot be read."""
 
-    def __init__(self, disk: Disk, path: str, *, compacted: bool) -> None:
+    def __init__(self, disk: Disk, path: str, bound: Bound, *, compacted: bool) -> None:
         self.path = path
         self._disk = disk
         self._files = after_swaps(disk, partition_files(disk, path))
@@ -76,6 +78,7 @@ class Replica:
         self.torn_bytes = 0
         """Bytes behind the last sound batch, known once all was read."""
         self._told_compacted = compacted
+        self._bound = bound
 
     @property
     def has_segments(self) -> bool:
@@ -122,7 +125,7 @@ class Replica:
         with OpenFile(self._disk, segment.log) as file:
             for found in scan(file):
                 if isinstance(found, Batch) and found.valid:
-                    yield Placed(file, found)
+                    yield Placed(file, found, self._bound)
                     continue
                 why = "the batch does not match its CRC-32C"
                 self.torn_bytes += found.size

@@ -10,6 +10,7 @@ from strandline_broker.offline.batches import Stretch, scan
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.findings import Severity
 from strandline_broker.offline.records import records_of
+from strandline_proto.decompression import DEFAULT_BOUND
 from strandline_proto.errors import CorruptMessage
 
 if TYPE_CHECKING:
@@ -50,14 +51,19 @@ def _why_bad(disk: Disk, path: str, end_offset: int, epoch: int) -> str | None:
                 return f"bytes from {batch.position} on are no sound batch"
             if (batch.base_offset, batch.leader_epoch) != (len(values), epoch):
                 return f"the batch at byte {batch.position} does not belong there"
+            if batch.compression != "none":
+                return f"the batch at byte {batch.position} is compressed, as none of them is"
             try:
-                values += [record.value or b"" for record in records_of(file, batch)]
+                records = records_of(file, batch, DEFAULT_BOUND)
+                values += [record.value or b"" for record in records]
             except CorruptMessage as error:
                 return f"the records of the batch at byte {batch.position} do not parse ({error})"
     try:
         header, footer = json.loads(values[0]), json.loads(values[-1])
-    except (IndexError, ValueError):
+    except (IndexError, RecursionError, ValueError):
         return "it has no header or no footer"
+    if not isinstance(header, dict):
+        return f"its header is {header!r}"
     if (header.get("type"), header.get("end_offset")) != ("SnapshotHeader", end_offset):
         return f"its header says {header}"
     if footer != {"type": "SnapshotFooter", "records": len(values) - 2}:

@@ -23,11 +23,12 @@ from strandline_broker.storage.metadata_snapshot import (
     SnapshotId,
     list_snapshots,
     read_snapshot,
+    values_of,
     write_snapshot,
 )
 from strandline_broker.storage.segment import SEGMENT_NAME
-from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header, read_records
-from strandline_proto.errors import KafkaStorageError
+from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header
+from strandline_proto.errors import CorruptMessage, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -139,7 +140,13 @@ class MetadataLog:
                         f"the decision at offset {header.base_offset} does not match its CRC-32C; "
                         f"{METADATA_REMEDY}"
                     )
-                values = [record.value or b"" for record in read_records(run.records, at, header)]
+                try:
+                    values = values_of(run.records, at, header)
+                except CorruptMessage as error:
+                    raise KafkaStorageError(
+                        f"the decision at offset {header.base_offset} does not read: {error}; "
+                        f"{METADATA_REMEDY}"
+                    ) from error
                 yield header.base_offset, header.last_offset, values
             position = run.next_offset
 

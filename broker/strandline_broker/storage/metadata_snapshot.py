@@ -17,6 +17,7 @@ from strandline_broker.storage.atomic_file import replace_file_with
 from strandline_broker.storage.file import read_whole
 from strandline_proto.batch import (
     MAGIC,
+    Compression,
     build_batch,
     crc_matches,
     iter_headers,
@@ -24,11 +25,12 @@ from strandline_proto.batch import (
     read_header,
     read_records,
 )
-from strandline_proto.errors import WireError
+from strandline_proto.errors import CorruptMessage, WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
 NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -122,8 +124,10 @@ def read_snapshot(
     try:
         values = _values(read_whole(fs, path), snapshot.controller_epoch)
         header, footer = json.loads(values[0]), json.loads(values[-1])
-    except (IndexError, OSError, ValueError, WireError) as error:
+    except (IndexError, OSError, RecursionError, ValueError, WireError) as error:
         raise BadSnapshot(f"{path} does not read: {error}") from error
+    if not isinstance(header, dict):
+        raise BadSnapshot(f"{path} has no header: it begins with {header!r}")
     for name, expected in (
         ("type", "SnapshotHeader"),
         ("version", VERSION),
@@ -139,6 +143,13 @@ def read_snapshot(
     return values[1:-1]
 
 
+def values_of(data: bytes, at: int, header: BatchHeader) -> list[bytes]:
+    """The record values of a batch of the controller's, which compresses none of them."""
+    if header.compression != Compression.NONE:
+        raise CorruptMessage(f"the batch at offset {header.base_offset} is compressed")
+    return [record.value or b"" for record in read_records(data, at, header)]
+
+
 def _values(data: bytes, controller_epoch: int) -> list[bytes]:
     values: list[bytes] = []
     end = 0
@@ -147,7 +158,7 @@ def _values(data: bytes, controller_epoch: int) -> list[bytes]:
             raise ValueError(f"the batch at byte {at} does not match its CRC-32C")
         if (header.base_offset, header.leader_epoch) != (len(values), controller_epoch):
             raise ValueError(f"the batch at byte {at} is not the one that belongs there")
-        values += [record.value or b"" for record in read_records(data, at, header)]
+        values += values_of(data, at, header)
         end = at + header.size
     if end != len(data):
         raise ValueError(f"{len(data) - end} bytes at its end are no batch")

@@ -9,8 +9,14 @@ import typer
 
 from strandline_cli.errors import EXIT_FAILED, EXIT_OK
 from strandline_cli.offline_input import CannotRead, CompactedOption, not_in_use, readable
-from strandline_cli.options import Format, FormatOption
+from strandline_cli.options import (
+    DECOMPRESSED_BYTES_FLAG,
+    Format,
+    FormatOption,
+    MaxDecompressedBytesOption,
+)
 from strandline_cli.output import emit_json, emit_table, write_line
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 
 if TYPE_CHECKING:
     from strandline_broker.offline.diff import DiffReport
@@ -22,6 +28,7 @@ def diff(
         Path, typer.Argument(metavar="B", help="The same partition's, of another broker.")
     ],
     compacted: CompactedOption = False,
+    max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Show the first offset at which two replicas differ, and whether it is committed.
@@ -31,6 +38,7 @@ def diff(
     """
     from strandline_broker.offline.diff import Outcome
     from strandline_broker.offline.diff import diff as compare
+    from strandline_proto.errors import RecordTooLarge
     from strandline_runtime.real import RealFileSystem
 
     with readable(a) as one, readable(b) as two, not_in_use(one), not_in_use(two):
@@ -38,8 +46,9 @@ def diff(
             if not os.path.isdir(path):
                 raise CannotRead(f"{path} is no directory: give the directories of two replicas")
         try:
-            report = compare(RealFileSystem(), one, two, compacted=compacted)
-        except ValueError as error:
+            bound = Bound(max_decompressed_bytes, DECOMPRESSED_BYTES_FLAG)
+            report = compare(RealFileSystem(), one, two, bound, compacted=compacted)
+        except (ValueError, RecordTooLarge) as error:
             raise CannotRead(str(error)) from error
     if output is Format.JSON:
         emit_json(dataclasses.asdict(report))

@@ -21,8 +21,14 @@ from strandline_cli.log_text import (
     time_text,
 )
 from strandline_cli.offline_input import CannotRead, readable
-from strandline_cli.options import Format, FormatOption
+from strandline_cli.options import (
+    DECOMPRESSED_BYTES_FLAG,
+    Format,
+    FormatOption,
+    MaxDecompressedBytesOption,
+)
 from strandline_cli.output import note, write_line
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 
 if TYPE_CHECKING:
     from strandline_broker.offline.batches import Batch
@@ -45,6 +51,7 @@ def dump(
         bool,
         typer.Option("--index-sanity", help="Check the indexes against the log they belong to."),
     ] = False,
+    max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Show what is in a .log, .index, .timeindex, .txnindex, .snapshot or checkpoint file, or in
@@ -56,7 +63,8 @@ def dump(
     from strandline_runtime.real import RealFileSystem
 
     disk = RealFileSystem()
-    dumped = _Dump(disk, as_json=output is Format.JSON, deep=deep)
+    bound = Bound(max_decompressed_bytes, DECOMPRESSED_BYTES_FLAG)
+    dumped = _Dump(disk, bound, as_json=output is Format.JSON, deep=deep)
     with readable(path) as name:
         if os.path.isdir(name):
             segments = partition_files(disk, name).segments
@@ -74,9 +82,10 @@ def dump(
 class _Dump:
     """One run of the command; `bad` counts what did not read."""
 
-    def __init__(self, disk: "Disk", *, as_json: bool, deep: bool) -> None:
+    def __init__(self, disk: "Disk", bound: Bound, *, as_json: bool, deep: bool) -> None:
         self.bad = 0
         self._disk = disk
+        self._bound = bound
         self._as_json = as_json
         self._deep = deep
 
@@ -138,13 +147,13 @@ class _Dump:
 
     def _records(self, file: "OpenFile", batch: "Batch") -> list[Any]:
         from strandline_broker.offline.records import records_of
-        from strandline_proto.errors import CorruptMessage
+        from strandline_proto.errors import WireError
 
         if not batch.valid:
             return []
         try:
-            return records_of(file, batch)
-        except CorruptMessage as error:
+            return records_of(file, batch, self._bound)
+        except WireError as error:
             self._complain(f"{file.path} at byte {batch.position}: {error}")
             return []
 
