@@ -74,11 +74,10 @@ class BlockingLoop:
 class Blocking(Generic[Twin]):
     """Start and end of a blocking object: the loop lives as long as it does."""
 
-    def __init__(self, name: str, make: Callable[[], Twin]) -> None:
+    def __init__(self, name: str, twin: Twin) -> None:
         self._name = name
-        self._make: Callable[[], Twin] = make
+        self._twin: Twin = twin
         self._loop: BlockingLoop | None = None
-        self._twin: Twin | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -101,14 +100,13 @@ class Blocking(Generic[Twin]):
         if self._loop is not None:
             self._loop.require_elsewhere()
             raise ClientClosed(f"the {self._name} has been started already")
-        twin = self._make()
         loop = BlockingLoop(self._name)
         try:
-            loop.call(twin.start())
+            loop.call(self._twin.start())
         except BaseException:
             loop.close()
             raise
-        self._twin, self._loop = twin, loop
+        self._loop = loop
 
     def close(self) -> None:
         """Finish what is under way, and stop the thread."""
@@ -119,10 +117,8 @@ class Blocking(Generic[Twin]):
         self._loop = None
         try:
             twin = self._twin
-            assert twin is not None
             loop.call(twin.close() if isinstance(twin, AsyncAdmin) else twin.stop())
         finally:
-            self._twin = None
             loop.close()
 
     def _call(self, coroutine_of: Callable[[Twin], Coroutine[Any, Any, T]]) -> T:
@@ -134,7 +130,7 @@ class Blocking(Generic[Twin]):
         return loop.run(lambda: function_of(twin))
 
     def _running(self) -> tuple[BlockingLoop, Twin]:
-        if self._loop is None or self._twin is None:
+        if self._loop is None:
             raise ClientClosed("not started, or closed; use `with`")
         self._loop.require_elsewhere()
         return self._loop, self._twin

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 import grpc.aio
 
+from strandline._arguments import several
 from strandline.errors import BrokerUnreachable, ConfigurationError, OperationTimedOut
 from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
 
@@ -27,7 +28,7 @@ _ADVICE = {
 
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[str, ...]:
     """The addresses of `bootstrap_servers`: 'host:port,host:port' or several such strings."""
-    texts = [servers] if isinstance(servers, str) else list(servers)
+    texts = [servers] if isinstance(servers, str) else several("bootstrap_servers", servers, str)
     addresses = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     if not addresses:
         raise ConfigurationError("bootstrap_servers is empty; give host:port of a broker")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline._producer_options import within
+from strandline._arguments import whole
 from strandline._records import decode
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, Bound
 
@@ -36,7 +36,7 @@ class Delivery:
     """What stands between the fetcher's buffers and the user, for each partition."""
 
     def __init__(self, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
-        within("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
+        whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
         self.source: Fetcher | None = None
         self._check_crcs = check_crcs
         self._bound = Bound(max_decompressed_bytes, "the consumer's max_decompressed_bytes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from strandline._arguments import REQUEST_BYTES_MAX, flag, milliseconds, whole
 from strandline._core.delivery_terms import QueueOptions
 from strandline.errors import ConfigurationError
 from strandline_proto.batch import Compression
@@ -22,9 +23,12 @@ def queue_options(
     max_in_flight: int,
     delivery_timeout_ms: float,
 ) -> QueueOptions:
-    if acks not in _ACKS:
+    if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
         raise ConfigurationError(f"acks={acks!r} is not accepted; use 'all', 1 or 0")
     level = _ACKS[acks]
+    if enable_idempotence is not None:
+        flag("enable_idempotence", enable_idempotence)
+    whole("max_in_flight", max_in_flight, 1)
     idempotent = level == -1 if enable_idempotence is None else enable_idempotence
     if idempotent and level != -1:
         raise ConfigurationError(f"enable_idempotence needs acks='all', not acks={acks!r}")
@@ -36,10 +40,8 @@ def queue_options(
         raise ConfigurationError(
             f"compression_type={compression_type!r} is not known; use one of {', '.join(names)}"
         )
-    at_least("linger_ms", linger_ms, 0)
-    at_least("batch_size", batch_size, 1)
-    at_least("max_in_flight", max_in_flight, 1)
-    at_least("delivery_timeout_ms", delivery_timeout_ms, 1)
+    milliseconds("linger_ms", linger_ms, least=0)
+    milliseconds("delivery_timeout_ms", delivery_timeout_ms)
     return QueueOptions(
         acks=level,
         idempotent=idempotent,
@@ -62,8 +64,8 @@ def record_limit(
     compression_type: str | None, max_request_size: int, *, max_decompressed_bytes: int
 ) -> RecordLimit:
     """What is compressed must unpack within what readers accept."""
-    at_least("max_request_size", max_request_size, 1)
-    within("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
+    whole("max_request_size", max_request_size, 1, REQUEST_BYTES_MAX)
+    whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
     compressed = (compression_type or "none").lower() != "none"
     if compressed and max_decompressed_bytes < max_request_size:
         return RecordLimit(
@@ -72,14 +74,3 @@ def record_limit(
             "and the topic's max.message.decompressed.bytes",
         )
     return RecordLimit(max_request_size, f"max_request_size ({max_request_size})")
-
-
-def at_least(name: str, value: float, least: int) -> None:
-    if value < least:
-        raise ConfigurationError(f"{name}={value} is below {least}")
-
-
-def within(name: str, value: int, least: int, most: int) -> None:
-    at_least(name, value, least)
-    if value > most:
-        raise ConfigurationError(f"{name}={value} is above {most}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from strandline._arguments import milliseconds
 from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
 from strandline._deletions import delete_below
@@ -70,6 +71,8 @@ class Admin(Reassignments):
         runtime: Runtime | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
+        milliseconds("request_timeout_ms", request_timeout_ms)
+        milliseconds("connect_timeout_ms", connect_timeout_ms)
         self._timeout_s = request_timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._runtime = runtime

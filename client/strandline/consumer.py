@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline._arguments import INT64_MAX, REQUEST_BYTES_MAX, flag, milliseconds, several, whole
 from strandline._connections import parse_bootstrap
 from strandline._core.position import EARLIEST, LATEST, Phase, Position
 from strandline._core.whole_topics import WholeTopics
 from strandline._delivery import Delivery
 from strandline._fetcher import Fetcher
-from strandline._producer_options import at_least
 from strandline._session import Session
 from strandline.errors import (
     ClientClosed,
@@ -74,13 +74,13 @@ class Consumer:
     ) -> None:
         if group_id is not None:
             raise UnsupportedFeature(f"group_id={group_id!r}: {NO_GROUPS}")
-        if auto_offset_reset not in _POLICIES:
+        if not isinstance(auto_offset_reset, str) or auto_offset_reset not in _POLICIES:
             raise ConfigurationError(
                 f"auto_offset_reset={auto_offset_reset!r} is not known; use earliest, latest or "
                 "error"
             )
         self._bootstrap = parse_bootstrap(bootstrap_servers)
-        self._topics = topics
+        self._topics = tuple(several("topics", topics, str))
         self._policy = _POLICIES[auto_offset_reset]
         self._limits = {
             "max_wait_ms": fetch_max_wait_ms,
@@ -89,10 +89,17 @@ class Consumer:
             "partition_max_bytes": max_partition_fetch_bytes,
             "buffer_bytes": prefetch_max_bytes,
         }
-        for name, value in self._limits.items():
-            if value < (0 if name == "max_wait_ms" else 1):
-                raise ConfigurationError(f"{name}={value} is too small")
-        at_least("metadata_max_age_ms", metadata_max_age_ms, 1)
+        whole("fetch_max_wait_ms", fetch_max_wait_ms, 0)
+        whole("fetch_min_bytes", fetch_min_bytes, 1)
+        whole("fetch_max_bytes", fetch_max_bytes, 1, REQUEST_BYTES_MAX)
+        whole("max_partition_fetch_bytes", max_partition_fetch_bytes, 1, REQUEST_BYTES_MAX)
+        whole("prefetch_max_bytes", prefetch_max_bytes, 1, INT64_MAX)
+        if max_poll_records is not None:
+            whole("max_poll_records", max_poll_records, 1)
+        milliseconds("request_timeout_ms", request_timeout_ms)
+        milliseconds("connect_timeout_ms", connect_timeout_ms)
+        milliseconds("metadata_max_age_ms", metadata_max_age_ms)
+        flag("check_crcs", check_crcs)
         self._max_age_s = metadata_max_age_ms / 1000
         self._max_poll_records = max_poll_records
         self._request_timeout_s = request_timeout_ms / 1000

@@ -12,15 +12,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+from strandline._arguments import INT64_MAX, milliseconds, text, whole
 from strandline._collect import Collector
 from strandline._connections import parse_bootstrap
 from strandline._handover import END, HandOver, as_bytes, as_record
-from strandline._producer_options import at_least, queue_options, record_limit
+from strandline._producer_options import queue_options, record_limit
 from strandline._sender import Sender
 from strandline._session import Session
 from strandline.errors import (
     BufferFull,
     ClientClosed,
+    ConfigurationError,
     FlushFailed,
     SendManyFailed,
     describe,
@@ -66,6 +68,9 @@ class Producer:
         runtime: Runtime | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
+        whole("batch_size", batch_size, 1)
+        if compression_type is not None:
+            text("compression_type", compression_type)
         self._limit = record_limit(
             compression_type, max_request_size, max_decompressed_bytes=max_decompressed_bytes
         )
@@ -78,10 +83,12 @@ class Producer:
             max_in_flight=max_in_flight,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        at_least("request_timeout_ms", request_timeout_ms, 1)
-        at_least("connect_timeout_ms", connect_timeout_ms, 1)
-        at_least("metadata_max_age_ms", metadata_max_age_ms, 1)
-        at_least("buffer_memory", buffer_memory, 1)
+        milliseconds("request_timeout_ms", request_timeout_ms)
+        milliseconds("connect_timeout_ms", connect_timeout_ms)
+        milliseconds("metadata_max_age_ms", metadata_max_age_ms)
+        whole("buffer_memory", buffer_memory, 1, INT64_MAX)
+        if not callable(partitioner):
+            raise ConfigurationError(f"partitioner={partitioner!r} is not callable")
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
         self._metadata_max_age_s = metadata_max_age_ms / 1000

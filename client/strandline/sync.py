@@ -52,7 +52,7 @@ class Producer(Blocking[AsyncProducer]):
     """`strandline.Producer`, blocking. Takes the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("producer", lambda: AsyncProducer(bootstrap_servers, **options))
+        super().__init__("producer", AsyncProducer(bootstrap_servers, **options))
 
     def stop(self) -> None:
         self.close()
@@ -139,7 +139,7 @@ class Consumer(Blocking[AsyncConsumer]):
     """`strandline.Consumer`, blocking. Takes the same options."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
-        super().__init__("consumer", lambda: AsyncConsumer(*topics, **options))
+        super().__init__("consumer", AsyncConsumer(*topics, **options))
 
     def stop(self) -> None:
         self.close()
@@ -225,7 +225,7 @@ class Admin(Blocking[AsyncAdmin], BlockingReassignments):
     """`strandline.Admin`, blocking. Takes the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("admin", lambda: AsyncAdmin(bootstrap_servers, **options))
+        super().__init__("admin", AsyncAdmin(bootstrap_servers, **options))
 
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False

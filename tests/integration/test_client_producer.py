@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 import pytest_asyncio
 
 from strandline import Producer, Record
+from strandline._arguments import REQUEST_BYTES_MAX
+from strandline._handover import RECORD_OVERHEAD
 from strandline.errors import (
     BufferFull,
     ClientClosed,
@@ -424,3 +427,21 @@ async def test_text_is_refused_with_advice(cluster: ScriptedCluster) -> None:
             await producer.send("orders", "text")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="encode it"):
             await producer.send_many("orders", ["text"])  # type: ignore[list-item]
+
+
+async def test_the_largest_record_that_the_options_admit_is_carried(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("large")
+    size = REQUEST_BYTES_MAX - RECORD_OVERHEAD
+    async with Producer(
+        cluster.bootstrap,
+        max_request_size=REQUEST_BYTES_MAX,
+        max_decompressed_bytes=REQUEST_BYTES_MAX,
+        compression_type="snappy",  # it adds most to what does not compress
+        delivery_timeout_ms=60_000,
+    ) as producer:
+        sent = await producer.send_and_wait("large", random.Random(1).randbytes(size))
+        assert sent.offset == 0
+        with pytest.raises(RecordTooLarge):
+            await producer.send("large", bytes(size + 1))

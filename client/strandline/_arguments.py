@@ -1,0 +1,80 @@
+"""Options and arguments, refused where they are given and by the name that the caller used.
+
+What would only be found out later breaks a background task, or waits for its deadline: a number
+that a message has no room for, a text where several are taken.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from operator import index
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from strandline.errors import ConfigurationError
+from strandline_runtime.real import MESSAGE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (1 << 20)
+"""What the transport carries, less room for the frame and for what compression may add."""
+
+
+def whole(name: str, value: object, least: int, most: int = INT32_MAX) -> int:
+    """A whole number within bounds."""
+    try:
+        number = None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None:
+        raise ConfigurationError(f"{name}={value!r} is not a whole number")
+    within(name, number, least, most)
+    return number
+
+
+def milliseconds(name: str, value: object, least: int = 1) -> float:
+    """A time span, as long as a request can name."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ConfigurationError(f"{name}={value!r} is not a number of milliseconds")
+    within(name, value, least, INT32_MAX)
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r} is not True or False")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name}={value!r} is not a string")
+    return value
+
+
+def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:
+    """The elements of an iterable, each of one of these kinds. One by itself is refused: a text
+    would be taken for the texts of its letters.
+    """
+    wanted = " or ".join(kind.__name__ for kind in kinds)
+    if isinstance(given, (*kinds, str, bytes)):
+        raise ConfigurationError(f"{name}={given!r} is one, not several; write [{given!r}]")
+    try:
+        found = list(given)
+    except TypeError:
+        raise ConfigurationError(f"{name}={given!r} is not a list of {wanted}") from None
+    for one in found:
+        if not isinstance(one, kinds):
+            raise ConfigurationError(f"{name}: {one!r} is not a {wanted}")
+    return found
+
+
+def within(name: str, value: float, least: int, most: int) -> None:
+    if value < least:
+        raise ConfigurationError(f"{name}={value} is below {least}")
+    if value > most:
+        raise ConfigurationError(f"{name}={value} is above {most}")
