@@ -28,6 +28,7 @@ from strandline_cli.cluster_files import (
 )
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.overrides import check_overrides
+from strandline_cli.patience import Patience
 from strandline_cli.processes import ServerProcess, how_it_ended
 from strandline_runtime.real import port_is_free
 
@@ -37,6 +38,8 @@ ProcessId = int | str
 READY_S: Final = 30.0
 STOP_S: Final = 20.0
 _POLL_S: Final = 0.02
+_ATTEMPT_S: Final = 2.0
+"""A question is asked again after that; what is starved answers late."""
 
 
 class LocalCluster:
@@ -156,6 +159,11 @@ class LocalCluster:
         """The processes that live now."""
         return [i for i in self.process_ids if self.process(i).pid is not None]
 
+    def patience(self, wait_s: float, *process_ids: ProcessId) -> Patience:
+        """Wait no longer than that for these processes (all, if none is named) while they idle."""
+        watched = [self.process(process_id) for process_id in process_ids or self.process_ids]
+        return Patience(wait_s, lambda: [pid for one in watched if (pid := one.pid) is not None])
+
     def died(self) -> list[ProcessId]:
         """Processes that were started and not stopped, and live no more."""
         return [
@@ -238,7 +246,7 @@ class LocalCluster:
         """Wait until the controller counts every broker as alive, and every broker knows of every
         other.
         """
-        deadline = time.monotonic() + wait_s
+        deadline = self.patience(wait_s)
         for broker_id in self.broker_ids:
             self._await_unfenced(broker_id, deadline, watched=self.process_ids)
         everyone = set(self.broker_ids)
@@ -249,7 +257,7 @@ class LocalCluster:
         """Wait until one process answers, and if it is a broker until the controller counts it as
         alive.
         """
-        deadline = time.monotonic() + wait_s
+        deadline = self.patience(wait_s, process_id)
         if self._name(process_id) == CONTROLLER:
             self._ask(process_id, deadline, watched=[process_id])
             return
@@ -259,7 +267,9 @@ class LocalCluster:
         self._await_unfenced(broker_id, deadline, watched=watched)
         self._await_metadata(broker_id, {broker_id}, deadline, watched=watched)
 
-    def _await_unfenced(self, broker_id: int, deadline: float, *, watched: list[ProcessId]) -> None:
+    def _await_unfenced(
+        self, broker_id: int, deadline: Patience, *, watched: list[ProcessId]
+    ) -> None:
         while True:
             answer = self._ask(broker_id, deadline, watched=watched)
             pid = self.process(broker_id).pid
@@ -268,12 +278,12 @@ class LocalCluster:
             self._wait_a_little(broker_id, deadline)
 
     def _await_metadata(
-        self, broker_id: int, expected: set[int], deadline: float, *, watched: list[ProcessId]
+        self, broker_id: int, expected: set[int], deadline: Patience, *, watched: list[ProcessId]
     ) -> None:
         while True:
             self._check_lives(watched)
             try:
-                answer = probe.ask_metadata(self.address(broker_id), 1.0)
+                answer = probe.ask_metadata(self.address(broker_id), _ATTEMPT_S)
             except probe.NoAnswer:
                 answer = None
             if answer is not None and expected <= {b.node_id for b in answer.brokers}:
@@ -281,13 +291,13 @@ class LocalCluster:
             self._wait_a_little(broker_id, deadline)
 
     def _ask(
-        self, process_id: ProcessId, deadline: float, *, watched: list[ProcessId]
+        self, process_id: ProcessId, deadline: Patience, *, watched: list[ProcessId]
     ) -> list[probe.BrokerState]:
         """The controller's view of the brokers, asked until it answers."""
         while True:
             self._check_lives(watched)
             try:
-                return probe.broker_states(self.controller_address, 1.0)
+                return probe.broker_states(self.controller_address, _ATTEMPT_S)
             except probe.NoAnswer:
                 self._wait_a_little(process_id, deadline)
 
@@ -296,8 +306,8 @@ class LocalCluster:
             if self.process(process_id).pid is None:
                 raise CliError(self.obituary(process_id))
 
-    def _wait_a_little(self, process_id: ProcessId, deadline: float) -> None:
-        if time.monotonic() > deadline:
+    def _wait_a_little(self, process_id: ProcessId, deadline: Patience) -> None:
+        if deadline.is_over():
             process = self.process(process_id)
             hint = f"see {process.log_file}"
             if self.process(CONTROLLER).pid is None:
@@ -321,12 +331,12 @@ class LocalCluster:
 
     def stop(self, process_id: ProcessId, *, wait_s: float = STOP_S) -> None:
         """SIGTERM: it stops serving, flushes, closes and ends. SIGKILL if it has not ended in
-        time.
+        time although it was idle.
         """
         process = self.process(process_id)
         self._signal(process_id, signal.SIGTERM)
         process.send(signal.SIGCONT)  # a paused process could not act on it
-        if not process.wait_until_gone(wait_s):
+        if not process.wait_until_gone(self.patience(wait_s, process_id)):
             process.send(signal.SIGKILL)
             process.wait_until_gone(STOP_S)
             process.forget()
@@ -369,15 +379,15 @@ class LocalCluster:
 
     def down(self, *, wait_s: float = STOP_S) -> list[ProcessId]:
         """SIGTERM to the brokers, then to the controller. Returns those that had to be killed."""
-        deadline = time.monotonic() + wait_s
         forced: list[ProcessId] = []
         for group in (list[ProcessId](self.broker_ids), [CONTROLLER]):
             for process_id in group:
                 self.process(process_id).send(signal.SIGTERM)
                 self.process(process_id).send(signal.SIGCONT)
+            deadline = self.patience(wait_s, *group)
             for process_id in group:
                 process = self.process(process_id)
-                if not process.wait_until_gone(max(0.5, deadline - time.monotonic())):
+                if not process.wait_until_gone(deadline):
                     process.send(signal.SIGKILL)
                     process.wait_until_gone(STOP_S)
                     forced.append(process_id)

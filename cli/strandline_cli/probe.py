@@ -4,14 +4,14 @@ say of the others?
 loop nor the client library's retries.
 """
 
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_cli.errors import CliError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     import grpc
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 # Above the largest answer to a question about metadata.
 _MESSAGE_BYTES_MAX: Final = 64 << 20
+CONNECT_MS: Final = 3000
+"""gRPC gives up an attempt to connect after so long; a handshake takes two round trips, and more
+when a packet is lost or the machine is busy.
+"""
+_AGAIN_S: Final = 0.05
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +55,51 @@ class Replica:
 class NoAnswer(CliError):
     """The process at an address did not answer in time."""
 
+    def __init__(self, text: str, *, is_plain: bool = False) -> None:
+        super().__init__(text)
+        self.is_plain = is_plain
+        """Whether to ask again at once would be the same: nobody listens there."""
 
-@contextmanager
-def _channel(address: str) -> "Iterator[grpc.Channel]":
+
+def _ask(
+    address: str, timeout_s: float, question: "Callable[[grpc.Channel, float], Answer]"
+) -> Answer:
+    """The answer to a question that may be asked twice. A network that fails it is asked again
+    within the time there is; that nobody listens there, or has such a name, is an answer too.
+    """
     import grpc
 
     options = [
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 50),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
         ("grpc.max_reconnect_backoff_ms", 200),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
         ("grpc.use_local_subchannel_pool", 1),
     ]
-    channel = grpc.insecure_channel(address, options=options)
-    try:
-        yield channel
-    except grpc.RpcError as why:
-        raise NoAnswer(f"{address} does not answer: {_reason(why)}") from why
-    finally:
-        channel.close()
+    deadline = time.monotonic() + timeout_s
+    with grpc.insecure_channel(address, options=options) as channel:
+        while True:
+            try:
+                return question(channel, max(0.001, deadline - time.monotonic()))
+            except grpc.RpcError as why:
+                if not _is_unavailable(why) or time.monotonic() + _AGAIN_S >= deadline:
+                    raise NoAnswer(f"{address} does not answer: {_reason(why)}") from why
+                if _is_plain(why):
+                    text = f"{address} does not answer: {_reason(why)}"
+                    raise NoAnswer(text, is_plain=True) from why
+            time.sleep(_AGAIN_S)
+
+
+def _is_unavailable(why: "grpc.RpcError") -> bool:
+    import grpc
+
+    return isinstance(why, grpc.Call) and why.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def _is_plain(why: "grpc.RpcError") -> bool:
+    details = str(getattr(why, "details", str)() or "")
+    return "Connection refused" in details or "DNS resolution failed" in details
 
 
 def _reason(why: "grpc.RpcError") -> str:
@@ -89,10 +121,12 @@ def ask_controller(address: str, timeout_s: float) -> "metadata_pb2.DescribeClus
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceStub
 
-    with _channel(address) as channel:
-        stub = ControllerServiceStub(channel)
+    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeClusterResponse:
         request = metadata_pb2.DescribeClusterRequest()
-        return stub.DescribeCluster(request, timeout=timeout_s, wait_for_ready=True)
+        stub = ControllerServiceStub(channel)
+        return stub.DescribeCluster(request, timeout=left_s, wait_for_ready=True)
+
+    return _ask(address, timeout_s, ask)
 
 
 def broker_states(controller: str, timeout_s: float) -> list[BrokerState]:
@@ -122,10 +156,11 @@ def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeCluster
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
-    with _channel(address) as channel:
-        stub = BrokerServiceStub(channel)
+    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeClusterResponse:
         request = metadata_pb2.DescribeClusterRequest()
-        return stub.DescribeCluster(request, timeout=timeout_s)
+        return BrokerServiceStub(channel).DescribeCluster(request, timeout=left_s)
+
+    return _ask(address, timeout_s, ask)
 
 
 def ask_metadata(
@@ -135,10 +170,12 @@ def ask_metadata(
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
-    with _channel(address) as channel:
-        stub = BrokerServiceStub(channel)
+    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.MetadataResponse:
         request = metadata_pb2.MetadataRequest(only_named=not topics)
-        return stub.Metadata(request, timeout=timeout_s, wait_for_ready=not topics)
+        stub = BrokerServiceStub(channel)
+        return stub.Metadata(request, timeout=left_s, wait_for_ready=not topics)
+
+    return _ask(address, timeout_s, ask)
 
 
 def replicas_of(address: str, timeout_s: float) -> dict[tuple[str, int], Replica]:
@@ -156,10 +193,10 @@ def ask_replicas(
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
-    with _channel(address) as channel:
-        stub = BrokerServiceStub(channel)
+    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeReplicasResponse:
         named = [] if topic_id is None else [topic_id]
         topics = [metadata_pb2.DescribeReplicasTopic(topic_id=each) for each in named]
-        return stub.DescribeReplicas(
-            metadata_pb2.DescribeReplicasRequest(topics=topics), timeout=timeout_s
-        )
+        request = metadata_pb2.DescribeReplicasRequest(topics=topics)
+        return BrokerServiceStub(channel).DescribeReplicas(request, timeout=left_s)
+
+    return _ask(address, timeout_s, ask)

@@ -14,8 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from strandline_cli.patience import Patience
+
 _HAS_PROC: Final = Path("/proc/self/stat").exists()
 _POLL_S: Final = 0.02
+_LOOK_S: Final = 0.1
 _REAP_S: Final = 5.0
 
 
@@ -134,20 +137,20 @@ class ServerProcess:
                 return False
         return True
 
-    def wait_until_gone(self, timeout_s: float) -> bool:
-        """Wait for its end; False if it still lives after `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
+    def wait_until_gone(self, patience: "float | Patience") -> bool:
+        """Wait for its end; False if it lives longer than that."""
+        if not isinstance(patience, Patience):
+            patience = Patience(patience, tuple)
         while (pid := self.pid) is not None:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            if patience.is_over():
                 return False
             with _PidDescriptor(pid) as descriptor:
                 if descriptor is None:
-                    time.sleep(min(left_s, _POLL_S))
+                    time.sleep(_POLL_S)
                 else:
                     ended = select.poll()
                     ended.register(descriptor, select.POLLIN)
-                    ended.poll(left_s * 1000)
+                    ended.poll(_LOOK_S * 1000)
         if self._child is not None:
             # It has ended, so this only takes its exit status; a zombie would stay otherwise.
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -14,6 +14,7 @@ from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.batch import iter_headers
 from support.cluster import eventually
 from support.command import Outcome, start_strandline, strandline
+from support.far_away import far_away
 
 STATUS_KEYS = {"id", "pid", "address", "state"}
 
@@ -54,6 +55,12 @@ def test_status_gives_controller_and_brokers_by_directory_and_by_bootstrap(
         assert {b["id"]: (b["pid"], b["address"], b["state"]) for b in status["brokers"]} == {
             i: (cluster.process(i).pid, cluster.address(i), "UNFENCED") for i in cluster.broker_ids
         }
+
+
+def test_a_slow_network_is_no_dead_cluster(directory: Path) -> None:
+    with far_away(LocalCluster.open(directory).address(1), 0.4) as address:
+        assert strandline("health", "--bootstrap", address).out == "healthy\n"
+        assert strandline("status", "--bootstrap", address).status == 0
 
 
 def test_topic_describe_and_offsets_have_their_stable_shapes(directory: Path) -> None:

@@ -1,14 +1,17 @@
 """What `strandline health` says of partitions without a leader: whom they wait for."""
 
+from typing import Any
+
 import pytest
 
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.replica_conditions import condition_to_wire
-from strandline_cli.commands.health import _partition_problems, _refusals
+from strandline_cli import probe
+from strandline_cli.commands.health import _partition_problems, _refusals, judge_cluster
 from strandline_cli.conditions import condition_text, condition_texts
 from strandline_cli.probe import BrokerState
 from strandline_proto.conditions import condition_name
-from strandline_proto.v1.metadata_pb2 import MetadataResponse
+from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
 from strandline_proto.v1.truncations_pb2 import RefusedTruncation
 
 
@@ -77,3 +80,41 @@ def test_a_replica_that_has_refused_a_cut_is_named_with_the_command_that_lets_it
     assert problem.startswith("orders/3 on broker 2 has refused to cut offsets 812 to 1019")
     assert "below 1002 to be acknowledged: leader 1 of epoch 7" in problem
     assert "`strandline replica truncate orders:3 --broker 2 --to 812`" in problem
+
+
+class Answers:
+    """A cluster of two addresses whose questions fail as the script says, then succeed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *failures: probe.NoAnswer) -> None:
+        self.asked: list[str] = []
+        self._failures = list(failures)
+        monkeypatch.setattr(probe, "ask_cluster", self._ask_cluster)
+        monkeypatch.setattr(probe, "ask_metadata", lambda *_, **__: MetadataResponse())
+
+    def _ask_cluster(self, address: str, timeout_s: float) -> Any:
+        assert 0 < timeout_s <= 3
+        self.asked.append(address)
+        if self._failures:
+            raise self._failures.pop(0)
+        answer = DescribeClusterResponse()
+        answer.brokers.add(id=1, state="UNFENCED")
+        return answer
+
+
+def test_who_did_not_answer_is_asked_again_within_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [probe.NoAnswer("no answer in time")] * 3
+    answers = Answers(monkeypatch, *late)
+    assert judge_cluster(["a:1", "b:2"]).healthy
+    assert answers.asked == ["a:1", "b:2", "a:1", "b:2"]
+
+
+def test_where_nobody_listens_nothing_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = probe.NoAnswer("connection refused", is_plain=True)
+    answers = Answers(monkeypatch, *[refused] * 9)
+    assert judge_cluster(["a:1", "b:2"]).problems == ("connection refused",) * 2
+    assert answers.asked == ["a:1", "b:2"]
+
+
+def test_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    Answers(monkeypatch, *[probe.NoAnswer("no answer in time")] * 9)
+    assert judge_cluster(["a:1"], 0.0).problems == ("no answer in time",)

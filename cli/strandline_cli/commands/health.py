@@ -14,9 +14,14 @@ from strandline_cli.output import emit_done
 from strandline_cli.target import check_addresses, find_target
 
 if TYPE_CHECKING:
-    from strandline_proto.v1.metadata_pb2 import MetadataResponse, PartitionMetadata
+    from strandline_proto.v1.metadata_pb2 import (
+        DescribeClusterResponse,
+        MetadataResponse,
+        PartitionMetadata,
+    )
 
-_CALL_S = 3.0
+_ROUND_S = 3.0
+"""So long one address may be silent before the next is asked."""
 _POLL_S = 0.2
 
 
@@ -50,6 +55,9 @@ def health(
             "--wait", min=0, help="Seconds to wait for health (30 if no number is given)."
         ),
     ] = 0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds in which somebody must answer.")
+    ] = 10.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Exit status 0 if the controller answers, every broker is in service and every ISR is full."""
@@ -60,7 +68,9 @@ def health(
     addresses = single or find_target(bootstrap=bootstrap, directory=directory).addresses
     check_addresses(",".join(addresses))
     while True:
-        verdict = _judge(addresses, alone=bool(single), is_controller=controller is not None)
+        verdict = _judge(
+            addresses, timeout, alone=bool(single), is_controller=controller is not None
+        )
         if verdict.healthy or time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)
@@ -76,39 +86,52 @@ def health(
     return 0 if verdict.healthy else 1
 
 
-def _judge(addresses: list[str], *, alone: bool, is_controller: bool) -> Verdict:
+def _judge(addresses: list[str], timeout_s: float, *, alone: bool, is_controller: bool) -> Verdict:
     if not alone:
-        return judge_cluster(addresses)
+        return judge_cluster(addresses, timeout_s)
     try:
         if is_controller:
-            probe.ask_controller(addresses[0], _CALL_S)
+            probe.ask_controller(addresses[0], timeout_s)
         else:
-            probe.ask_metadata(addresses[0], _CALL_S)
+            probe.ask_metadata(addresses[0], timeout_s)
     except CliError as why:
         return Verdict((str(why),))
     return Verdict(())
 
 
-def judge_cluster(addresses: list[str]) -> Verdict:
-    """The cluster as the first broker that answers, and through it the controller, describe it."""
-    problems: list[str] = []
-    for address in addresses:
-        try:
-            cluster = probe.ask_cluster(address, _CALL_S)
-            metadata = probe.ask_metadata(address, _CALL_S, topics=True)
-        except CliError as why:
-            problems.append(str(why))
-            continue
-        if cluster.error_code != 0:
-            return Verdict((f"the controller cannot be reached: {cluster.error_message}",))
-        states = probe.states_in(cluster)
-        problems = [
-            *_broker_problems(states),
-            *_refusals(states, metadata),
-            *_partition_problems(metadata),
-        ]
-        return Verdict(tuple(problems), tuple(_strays(states)))
-    return Verdict(tuple(problems))
+def judge_cluster(addresses: list[str], timeout_s: float = 10.0) -> Verdict:
+    """The cluster as the first broker that answers, and through it the controller, describe it.
+
+    Who does not answer is asked again until the time is over: a packet may have been lost.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        problems: list[str] = []
+        is_plain = True
+        for address in addresses:
+            round_s = max(0.1, min(_ROUND_S, deadline - time.monotonic()))
+            try:
+                cluster = probe.ask_cluster(address, round_s)
+                metadata = probe.ask_metadata(address, round_s, topics=True)
+            except probe.NoAnswer as why:
+                problems.append(str(why))
+                is_plain &= why.is_plain
+                continue
+            return _verdict(cluster, metadata)
+        if is_plain or time.monotonic() >= deadline:
+            return Verdict(tuple(problems))
+
+
+def _verdict(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") -> Verdict:
+    if cluster.error_code != 0:
+        return Verdict((f"the controller cannot be reached: {cluster.error_message}",))
+    states = probe.states_in(cluster)
+    problems = [
+        *_broker_problems(states),
+        *_refusals(states, metadata),
+        *_partition_problems(metadata),
+    ]
+    return Verdict(tuple(problems), tuple(_strays(states)))
 
 
 def _strays(states: list[probe.BrokerState]) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         TopicMetadata,
     )
 
-_CALL_S = 3.0
+_CALL_S = 5.0
 _COLUMNS = (
     "partition",
     "broker",

@@ -12,7 +12,7 @@ from strandline_cli.target import Target, find_target
 if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse
 
-_TIMEOUT_S = 3.0
+_TIMEOUT_S = 5.0
 
 
 def status(

@@ -55,17 +55,19 @@ def up(
         broker_config=broker_config,
     )
     with signals_as_interrupt():
-        started = time.monotonic()
+        started, is_up = time.monotonic(), False
         try:
             cluster.up()
             _announce(cluster, output, seconds=time.monotonic() - started)
+            if detach:
+                return 0
+            is_up = True
+            return _stay(cluster)
         except (KeyboardInterrupt, OutputFailed):
-            with uninterrupted():
-                cluster.down()
+            _stop(cluster)
+            if is_up:
+                return 0
             raise
-        if detach:
-            return 0
-        return _stay(cluster)
 
 
 def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
@@ -102,27 +104,25 @@ def _shown(path: str) -> str:
 
 
 def _stay(cluster: LocalCluster) -> int:
-    """Report processes that die, until Ctrl-C or until another command has stopped them all."""
+    """Report processes that die, until another command has stopped them all."""
     note("Ctrl-C stops it.")
     reported: set[ProcessId] = set()
-    try:
-        while True:
-            time.sleep(_POLL_S)
-            died = set(cluster.died())
-            for process_id in sorted(died - reported, key=str):
-                note(
-                    f"{cluster.obituary(process_id)}\nBring it back: strandline start {process_id}"
-                )
-            reported = died
-            if not any(cluster.process(i).recorded for i in cluster.process_ids):
-                note("The cluster was stopped.")
-                return 0
-    except KeyboardInterrupt:
-        with uninterrupted():
-            note("Stopping the cluster ...")
-            for process_id in _as_it_is_now(cluster).down():
-                note(f"{process_id} did not stop in time and was killed")
-        return 0
+    while True:
+        time.sleep(_POLL_S)
+        died = set(cluster.died())
+        for process_id in sorted(died - reported, key=str):
+            note(f"{cluster.obituary(process_id)}\nBring it back: strandline start {process_id}")
+        reported = died
+        if not any(cluster.process(i).recorded for i in cluster.process_ids):
+            note("The cluster was stopped.")
+            return 0
+
+
+def _stop(cluster: LocalCluster) -> None:
+    with uninterrupted():
+        note("Stopping the cluster ...")
+        for process_id in _as_it_is_now(cluster).down():
+            note(f"{process_id} did not stop in time and was killed")
 
 
 def _as_it_is_now(cluster: LocalCluster) -> LocalCluster:

@@ -182,8 +182,8 @@ def _epochs_after(cluster: LocalCluster, victim: Victim) -> dict[int, tuple[int,
 
 
 def _await_health(cluster: LocalCluster) -> None:
-    deadline = time.monotonic() + FULL_ISR_S
+    deadline = cluster.patience(FULL_ISR_S)
     while not (verdict := judge_cluster([cluster.address(cluster.broker_ids[0])])).healthy:
-        if time.monotonic() > deadline:
+        if deadline.is_over():
             raise CliError(f"not every ISR is full after {FULL_ISR_S:.0f} s: {verdict.problems[0]}")
         time.sleep(_POLL_S)

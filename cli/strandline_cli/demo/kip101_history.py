@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 
 from strandline_cli import probe
 from strandline_cli.client import run_client
-from strandline_cli.commands.offsets import replica_offsets
 from strandline_cli.demo.disk_log import checkpointed_watermark, values_on_disk
 from strandline_cli.errors import CliError
 from strandline_cli.local_cluster import LocalCluster
@@ -31,7 +30,7 @@ ACKNOWLEDGED: Final = "m"
 LATER: Final = "n"
 STEP_S: Final = 30.0
 _POLL_S: Final = 0.02
-_ASK_S: Final = 2.0
+_ASK_S: Final = 10.0
 
 BROKER_CONFIG: Final = {
     # A follower that has everything is answered only after that time, so it learns of a new high
@@ -99,14 +98,11 @@ class History:
             self._send(value)
         self.tell(f"A leads. {ACKNOWLEDGED!r} is acknowledged: A, B and C hold it.")
         where = len(FIRST)
-        watermarks = {
-            replica["broker"]: replica["high_watermark"]
-            for replica in replica_offsets([self.cluster.address(A)], TOPIC)
-        }
-        if watermarks[C] is None or watermarks[C] > where:
+        watermark = self._replica_of_c().high_watermark
+        if watermark > where:
             raise CliError(
                 f"C knows already that {ACKNOWLEDGED!r} is committed (high watermark"
-                f" {watermarks[C]}): the history cannot be played; try again"
+                f" {watermark}): the history cannot be played; try again"
             )
         self._await(lambda: self._checkpoint_of_a() > where, "A notes its high watermark on disk")
         self.show(self)
@@ -158,10 +154,17 @@ class History:
     # The cluster, asked.
 
     def _await(self, question: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + STEP_S
-        while not question():
-            if time.monotonic() > deadline:
-                raise CliError(f"this did not happen within {STEP_S:.0f} s: {what}")
+        deadline = self.cluster.patience(STEP_S)
+        unheard = ""
+        while True:
+            try:
+                if question():
+                    return
+                unheard = ""
+            except probe.NoAnswer as why:
+                unheard = f" ({why})"
+            if deadline.is_over():
+                raise CliError(f"this did not happen within {STEP_S:.0f} s: {what}{unheard}")
             time.sleep(_POLL_S)
 
     def _checkpoint_of_a(self) -> int:
