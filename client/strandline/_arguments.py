@@ -20,11 +20,15 @@ T = TypeVar("T")
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999. What lies beyond counts something else than milliseconds."""
 REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (1 << 20)
 """What the transport carries, less room for the frame and for what compression may add."""
 
 
-def whole(name: str, value: object, least: int, most: int = INT32_MAX) -> int:
+def whole(
+    name: str, value: object, least: int, most: int = INT32_MAX, *, hint: str | None = None
+) -> int:
     """A whole number within bounds."""
     try:
         number = None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
@@ -32,8 +36,14 @@ def whole(name: str, value: object, least: int, most: int = INT32_MAX) -> int:
         number = None
     if number is None:
         raise ConfigurationError(f"{name}={value!r} is not a whole number")
-    within(name, number, least, most)
+    within(name, number, least, most, hint)
     return number
+
+
+def timestamp(value: object) -> int:
+    """Milliseconds since the epoch, as far as calendars go."""
+    hint = "it counts milliseconds since 1970"
+    return whole("timestamp_ms", value, 0, TIMESTAMP_MS_MAX, hint=hint)
 
 
 def milliseconds(name: str, value: object, least: int = 1) -> float:
@@ -73,8 +83,9 @@ def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:
     return found
 
 
-def within(name: str, value: float, least: int, most: int) -> None:
+def within(name: str, value: float, least: int, most: int, hint: str | None = None) -> None:
+    advice = "" if hint is None else f"; {hint}"
     if value < least:
-        raise ConfigurationError(f"{name}={value} is below {least}")
+        raise ConfigurationError(f"{name}={value} is below {least}{advice}")
     if value > most:
-        raise ConfigurationError(f"{name}={value} is above {most}")
+        raise ConfigurationError(f"{name}={value} is above {most}{advice}")

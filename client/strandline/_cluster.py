@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from strandline._arguments import text
 from strandline._core.backoff import Backoff
 from strandline._core.cluster_view import Changes, ClusterView, TopicView
 from strandline.errors import (
@@ -145,6 +146,7 @@ class Cluster:
 
     async def topic(self, name: str, timeout_s: float) -> TopicView:
         """The topic of this name, kept fresh from now on. Raises UnknownTopicOrPartition."""
+        text("topic", name)
         clock = self._runtime.clock.monotonic
         started = clock()
         is_new = name not in self._names

@@ -42,6 +42,8 @@ class Delivery:
         self._bound = Bound(max_decompressed_bytes, "the consumer's max_decompressed_bytes")
         self._opened: dict[PartitionKey, _Opened] = {}
         self._turn = 0
+        self._first_at: dict[PartitionKey, int] = {}
+        """The turn in which each partition was the first."""
 
     def forget(self, key: PartitionKey) -> None:
         """The position was moved by the user, or is not assigned any more."""
@@ -52,12 +54,14 @@ class Delivery:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """What lies ready, up to `limit` records; partitions take turns at being the first.
 
-        Raises a partition's error if nothing else can be delivered.
+        Raises a partition's error if nothing else can be delivered, or if it is its turn: traffic
+        on others does not keep it from the caller, nor the error the others' records.
         """
         if not positions:
             return {}
+        turn = min(range(len(positions)), key=lambda at: self._first_at.get(positions[at].key, 0))
         self._turn += 1
-        turn = self._turn % len(positions)
+        self._first_at[positions[turn].key] = self._turn
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         left = limit
         error: Exception | None = None
@@ -70,6 +74,8 @@ class Delivery:
                 left = None if left is None else left - len(records)
             elif position.error is not None:
                 error = error or position.error
+                if position is positions[turn]:
+                    break
         if error is not None and not found:
             raise error
         return found

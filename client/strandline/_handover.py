@@ -7,11 +7,13 @@ over at all.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline._acknowledgement import Acknowledgement
+from strandline._arguments import timestamp, whole
 from strandline._core.sticky import StickyPartition
-from strandline.errors import RecordTooLarge, UnknownTopicOrPartition
+from strandline.errors import ConfigurationError, RecordTooLarge, UnknownTopicOrPartition
 from strandline.types import Record
 
 if TYPE_CHECKING:
@@ -52,8 +54,10 @@ class HandOver:
     ) -> int:
         """Bytes of the record, at most. Raises RecordTooLarge."""
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
-        for name, text in headers:
-            size += 4 * len(name) + (len(text) if text else 0) + 10
+        if headers:
+            check_headers(headers)
+            for name, text in headers:
+                size += 4 * len(name) + (len(text) if text else 0) + 10
         if size > self._limit.max_bytes:
             raise RecordTooLarge(
                 f"a record of {size} bytes for {topic!r} was not sent: it is above "
@@ -127,14 +131,14 @@ class HandOver:
         self.size_of(view.name, value, None)
         queue = self._queue(view, None, partition, 0)
         clock = self._sender.runtime.clock
-        timestamp = int(clock.time() * 1000) if timestamp_ms is None else timestamp_ms
+        time_ms = int(clock.time() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
         batch = queue.open_batch(clock.monotonic() * 1000)
         append, first = batch.append, batch.count
         count = first
         held: Any = value
         try:
             while type(held) is bytes:
-                if append(count, timestamp, None, held, _NO_HEADERS) is None:
+                if append(count, time_ms, None, held, _NO_HEADERS) is None:
                     break
                 count += 1
                 held = next(records, END)
@@ -163,14 +167,14 @@ class HandOver:
     ) -> tuple[ProducerBatch, int]:
         clock = self._sender.runtime.clock
         now_ms = clock.monotonic() * 1000
-        timestamp = int(clock.time() * 1000) if timestamp_ms is None else timestamp_ms
+        time_ms = int(clock.time() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
         listed = list(headers)
         batch = queue.open_batch(now_ms)
-        if batch.append(batch.count, timestamp, key, value, listed) is None:
+        if batch.append(batch.count, time_ms, key, value, listed) is None:
             queue.close_open()
             batch = queue.open_batch(now_ms)
-            batch.append(0, timestamp, key, value, listed)
-        return batch, timestamp
+            batch.append(0, time_ms, key, value, listed)
+        return batch, time_ms
 
     # Choosing partitions.
 
@@ -178,6 +182,8 @@ class HandOver:
         self, view: TopicView, key: bytes | None, partition: int | None, size: int
     ) -> PartitionQueue:
         if partition is not None:
+            if type(partition) is not int:
+                partition = whole("partition", partition, 0)
             if partition not in view.partitions:
                 self._sender.cluster.request_refresh()  # it may have been added just now
                 raise UnknownTopicOrPartition(
@@ -185,7 +191,7 @@ class HandOver:
                     f"there is no {partition}"
                 )
         elif key is not None:
-            partition = self._partitioner(key, len(view.partitions))
+            partition = self._partitioned(view, key)
         else:
             sticky = self._sticky.get(view.topic_id)
             if sticky is None:
@@ -196,6 +202,17 @@ class HandOver:
                 partition = self._choose(view, sticky)
             sticky.spend(size)
         return self._sender.queue(view.name, view.topic_id, partition)
+
+    def _partitioned(self, view: TopicView, key: bytes) -> int:
+        chosen = self._partitioner(key, len(view.partitions))
+        if type(chosen) is not int:
+            chosen = whole("what partitioner returned", chosen, 0)
+        if chosen not in view.partitions:
+            raise ConfigurationError(
+                f"partitioner returned {chosen} for topic {view.name!r}, which has partitions 0 to "
+                f"{len(view.partitions) - 1}"
+            )
+        return chosen
 
     def _rotate(self, view: TopicView) -> None:
         sticky = self._sticky.get(view.topic_id)
@@ -221,9 +238,27 @@ def as_bytes(what: str, value: object) -> bytes:
     raise TypeError(f"a record's {what} is bytes or None, not {type(value).__name__}; encode it")
 
 
+def check_headers(headers: object) -> None:
+    if not isinstance(headers, tuple | list):
+        raise ConfigurationError(f"headers={headers!r} is not a tuple of (name, value) pairs")
+    for header in headers:
+        match header:
+            case (str(), bytes() | None):
+                pass
+            case _:
+                raise ConfigurationError(f"headers: {header!r} is not (name, bytes or None)")
+
+
 def as_record(item: object) -> Record:
     if isinstance(item, Record):
-        return item
+        value, key = item.value, item.key
+        if (value is None or type(value) is bytes) and (key is None or type(key) is bytes):
+            return item
+        return replace(
+            item,
+            value=None if value is None else as_bytes("value", value),
+            key=None if key is None else as_bytes("key", key),
+        )
     if isinstance(item, tuple) and len(item) == 2:
         key, value = item
         return Record(

@@ -244,8 +244,8 @@ class Consumer:
         With the leader epoch of the record before it (a record's `leader_epoch`, or what was kept
         beside a saved offset), a log that has lost that record is detected.
         """
-        if offset < 0:
-            raise ConfigurationError(f"offset {offset} is below 0; use seek_to_beginning or _end")
+        whole("offset", offset, 0, INT64_MAX, hint="use seek_to_beginning or seek_to_end")
+        whole("leader_epoch", leader_epoch, -1)
         position = self._position(partition)
         fetcher = self._started()
         if leader_epoch >= 0:
@@ -343,6 +343,8 @@ class Consumer:
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each timestamp (ms); None where there is none."""
+        for time_ms in timestamps.values():
+            whole("timestamps", time_ms, 0, INT64_MAX)
         found = await self._list(dict(timestamps))
         return {tp: None if at.offset < 0 else at for tp, at in found.items()}
 
@@ -384,22 +386,22 @@ class Consumer:
         """
         fetcher = self._started()
         limit = max_records if max_records is not None else self._max_poll_records
-        if limit is not None and limit < 1:
-            raise ConfigurationError(f"max_records={limit} is below 1")
+        if limit is not None:
+            whole("max_records", limit, 1)
+        if timeout_ms is not None:
+            milliseconds("timeout_ms", timeout_ms, least=0)
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 while True:
                     fetcher.arrived.clear()
-                    found = self._delivery.collect(self._awake(partitions), limit)
+                    awake = [p for p in self._of(partitions) if not p.paused]
+                    found = self._delivery.collect(awake, limit)
                     if found or timeout_ms == 0:
                         return found
                     await fetcher.arrived.wait()
                     fetcher = self._started()
         except TimeoutError:
             return {}
-
-    def _awake(self, partitions: tuple[TopicPartition, ...]) -> list[Position]:
-        return [position for position in self._of(partitions) if not position.paused]
 
     def __aiter__(self) -> Self:
         return self

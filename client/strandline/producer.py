@@ -308,6 +308,8 @@ class Producer:
         are under way still after `timeout_ms`.
         """
         sender, _ = self._started()
+        if timeout_ms is not None:
+            milliseconds("timeout_ms", timeout_ms, least=0)
         await sender.flush(timeout_ms)
         if (failed := sender.unheard.take()) is not None:
             raise failed
