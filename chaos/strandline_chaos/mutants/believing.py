@@ -16,6 +16,7 @@ _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _FILE: Final = "strandline_broker/storage/file.py"
 _SEALED: Final = "strandline_broker/storage/sealed_file.py"
 _AGAIN: Final = "strandline_broker/storage/written_again.py"
+_APPENDS: Final = "strandline_broker/hosts/appends.py"
 _PRODUCE: Final = "strandline_broker/rpc/produce.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
@@ -47,6 +48,33 @@ BELIEVING: Final = (
             ),
         ),
         Needs(kinds=("bit-flip",)),
+    ),
+    Mutant(
+        "records-not-looked-into",
+        "I-98",
+        "a leader believes of a batch under a right CRC what it says of its records",
+        (
+            Edit(
+                _APPENDS,
+                "            check_records(partition.name, batch, header, config,"
+                " partition.context.wall_ms())\n",
+                "            pass\n",
+            ),
+        ),
+        Needs(kinds=("hostile-batch",)),
+    ),
+    Mutant(
+        "what-was-found-ahead-forgotten",
+        "I-98",
+        "what was found wrong with a compressed batch before its turn is not told in its turn",
+        (
+            Edit(
+                _APPENDS,
+                "        elif looked.refused is not None:\n            raise looked.refused\n",
+                "",
+            ),
+        ),
+        Needs(kinds=("hostile-batch",)),
     ),
     Mutant(
         "fetch-epoch-not-compared",

@@ -10,6 +10,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds.clients import LIES
 from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.kinds.network import SHAPES
 from strandline_chaos.sim.kinds.processes import DISKS, POINTS
@@ -29,6 +30,7 @@ NAMED: Final[dict[str, tuple[str, ...]]] = {
     "point": tuple(POINTS),
     "disk": DISKS,
     "shape": SHAPES,
+    "lie": LIES,
 }
 """Arguments that are one of some words."""
 SHARES: Final = ("rate", "probability", "survival")

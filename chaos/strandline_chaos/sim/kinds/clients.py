@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.kinds.draw import Draw
     from strandline_chaos.sim.topology import Topology
 
+LIES: Final = ("noise", "count", "zipped", "delta", "largest", "future")
+"""What a batch under a right CRC says that its records do not."""
+
 
 def _resend(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
@@ -19,4 +22,8 @@ def _resend(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
-KINDS: Final[dict[str, Draw]] = {"resend": _resend}
+def _hostile(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"partition": rng.randrange(topology.partitions), "lie": rng.choice(LIES)}
+
+
+KINDS: Final[dict[str, Draw]] = {"resend": _resend, "hostile-batch": _hostile}

@@ -1,5 +1,5 @@
 """The last look at every replica, by what it would serve: all of it reads, every batch is whole and
-stands where it must, and no producer's batch is there twice.
+stands where it must, its records are those that it counts, and no producer's batch is there twice.
 """
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_proto.batch import crc_matches, iter_headers
+from strandline_proto.batch import crc_matches, iter_headers, read_records
+from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
@@ -33,11 +34,31 @@ def audit(
         for at, header in iter_headers(read.records):
             if not crc_matches(read.records, at, header):
                 raise Violation("I-7", f"{where}: offset {header.base_offset} is not sound")
+            _check_records(read.records, at, header, where, compacted=compacted)
             _check_sequence(sequences, header, where, compacted=compacted)
             if header.next_offset > begins:
                 found.append((header.base_offset, header.crc))
         offset = read.next_offset
     return found
+
+
+def _check_records(
+    data: bytes, at: int, header: BatchHeader, where: str, *, compacted: bool
+) -> None:
+    """I-98, by the codec that readers use."""
+    if compacted and header.record_count == 0:
+        return
+    place = f"{where}: the batch at offset {header.base_offset}"
+    try:
+        found = [(r.offset, r.timestamp) for r in read_records(data, at, header)]
+    except WireError as error:
+        raise Violation("I-98", f"{place} has records that do not read: {error}") from error
+    offsets = [offset for offset, _ in found]
+    if not compacted and offsets != list(range(header.base_offset, header.next_offset)):
+        raise Violation("I-98", f"{place} to {header.last_offset} has records at {offsets}")
+    latest = max(timestamp for _, timestamp in found)
+    if not compacted and latest != header.max_timestamp:
+        raise Violation("I-98", f"{place} says {header.max_timestamp} of a latest time {latest}")
 
 
 def _check_sequence(
