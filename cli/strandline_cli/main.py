@@ -16,6 +16,7 @@ from strandline_cli.errors import (
     OutputFailed,
     ReaderLeft,
 )
+from strandline_runtime.extras import what_is_missing
 
 
 def version() -> str:
@@ -71,6 +72,8 @@ def _dispatch(argv: list[str]) -> int:
         # Answered without importing the command line's libraries: scripts ask often.
         print(f"strandline {version()}")
         return EXIT_OK
+    if missing := what_is_missing("broker"):
+        raise CliError(missing)
     if argv[:1] == ["bench"]:
         return _bench(argv[1:])
     import typer

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from strandline_runtime.extras import what_is_missing
 from strandline_spark.errors import OptionError, StrandlineSparkError
 from strandline_spark.find_cluster import find_bootstrap
 
@@ -39,6 +40,9 @@ _VERIFY_COLUMNS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = _parser().parse_args(argv)
+    if missing := what_is_missing("spark"):
+        _note(f"error: {missing}")
+        sys.exit(1)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         status = arguments.run(arguments)

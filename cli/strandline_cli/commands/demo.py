@@ -34,6 +34,7 @@ def flights(
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Kill a leader in the middle of a stream; every acknowledged record must be in the table."""
+    _require_spark()
     from rich.console import Console
 
     from strandline_cli.demo.flights import FlightsDemo
@@ -48,6 +49,7 @@ def flights(
 
 def kip101(output: FormatOption = Format.TABLE) -> int:
     """Show the two classic losses of truncating to the high watermark, and their cure."""
+    _require_spark()
     from rich.console import Console
 
     from strandline_cli.demo.kip101 import Kip101Demo
@@ -55,3 +57,12 @@ def kip101(output: FormatOption = Format.TABLE) -> int:
     as_json = output is Format.JSON
     with signals_as_interrupt():
         return Kip101Demo(Console(stderr=as_json), as_json=as_json).run()
+
+
+def _require_spark() -> None:
+    """Both read the topic into a table in the end; what that needs is asked for before."""
+    from strandline_cli.errors import CliError
+    from strandline_runtime.extras import what_is_missing
+
+    if missing := what_is_missing("spark"):
+        raise CliError(missing)

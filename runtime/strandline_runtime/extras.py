@@ -1,0 +1,35 @@
+"""Which optional dependencies a program needs, so that a missing one is named before it begins."""
+
+from importlib.util import find_spec
+from typing import Final
+
+MODULES: Final = {
+    "broker": (
+        "uvloop",
+        "msgspec",
+        "structlog",
+        "prometheus_client",
+        "typer",
+        "rich",
+        "grpc_health",
+        "grpc_reflection",
+    ),
+    "spark": ("pyspark", "pyarrow", "deltalake", "numba"),
+}
+"""Import packages of each extra that users install."""
+
+
+def what_is_missing(*extras: str) -> str | None:
+    """One line that says what to install; None if everything is there."""
+    lacking = {
+        extra: [module for module in MODULES[extra] if find_spec(module) is None]
+        for extra in extras
+    }
+    modules = [module for found in lacking.values() for module in found]
+    if not modules:
+        return None
+    named = ",".join(extra for extra, found in lacking.items() if found)
+    return (
+        f"{', '.join(modules)} {'is' if len(modules) == 1 else 'are'} not installed:"
+        f" pip install 'strandline[{named}]'"
+    )
