@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.flush_schedule import flush_if_many
-from strandline_broker.hosts.purgatory import AckPurgatory, AckWaiter, ProduceOutcome
+from strandline_broker.hosts.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.record_check import LOG_APPEND_TIME, check_records
 from strandline_proto.batch import check_batch, stamp
 from strandline_proto.errors import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import Leader
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.purgatory import AckWaiter
     from strandline_broker.hosts.record_check import Looked
     from strandline_proto.batch import BatchHeader
 
@@ -174,9 +175,7 @@ class Appends:
         else:
             on_done(outcome)
             return None
-        waiter = AckWaiter(required_offset, outcome, on_done)
-        purgatory.add(waiter)
-        return waiter
+        return purgatory.add(required_offset, outcome, on_done)
 
     def timed_out(self, waiter: AckWaiter, error: WireError) -> None:
         """The producer's own limit ran out; say which replicas are in sync, that is the cause."""
@@ -186,9 +185,7 @@ class Appends:
                 f"{self._partition.describe_isr()};"
                 " the records were appended and may still be committed"
             )
-        waiter.fail(error)
-        self._committing.forget_done()
-        self._flushing.forget_done()
+        waiter.give_up(error)
 
 
 def _check_attributes(header: BatchHeader) -> None:

@@ -35,17 +35,19 @@ class ProduceOutcome:
 class AckWaiter:
     """One appended batch whose producer waits for an answer."""
 
-    __slots__ = ("_on_done", "outcome", "required_offset")
+    __slots__ = ("_on_done", "_purgatory", "outcome", "required_offset")
 
     def __init__(
         self,
         required_offset: int,
         outcome: ProduceOutcome,
         on_done: Callable[[ProduceOutcome], None],
+        purgatory: AckPurgatory,
     ) -> None:
         self.required_offset = required_offset
         self.outcome = outcome
         self._on_done: Callable[[ProduceOutcome], None] | None = on_done
+        self._purgatory = purgatory
 
     @property
     def is_done(self) -> bool:
@@ -53,6 +55,12 @@ class AckWaiter:
 
     def succeed(self) -> None:
         self._finish(self.outcome)
+
+    def give_up(self, error: WireError) -> None:
+        """Its time limit ran out before what it waits for."""
+        if not self.is_done:
+            self.fail(error)
+            self._purgatory.on_given_up()
 
     def fail(self, error: WireError) -> None:
         """The append happened and its fate is unknown: the answer says both."""
@@ -65,15 +73,32 @@ class AckWaiter:
 
 
 class AckPurgatory:
-    """Waiters of one partition by the offset that they need."""
+    """Waiters of one partition by the offset that they need.
 
-    __slots__ = ("_waiters",)
+    Who has given up is dropped with all who have when they are the half: so a thousand that give up
+    one after the other, while the watermark stands still, cost a few looks at all and not a
+    thousand.
+    """
+
+    __slots__ = ("_given_up", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: AckWaiters[AckWaiter] = AckWaiters()
+        self._given_up = 0
+        """Of those that are kept."""
 
-    def add(self, waiter: AckWaiter) -> None:
-        self._waiters.add(Offset(waiter.required_offset), waiter)
+    def add(
+        self,
+        required_offset: int,
+        outcome: ProduceOutcome,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter:
+        waiter = AckWaiter(required_offset, outcome, on_done, self)
+        self._waiters.add(Offset(required_offset), waiter)
+        return waiter
+
+    def __len__(self) -> int:
+        return len(self._waiters)
 
     def waiters(self) -> list[AckWaiter]:
         return self._waiters.items()
@@ -81,12 +106,17 @@ class AckPurgatory:
     def release(self, end_offset: int) -> None:
         """Everything below `end_offset` now is what its producers waited for."""
         for waiter in self._waiters.release(Offset(end_offset)):
+            self._given_up -= waiter.is_done
             waiter.succeed()
 
     def fail_all(self, error: WireError) -> None:
+        self._given_up = 0
         for waiter in self._waiters.drain():
             waiter.fail(error)
 
-    def forget_done(self) -> None:
-        """Drop waiters whose time limit ran out while the watermark stood still."""
-        self._waiters.drop(lambda waiter: waiter.is_done)
+    def on_given_up(self) -> None:
+        """One of the waiters has its answer."""
+        self._given_up += 1
+        if 2 * self._given_up >= len(self._waiters):
+            self._waiters.drop(lambda waiter: waiter.is_done)
+            self._given_up = 0

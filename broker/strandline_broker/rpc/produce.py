@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
 UNANSWERED_MAX: Final = 5_000
+"""Requests of one stream whose answers the client has not taken; then no more is read from it."""
+UNREAD_BYTES_MAX: Final = 1 << 20
+"""Of answers; a single one may be larger."""
 TIMEOUT_MS_MAX: Final = 300_000
 
 
@@ -55,26 +58,31 @@ class ProduceRpc:
                 async for request in requests:
                     ahead = await self._checks.ahead(request)
                     _Request(self._replicas, self._listener, request, answers).start(ahead)
-                    if answers.unanswered >= UNANSWERED_MAX:
-                        await answers.below(UNANSWERED_MAX)
-                await answers.below(1)
+                    if answers.has_enough:
+                        await answers.until_fewer()
+                await answers.until_none()
             finally:
                 answers.abandon()
                 writer.cancel()
 
 
 class _Answers:
-    """Answers of one stream on their way out, and how many requests still wait for theirs."""
+    """Answers of one stream on their way out, and how many requests still wait for theirs.
+
+    Both are bounded together: a client that sends and never reads is soon not read either, and the
+    transport tells it so.
+    """
 
     def __init__(self) -> None:
-        self.unanswered = 0
+        self._unanswered = 0
+        self._unread_bytes = 0
         self._ready: deque[produce_pb2.ProduceResponse] = deque()
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
         self._timers: dict[_Request, asyncio.TimerHandle] = {}
 
     def expect(self, request: _Request, timeout_ms: int) -> None:
-        self.unanswered += 1
+        self._unanswered += 1
         delay_s = min(max(timeout_ms, 0), TIMEOUT_MS_MAX) / 1000
         loop = asyncio.get_running_loop()
         self._timers[request] = loop.call_later(delay_s, request.time_out)
@@ -83,8 +91,9 @@ class _Answers:
         timer = self._timers.pop(request, None)
         if timer is not None:
             timer.cancel()
-            self.unanswered -= 1
+            self._unanswered -= 1
         self._ready.append(response)
+        self._unread_bytes += response.ByteSize()
         self._changed.set()
 
     def abandon(self) -> None:
@@ -93,8 +102,18 @@ class _Answers:
             timer.cancel()
         self._timers.clear()
 
-    async def below(self, limit: int) -> None:
-        while self.unanswered >= limit or (limit == 1 and self._ready):
+    @property
+    def has_enough(self) -> bool:
+        outstanding = self._unanswered + len(self._ready)
+        return outstanding >= UNANSWERED_MAX or self._unread_bytes >= UNREAD_BYTES_MAX
+
+    async def until_fewer(self) -> None:
+        while self.has_enough:
+            self._written.clear()
+            await self._written.wait()
+
+    async def until_none(self) -> None:
+        while self._unanswered or self._ready:
             self._written.clear()
             await self._written.wait()
 
@@ -103,9 +122,11 @@ class _Answers:
             await self._changed.wait()
             self._changed.clear()
             while self._ready:
-                await context.write(self._ready[0])
+                response = self._ready[0]
+                await context.write(response)
                 self._ready.popleft()
-            self._written.set()
+                self._unread_bytes -= response.ByteSize()
+                self._written.set()
 
 
 class _Request:
