@@ -11,6 +11,7 @@ _WORDS: Final = {
     "out-of-service": "serves nothing: its disk has failed, or its log could not be opened",
     "missing": "is not where it was: its disk is empty, or is not mounted",
     "damaged": "lacks a damaged range of offsets",
+    "damaged-identity": "is damaged: nothing says whose its directory is, so it was set aside",
     "truncation-refused": "is stopped: its leader would have it cut acknowledged records",
     "disk-full": "takes no more records: its disk is full",
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -19,14 +21,11 @@ from strandline_proto.ids import (
     BrokerId,
     ControllerEpoch,
     MetadataOffset,
-    PartitionEpoch,
 )
 from support.disk import HalfFailing
 from support.replica_nodes import TOPIC_ID, Node, eventually, run_node, state
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import ProduceOutcome
@@ -196,8 +195,11 @@ async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_ane
         assert node.replicas.offline_replicas() == {
             (TOPIC_ID, i): ReplicaCondition.OUT_OF_SERVICE for i in bad
         }
-        elsewhere = replace(states[bad[0]], leader=BrokerId(2), partition_epoch=PartitionEpoch(2))
-        assert len(await push(node, replace(elsewhere, isr=()))) == 1, "the disk may come back"
+        elsewhere = replace(
+            state(2, epoch=1, isr=(2,), replicas=(1, 2), partition_epoch=2, min_insync=1),
+            partition=bad[0],
+        )
+        assert len(await push(node, elsewhere)) == 1, "the disk may come back"
     async with run_node(tmp_path / "a", 1) as node:
         missing = {(TOPIC_ID, i): ReplicaCondition.MISSING for i in bad}
         assert node.replicas.offline_replicas() == missing, "named before anything is pushed"
@@ -207,9 +209,27 @@ async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_ane
         assert node.replicas.offline_replicas() == missing
         told: list[bool] = []
         node.replicas.context.report_offline = lambda: told.append(True)
-        moved = replace(states[bad[0]], leader=BrokerId(2), partition_epoch=PartitionEpoch(2))
-        assert await push(node, replace(moved, isr=())) == [], "out of the ISR: made anew"
+        assert await push(node, elsewhere) == [], "out of the ISR: made anew"
         assert (told, list(node.replicas.offline_replicas())) == ([True], [(TOPIC_ID, bad[1])])
+
+
+async def test_of_two_directories_that_may_be_one_replica_neither_is_taken(tmp_path: Path) -> None:
+    """I-36: which of them is older nobody knows."""
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        await push(node, led(0))
+        (one,) = partitions(node)
+        path = Path(one.log.path)
+    metadata = path / "partition.metadata"
+    metadata.with_name("partition.metadata.seal").unlink()
+    metadata.write_bytes(metadata.read_bytes()[:-1])
+    other = tmp_path / ("a" if path.parent.name == "b" else "b") / path.name
+    shutil.copytree(path, other)
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        assert len(await push(node, led(0, epoch=1, is_new=False), full=True)) == 1
+        assert node.replicas.offline_replicas() == {
+            (TOPIC_ID, 0): ReplicaCondition.DAMAGED_IDENTITY
+        }
+        assert len(node.replicas.strays()) == 2
 
 
 async def test_one_disk_that_hangs_does_not_hold_up_the_other(tmp_path: Path) -> None:

@@ -291,9 +291,11 @@ def test_a_replica_that_refused_to_cut_leaves_the_isr_and_can_be_elected() -> No
     assert cluster.partition(topic).leader == B2
 
 
-def test_a_missing_replica_counts_as_lost_only_beside_another_leader() -> None:
+@pytest.mark.parametrize("missing", [c for c in ReplicaCondition if c.is_gone])
+def test_a_missing_replica_counts_as_lost_only_beside_another_leader(
+    missing: ReplicaCondition,
+) -> None:
     """I-50: an unmounted disk looks like a new one."""
-    missing = ReplicaCondition.MISSING
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2))
     cluster.fence(B2)

@@ -241,3 +241,73 @@ async def test_what_a_crash_left_of_a_deletion_is_removed_at_the_next_start(
     async with broker(tmp_path):
         await eventually(lambda: names(tmp_path, "*-delete") == [], "the files are gone")
         assert len(names(tmp_path, "*-stray")) == 1
+
+
+def struck(path: Path) -> None:
+    """A bit has flipped in what says whose `orders-0` is, and no seal tells what was there."""
+    metadata = path / "orders-0" / "partition.metadata"
+    metadata.with_name("partition.metadata.seal").unlink()
+    metadata.write_bytes(metadata.read_bytes().replace(b"version", b"wersion"))
+
+
+def elected_again(leader_epoch: int = 1) -> push_pb2.LeaderAndIsrRequest:
+    request = with_topic(push(9, 4, full=True), leader_epoch=leader_epoch)
+    request.leader_and_isr[0].partitions[0].is_new = False
+    return request
+
+
+async def test_a_nameless_directory_is_the_replica_that_the_controller_names(
+    tmp_path: Path,
+) -> None:
+    """I-36: its records may exist nowhere else."""
+    await filled(tmp_path)
+    struck(tmp_path)
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        waits = {(TOPIC_ID, 0): ReplicaCondition.OUT_OF_SERVICE}
+        assert b.replicas.offline_replicas() == waits, "not called missing: it may be that one"
+        await ask(b.stub.LeaderAndIsr(), elected_again())
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        assert partition.leader is not None
+        assert (partition.log.log_end_offset, b.replicas.offline_replicas()) == (1, {})
+        assert names(tmp_path, "*-stray") == []
+
+
+async def test_a_nameless_directory_that_nothing_proves_is_set_aside_and_the_replica_refused(
+    tmp_path: Path,
+) -> None:
+    await filled(tmp_path)
+    struck(tmp_path)
+    (tmp_path / "strandline-state").unlink()
+    damaged = {(TOPIC_ID, 0): ReplicaCondition.DAMAGED_IDENTITY}
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        answer = await ask(b.stub.LeaderAndIsr(), elected_again())
+        assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
+        assert b.replicas.offline_replicas() == damaged
+        (stray,) = names(tmp_path, "orders-0.*-stray")
+        assert names(tmp_path / stray, "*.log") == [f"{0:020d}.log"]
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        await ask(b.stub.LeaderAndIsr(), elected_again(2))
+        assert refused(b), "a restart does not make it one that never was here"
+        request = elected_again(3)
+        of_another = request.leader_and_isr[0].partitions[0]
+        of_another.leader = 2
+        of_another.replicas.append(2)
+        del of_another.isr_with_epochs[:]
+        of_another.isr_with_epochs.add(broker_id=2, broker_epoch=1)
+        request.metadata_offset, request.full = 10, True
+        await ask(b.stub.LeaderAndIsr(), request)
+        assert not refused(b), "another leads: it is filled from there"
+        assert b.replicas.offline_replicas() == {}
+
+
+async def test_what_lies_in_the_way_of_a_new_topic_is_set_aside(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    metadata = tmp_path / "orders-0" / "partition.metadata"
+    metadata.write_bytes(metadata.read_bytes().replace(b"version", b"wersion"))
+    (tmp_path / "strandline-state").unlink()
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        await ask(b.stub.LeaderAndIsr(), created_anew(push(9, 4, full=True)))
+        assert b.replicas.find(OTHER_ID, 0) is not None
+        assert len(names(tmp_path, "orders-0.*-stray")) == 1
+        assert b.replicas.offline_replicas() == {}

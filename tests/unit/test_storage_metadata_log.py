@@ -94,6 +94,25 @@ def test_a_metadata_log_that_vanished_is_not_begun_anew(disk: FaultyDisk) -> Non
         opened(disk)
 
 
+@pytest.mark.parametrize("seal", ["sealed", "not sealed"])
+@pytest.mark.parametrize("at", [None, 3, 30])
+def test_the_store_is_known_by_its_name(disk: FaultyDisk, at: int | None, seal: str) -> None:
+    """I-36: whatever has become of what says whose the directory is."""
+    metadata = written(disk).parent / "partition.metadata"
+    was = metadata.read_bytes()
+    disk.kill()
+    if seal == "not sealed":
+        metadata.with_name("partition.metadata.seal").unlink()
+    if at is None:
+        metadata.unlink()
+    else:
+        metadata.write_bytes(was[:at] + bytes((was[at] ^ 4,)) + was[at + 1 :])
+    directory, log, _ = opened(disk)
+    assert [values for _, _, values in log.batches()] == DECISIONS
+    assert metadata.read_bytes() == was
+    assert directory.strays() == []
+
+
 @pytest.mark.parametrize("call", ["fdatasync", "pwritev"])
 def test_a_failed_append_is_final(disk: FaultyDisk, call: str) -> None:
     _, log, _ = opened(disk)

@@ -17,6 +17,8 @@ class ReplicaCondition(enum.StrEnum):
     """Its broker has hosted it and does not find it: an empty disk, or one that is not mounted."""
     DAMAGED = "damaged"
     """It lacks a range of what it should hold, and serves the rest."""
+    DAMAGED_IDENTITY = "damaged-identity"
+    """What says which replica it is was damaged, and it was set aside: it serves nothing."""
     TRUNCATION_REFUSED = "truncation-refused"
     """It was to cut records below its high watermark and has not; it fetches no more."""
     DISK_FULL = "disk-full"
@@ -25,7 +27,12 @@ class ReplicaCondition(enum.StrEnum):
     @property
     def can_lead(self) -> bool:
         """Whether it may lead where nobody better can."""
-        return self not in (ReplicaCondition.OUT_OF_SERVICE, ReplicaCondition.MISSING)
+        return self is not ReplicaCondition.OUT_OF_SERVICE and not self.is_gone
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether only an operator can bring it back, or another replica fill it anew."""
+        return self in (ReplicaCondition.MISSING, ReplicaCondition.DAMAGED_IDENTITY)
 
     @property
     def is_sound(self) -> bool:
@@ -35,7 +42,7 @@ class ReplicaCondition(enum.StrEnum):
     @property
     def has_lost(self) -> bool:
         """Whether it may lack records that a member of an ISR or ELR holds."""
-        return self in (ReplicaCondition.DAMAGED, ReplicaCondition.MISSING)
+        return self is ReplicaCondition.DAMAGED or self.is_gone
 
 
 @dataclass(frozen=True, slots=True)

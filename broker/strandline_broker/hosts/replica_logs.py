@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log, LogConfig
-    from strandline_broker.storage.partition_dirs import PartitionDir
+    from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
 
 Key = tuple[bytes, int]
 
@@ -78,7 +79,15 @@ class ReplicaLogs:
     def _miss(self, key: Key, name: str) -> None:
         """While a directory is out of service it may lie there, and is not called missing."""
         me, failed = self._context.me, ", ".join(self._directories.failed)
-        if failed:
+        nameless = [u.path for _, u in self._directories.unknown() if u.partition == key[1]]
+        if self._is_set_aside(key):
+            return
+        if nameless:
+            self.refused[key] = Refusal(
+                f"{name} is not here, unless it is in {', '.join(nameless)}, which does not say "
+                f"whose it is; the controller's next word tells"
+            )
+        elif failed:
             self.refused[key] = Refusal(
                 f"{name} is not here, but may be in {failed}, out of service: repair it, or take "
                 f"it out of log.dirs, and restart broker {me}"
@@ -140,7 +149,72 @@ class ReplicaLogs:
         adopt(found)
         return True
 
-    async def begin_anew_if_gone(self, state: PartitionState) -> None:
+    async def prepare(self, state: PartitionState, adopt: Callable[[Loaded], None]) -> None:
+        """What has to be known, or given up, before a replica that is not open can be made.
+        KafkaStorageError: something is in its way.
+        """
+        await self._make_way(state)
+        if not await self._recognize(state, adopt):
+            await self._begin_anew_if_gone(state)
+
+    async def _recognize(self, state: PartitionState, adopt: Callable[[Loaded], None]) -> bool:
+        """Directories of its name that do not say whose they are: the only one that can be this
+        replica is it; others are set aside, and then it is refused if it counts (I-36).
+        """
+        key, name = (state.topic_id, state.partition), (state.topic, state.partition)
+        unknown = [(d, u) for d, u in self._directories.unknown() if (u.topic, u.partition) == name]
+        fit = [(d, u) for d, u in unknown if d.partition_dirs.could_be(u, state.topic_id)]
+        if not unknown or (fit and self._directories.failed):
+            return False  # what is out of service may be the one
+        if key in self._directories.hosted and len(fit) == 1:
+            await self._identify(*fit[0], state, adopt)
+            return True
+        for directory, found in unknown:
+            await self._dirs.in_registry(partial(directory.set_aside, found))
+            self._context.runtime.log.error("nameless replica set aside", was=found.path)
+        await self.look_for_strays()
+        if fit and (key in self._directories.hosted or (self._counts(state) and not state.is_new)):
+            # Remembered, so that the next start does not take it for one that never was here.
+            hosted = self._directories.hosted | {key}
+            await self._dirs.in_registry(partial(self._directories.keep_hosted, hosted))
+            self.refused[key] = Refusal(
+                f"{state.where} is damaged: {', '.join(u.path for _, u in fit)} did not say whose "
+                f"it is and was set aside; `strandline strays` lists it, `strandline log dump` "
+                f"reads it; once another replica leads it is copied",
+                ReplicaCondition.DAMAGED_IDENTITY,
+            )
+            self._context.report_offline()
+        return False
+
+    async def _identify(
+        self,
+        directory: DataDirectory,
+        unknown: UnknownDir,
+        state: PartitionState,
+        adopt: Callable[[Loaded], None],
+    ) -> None:
+        identify = partial(directory.partition_dirs.identify, unknown, state.topic_id)
+        found = await self._dirs.in_registry(identify)
+        self._context.runtime.log.warning("nameless replica recognized", path=found.path)
+        each = await self._loader().load_one(directory, found)
+        if each.log is None:
+            self._keep_out(each)
+            return
+        self.refused.pop((state.topic_id, state.partition), None)
+        adopt(each)
+        self._context.report_offline()
+
+    def _is_set_aside(self, key: Key) -> bool:
+        refused = self.refused.get(key)
+        return refused is not None and refused.condition is ReplicaCondition.DAMAGED_IDENTITY
+
+    def _counts(self, state: PartitionState) -> bool:
+        """Whether it is of those whose records count, or nobody leads from whom to copy them."""
+        me = self._context.me
+        counts = me in (*(m.broker_id for m in state.isr), *state.elr)
+        return counts or state.leader == NO_LEADER
+
+    async def _begin_anew_if_gone(self, state: PartitionState) -> None:
         """A replica whose directory is gone may be made anew if it is in no ISR and no ELR: then it
         counts for nothing until it has copied all that its leader holds.
 
@@ -149,8 +223,7 @@ class ReplicaLogs:
         key = (state.topic_id, state.partition)
         if key not in self._directories.hosted or key in self._unopened:
             return
-        counts = self._context.me in (*(m.broker_id for m in state.isr), *state.elr)
-        if counts or state.leader == NO_LEADER or self._directories.failed:
+        if self._counts(state) or self._directories.failed:
             self._miss(key, state.where)
             return
         self._context.runtime.log.warning(
@@ -188,7 +261,7 @@ class ReplicaLogs:
             self._dirs.suffers(log_dir, error)
             raise
 
-    async def make_way(self, state: PartitionState) -> None:
+    async def _make_way(self, state: PartitionState) -> None:
         """What an error kept from being given up goes before another replica of its name comes.
         KafkaStorageError: it does not, which may be otherwise a little later.
         """

@@ -239,8 +239,7 @@ class ReplicaManager:
         topic = envelope.hosted_topic(state.topic_id)
         config = self.context.resolve({} if topic is None else topic.configs)
         if known is None:
-            await self._logs.make_way(state)
-            await self._logs.begin_anew_if_gone(state)
+            await self._logs.prepare(state, self._adopt_loaded)
         partition = self.find(state.topic_id, state.partition)
         if partition is None:
             partition = self._adopt(await self._logs.create(state, log_config(config)), 0)

@@ -64,6 +64,11 @@ def _sealed_lines(disk: Disk, path: str) -> list[list[str]]:
     """The entries of a file in Kafka's form. ValueError if it does not read, or not match its
     seal.
     """
+    return _split(_sealed(disk, path))
+
+
+def _sealed(disk: Disk, path: str) -> bytes:
+    """ValueError if it does not match its seal."""
     data = read_small(disk, path)
     try:
         named = seal_of(disk, path + SEAL) if disk.exists(path + SEAL) else None
@@ -71,7 +76,7 @@ def _sealed_lines(disk: Disk, path: str) -> list[list[str]]:
         named = None  # `damage_of_seal` says so
     if named is not None and crc32c(data) not in named:
         raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
-    return _split(data)
+    return data
 
 
 def seal_of(disk: Disk, path: str) -> list[int]:
@@ -164,9 +169,11 @@ def limit_of(disk: Disk, path: str) -> tuple[int, frozenset[str]]:
 
 
 def topic_id_of(disk: Disk, path: str) -> str:
-    """The topic id of a partition.metadata, as text. ValueError if it does not read."""
+    """The topic id of a partition.metadata, as text. ValueError if it does not read, or not match
+    its seal.
+    """
     fields = {}
-    for line in read_small(disk, path).decode("utf-8").splitlines():
+    for line in _sealed(disk, path).decode("utf-8").splitlines():
         name, separator, value = line.partition(": ")
         if separator:
             fields[name] = value.strip()

@@ -117,7 +117,14 @@ def partition_files(disk: Disk, path: str) -> PartitionFiles:
 def _belongs(name: str) -> bool:
     return (
         name
-        in (LEADER_EPOCHS, LEADER_EPOCHS + SEAL, PARTITION_METADATA, GAPS_MARKER, DAMAGED_RANGES)
+        in (
+            LEADER_EPOCHS,
+            LEADER_EPOCHS + SEAL,
+            PARTITION_METADATA,
+            PARTITION_METADATA + SEAL,
+            GAPS_MARKER,
+            DAMAGED_RANGES,
+        )
         or name.endswith(TEMPORARY)
         or LIMIT.fullmatch(name) is not None
         or CHANGING.fullmatch(name) is not None

@@ -125,13 +125,17 @@ class _Verification:
             what = "the broker has met damage here before, and does not serve it"
             report.add(Severity.NOTE, "I-7", files.damaged, what)
         if files.metadata is None:
-            what = "there is no partition.metadata: a broker takes this for no partition of its own"
+            what = "there is no partition.metadata: a broker writes it again only if it has held "
+            what += "this replica before and no other directory can be it"
             report.add(Severity.DAMAGE, "I-36", files.path, what)
             return
         try:
             topic_id_of(self._disk, files.metadata)
         except ValueError as error:
             report.add(Severity.DAMAGE, "I-36", files.metadata, f"it does not read: {error}")
+        damaged = damage_of_seal(self._disk, files.metadata)
+        if damaged is not None:
+            report.add(Severity.REPAIR, "I-36", files.metadata + SEAL, damaged)
 
     def _read_epochs(self) -> None:
         report, path = self._report, self._files.epochs

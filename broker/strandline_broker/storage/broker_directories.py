@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.storage.clean_shutdown import NO_EPOCH
 from strandline_broker.storage.directory import DataDirectory, DirectoryError, DirectoryUnusable
 from strandline_broker.storage.open_segments import OpenSegments
+from strandline_broker.storage.partition_identity import identify_by_seals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline_broker.storage.log import Log, LogConfig
-    from strandline_broker.storage.partition_dirs import PartitionDir
+    from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
     from strandline_broker.storage.strandline_state import BrokerState
     from strandline_runtime.runtime import FileSystem
 
@@ -78,6 +79,7 @@ class BrokerDirectories:
                 _check_replicas(online)
             directories = cls(online, failed)
             directories._share()
+            identify_by_seals(directories.online, directories.hosted)
         except BaseException:
             for directory in online:
                 directory.close()
@@ -158,6 +160,10 @@ class BrokerDirectories:
     def mark_stray(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
         directory.mark_stray(log)
         self.forget_hosted(log.topic_id, log.partition)
+
+    def unknown(self) -> list[tuple[DataDirectory, UnknownDir]]:
+        """Partitions' directories that do not say whose they are."""
+        return [(d, each) for d in self.online for each in d.partition_dirs.unknown]
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""

@@ -37,28 +37,23 @@ from strandline_broker.storage.meta_properties import (
     write_meta_properties,
 )
 from strandline_broker.storage.open_segments import OpenSegments
-from strandline_broker.storage.partition_dirs import (
-    PartitionDir,
-    find_partitions,
-    find_strays,
-    purge_deleted,
-)
+from strandline_broker.storage.partition_dirs import PartitionDir, find_strays, purge_deleted
+from strandline_broker.storage.partition_identity import PartitionDirs, is_stray
 from strandline_broker.storage.partition_metadata import (
-    read_partition_metadata,
+    seal_partition_metadata,
     write_partition_metadata,
 )
 from strandline_broker.storage.recovery import Expectations
-from strandline_broker.storage.segment import SEGMENT_NAME
 from strandline_broker.storage.shared_checkpoints import SharedCheckpoints
 from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, Memory
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
 from strandline_proto.errors import KafkaStorageError
-from strandline_proto.ids import topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.partition_dirs import UnknownDir
     from strandline_runtime.runtime import FileSystem
 
 NAME_MAX: Final = 255
@@ -91,6 +86,7 @@ class DataDirectory:
         self._checkpoints = SharedCheckpoints(fs, path)
         self._were_always = False
         self._open_segments = OpenSegments()
+        self.partition_dirs = PartitionDirs(fs, path, self._find)
 
     @classmethod
     def open(
@@ -234,7 +230,7 @@ class DataDirectory:
 
     def partitions(self) -> list[PartitionDir]:
         """Partitions' directories in use, by name; what else lies here goes to `findings`."""
-        return find_partitions(self._fs, self.path, self._find)
+        return self.partition_dirs.look()
 
     def _find(self, finding: str) -> None:
         if finding not in self.findings:
@@ -245,13 +241,15 @@ class DataDirectory:
         gone (P-20).
         """
         path = f"{self.path}/{topic}-{partition}"
-        if self._fs.exists(path):
-            self._make_way(path, topic_id, partition)
-        elif (topic_id, partition) in self.state.hosted:
+        is_hosted = (topic_id, partition) in self.state.hosted
+        if is_stray(self._fs, path, topic_id, is_hosted=is_hosted):
+            self._rename(path, "stray")
+        if is_hosted:
             raise KafkaStorageError(
-                f"{path} is gone, but this broker has held {topic}-{partition} before: its records "
-                f"may exist nowhere else, so it does not start over empty. Put the directory back, "
-                f"or move the whole data directory away to rejoin as an empty broker"
+                f"{path} is gone, or holds no log, but this broker has held {topic}-{partition} "
+                f"before: its records may exist nowhere else, so it does not start over empty. Put "
+                f"the directory back, or move the whole data directory away to rejoin as an empty "
+                f"broker"
             )
         self._fs.makedirs(path)
         limits = CheckpointLimits(self._fs, path)
@@ -275,25 +273,11 @@ class DataDirectory:
         self._logs[topic, partition] = log
         return log
 
-    def _make_way(self, path: str, topic_id: bytes, partition: int) -> None:
-        """A directory without metadata is what a crash left of a creation; with segments in it, it
-        is a stray. One that was never noted as hosted is a creation of ours that broke off.
-        """
-        try:
-            found = read_partition_metadata(self._fs, path)
-        except ValueError:
-            found = b""
-        if found is None and not any(map(SEGMENT_NAME.fullmatch, self._fs.listdir(path))):
-            return
-        if found == topic_id and (topic_id, partition) not in self.state.hosted:
-            return
-        if found in (None, b""):
-            self._rename(path, "stray")
-            return
-        whose = "this topic" if found == topic_id else f"topic id {topic_id_text(found or b'')}"
-        raise KafkaStorageError(
-            f"{path} exists and belongs to {whose}; it is loaded, or removed, before one is created"
-        )
+    def set_aside(self, unknown: UnknownDir) -> None:
+        """Only the operator removes it (I-87)."""
+        self._rename(unknown.path, "stray")
+        self.partition_dirs.forget(unknown)
+        self._checkpoints.forget((unknown.topic, unknown.partition))
 
     def load_log(
         self,
@@ -305,6 +289,7 @@ class DataDirectory:
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> Log:
         """Open a partition's directory, recover its log (I-7); DamagedLog if it must be refused."""
+        seal_partition_metadata(self._fs, pdir.path)
         limits = CheckpointLimits.load(self._fs, pdir.path, report)
         key = pdir.topic, pdir.partition
         checkpointed = partial(self._checkpoints.offset, key=key, limits=limits)
@@ -324,7 +309,7 @@ class DataDirectory:
                 and self._checkpoints.names(LOG_STARTS, key),
                 gaps_below=self._checkpoints.gaps_below(key),
                 cleaned_to=checkpointed(CLEANED),
-                clean=self.clean,
+                clean=self.clean and not self.partition_dirs.was_identified(pdir.path),
                 always=self._were_always,
                 flush_failed=has_failed_flush(self._fs, self.path),
                 one_batch_at_a_time=one_batch_at_a_time,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import Log
+    from strandline_broker.storage.partition_dirs import PartitionDir
     from strandline_runtime.runtime import FileSystem
 
 TOPIC: Final = "__cluster_metadata"
@@ -91,24 +92,26 @@ class MetadataLog:
         all there. `of_any_store`: snapshots need not be of the directory's store.
         """
         path = f"{directory.path}/{DIRECTORY}"
-        for found in directory.partitions():
-            if found.topic == TOPIC and found.partition == 0:
-                named = list_snapshots(fs, path)
-                if named and not any(map(SEGMENT_NAME.fullmatch, fs.listdir(path))):
-                    raise DirectoryError(
-                        f"{path} has snapshots and no log: its segment files are gone; "
-                        f"{METADATA_REMEDY}"
-                    )
-                log = directory.load_log(found, CONFIG, report, one_batch_at_a_time=True)
-                store_id = None if of_any_store else directory.store_id
-                kept, snapshot = _begin_from(fs, log, named, store_id, report)
-                return cls(fs, directory, log, kept, snapshot)
+        found = _find(directory)
+        if found is not None:
+            named = list_snapshots(fs, path)
+            if named and not any(map(SEGMENT_NAME.fullmatch, fs.listdir(path))):
+                raise DirectoryError(
+                    f"{path} has snapshots and no log: its segment files are gone; "
+                    f"{METADATA_REMEDY}"
+                )
+            log = directory.load_log(found, CONFIG, report, one_batch_at_a_time=True)
+            store_id = None if of_any_store else directory.store_id
+            kept, snapshot = _begin_from(fs, log, named, store_id, report)
+            return cls(fs, directory, log, kept, snapshot)
         try:
             return cls(fs, directory, directory.create_log(TOPIC, TOPIC_ID, 0, CONFIG))
         except KafkaStorageError as error:
+            aside = directory.strays()
+            hint = f"; rename {aside[-1]} back to it, if that is it" if aside else ""
             raise DirectoryError(
                 f"{path} is gone, but the controller has kept its decisions there; put the "
-                f"directory back from a copy"
+                f"directory back from a copy{hint}"
             ) from error
 
     @property
@@ -222,6 +225,19 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close()
+
+
+def _find(directory: DataDirectory) -> PartitionDir | None:
+    """Its name says whose it is: if the metadata does not, or no more, it is written again."""
+    partitions = directory.partitions()
+    dirs = directory.partition_dirs
+    for found in partitions:
+        if (found.topic, found.partition) == (TOPIC, 0):
+            return found if found.topic_id == TOPIC_ID else dirs.identify(found, TOPIC_ID)
+    for unknown in dirs.unknown:
+        if (unknown.topic, unknown.partition) == (TOPIC, 0):
+            return dirs.identify(unknown, TOPIC_ID)
+    return None
 
 
 def _begin_from(

@@ -15,6 +15,7 @@ from strandline_broker.storage.failed_flush import FILE_NAME as FAILED_NAME
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.partition_metadata import read_partition_metadata
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
+from strandline_broker.storage.segment import SEGMENT_NAME
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
 
 if TYPE_CHECKING:
@@ -38,9 +39,20 @@ class PartitionDir:
     partition: int
 
 
-def find_partitions(fs: FileSystem, root: str, report: Report) -> list[PartitionDir]:
+@dataclass(frozen=True, slots=True)
+class UnknownDir:
+    """Segments of a partition in a directory that does not say of which topic."""
+
+    path: str
+    topic: str
+    partition: int
+
+
+def find_partitions(
+    fs: FileSystem, root: str, report: Report
+) -> tuple[list[PartitionDir], list[UnknownDir]]:
     """By name. What does not belong in a data directory is ignored and reported."""
-    found = []
+    found, unknown = [], []
     for name in sorted(fs.listdir(root)):
         path = f"{root}/{name}"
         if name in OWN_NAMES or name.endswith(TEMPORARY) or GIVEN_UP_NAME.fullmatch(name):
@@ -58,7 +70,14 @@ def find_partitions(fs: FileSystem, root: str, report: Report) -> list[Partition
             report(f"{path} {why} and is ignored.")
         else:
             found.append(PartitionDir(path, match[1], topic_id, int(match[2])))
-    return found
+            continue
+        if match is not None and fs.isdir(path) and has_segments(fs, path):
+            unknown.append(UnknownDir(path, match[1], int(match[2])))
+    return found, unknown
+
+
+def has_segments(fs: FileSystem, path: str) -> bool:
+    return any(map(SEGMENT_NAME.fullmatch, fs.listdir(path)))
 
 
 def find_strays(fs: FileSystem, root: str) -> list[str]:

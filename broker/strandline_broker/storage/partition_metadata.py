@@ -1,13 +1,20 @@
 """`partition.metadata`: the topic id that a partition's directory belongs to, in Kafka's format
 (I-36, P-19).
+
+A changed bit of the id reads as another id, so a seal stands beside the file (`sealed_file`). A
+file that is not what its seal says does not read. One without a seal is believed: Kafka, or an
+earlier version, wrote it; it gets one when its log is opened.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.atomic_file import replace_file
-from strandline_broker.storage.file import read_whole
+from crc32c import crc32c
+
+from strandline_broker.storage.file import NO_SPACE, read_whole
+from strandline_broker.storage.sealed_file import SealedFile, named_by_seal, write_seal
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 
 if TYPE_CHECKING:
@@ -17,11 +24,18 @@ FILE_NAME: Final = "partition.metadata"
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
-    """The topic id; None if there is no such file; ValueError if it does not read."""
+    """The topic id; None if there is no such file; ValueError if it does not read, or is not what
+    was written.
+    """
+    path = f"{directory}/{FILE_NAME}"
     try:
-        lines = read_whole(fs, f"{directory}/{FILE_NAME}").decode("utf-8").splitlines()
+        data = read_whole(fs, path)
     except FileNotFoundError:
         return None
+    named = _named(fs, path)
+    if named is not None and crc32c(data) not in named:
+        raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
+    lines = data.decode("utf-8").splitlines()
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise ValueError("it has no version 0 and topic_id")
@@ -29,5 +43,36 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
-    text = f"version: 0\ntopic_id: {topic_id_text(topic_id)}"
-    replace_file(fs, f"{directory}/{FILE_NAME}", text.encode("utf-8"))
+    SealedFile(fs, f"{directory}/{FILE_NAME}").replace(_content(topic_id))
+
+
+def seal_partition_metadata(fs: FileSystem, directory: str) -> None:
+    """A file that was believed without a seal gets one, unless the disk is full."""
+    path = f"{directory}/{FILE_NAME}"
+    if _named(fs, path) is not None:
+        return
+    try:
+        write_seal(fs, path, read_whole(fs, path))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+
+
+def sealed_as(fs: FileSystem, directory: str, topic_id: bytes) -> bool | None:
+    """Whether the seal names what was written for that topic id; None if no seal says anything."""
+    named = _named(fs, f"{directory}/{FILE_NAME}")
+    if named is None:
+        return None
+    return crc32c(_content(topic_id)) in named
+
+
+def _named(fs: FileSystem, path: str) -> tuple[int, ...] | None:
+    # A seal that does not read is another file than the one it guards: that one was not changed by
+    # the same fault.
+    with contextlib.suppress(ValueError):
+        return named_by_seal(fs, path)
+    return None
+
+
+def _content(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode("ascii")

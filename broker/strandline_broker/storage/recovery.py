@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["Expectations", "Recovered", "Recovery"]
 
 KNOWN_NAMES: Final = re.compile(
-    rf"\d{{20}}\.(log|index|timeindex|snapshot|txnindex)|{re.escape(METADATA_NAME)}|{EPOCHS_NAME}"
-    rf"|{EPOCHS_NAME}{re.escape(SEAL)}|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{SNAPSHOT_NAME.pattern}"
+    rf"\d{{20}}\.(log|index|timeindex|snapshot|txnindex)|({re.escape(METADATA_NAME)}|{EPOCHS_NAME})"
+    rf"({re.escape(SEAL)})?|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{SNAPSHOT_NAME.pattern}"
 )
 TEMPORARY_NAMES: Final = re.compile(r".*\.tmp")
 

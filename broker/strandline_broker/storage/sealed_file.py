@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from strandline_broker.storage.atomic_file import replace_files
+from strandline_broker.storage.atomic_file import replace_file, replace_files
 from strandline_broker.storage.file import read_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline_broker.storage.damage import Report
     from strandline_runtime.runtime import FileSystem
 
@@ -49,7 +51,7 @@ class SealedFile:
             return None
         crc = crc32c(data)
         try:
-            named = self._named()
+            named = named_by_seal(self._fs, self.path)
         except ValueError as error:
             # Another file than the one it guards: that one was not changed by the same fault.
             report(f"{self.path}{SUFFIX} does not read ({error}); the file is believed without it.")
@@ -64,28 +66,39 @@ class SealedFile:
         self._there = (crc,)
         return data
 
-    def _named(self) -> tuple[int, ...] | None:
-        """None without a seal; ValueError if it does not read."""
-        try:
-            data = read_whole(self._fs, self.path + SUFFIX)
-        except FileNotFoundError:
-            return None
-        head, _, body = data.partition(b"\n")
-        if head != _head(body):
-            raise ValueError("its first line does not match the rest")
-        return tuple(int(word, 16) for word in body.split())
-
     def replace(self, data: bytes) -> None:
         """Durable on return. After an OSError the old content is there, or the new."""
         crc = crc32c(data)
         named = tuple(dict.fromkeys((*self._there, crc)))
         # The first is what is there if none of the writes that failed since has come so far.
         named = named[:1] + named[1:][1 - NAMED_MAX :]
-        body = b"".join(b"%08x\n" % each for each in named)
-        seal = _head(body) + b"\n" + body
         self._there = named
-        replace_files(self._fs, ((self.path + SUFFIX, seal), (self.path, data)))
+        replace_files(self._fs, ((self.path + SUFFIX, _seal(named)), (self.path, data)))
         self._there = (crc,)
+
+
+def named_by_seal(fs: FileSystem, path: str) -> tuple[int, ...] | None:
+    """CRC-32C of each content that may stand in the file at `path`. None without a seal; ValueError
+    if it does not read.
+    """
+    try:
+        data = read_whole(fs, path + SUFFIX)
+    except FileNotFoundError:
+        return None
+    head, _, body = data.partition(b"\n")
+    if head != _head(body):
+        raise ValueError("its first line does not match the rest")
+    return tuple(int(word, 16) for word in body.split())
+
+
+def write_seal(fs: FileSystem, path: str, data: bytes) -> None:
+    """Give the file at `path`, which holds `data` and is believed without a seal, its own."""
+    replace_file(fs, path + SUFFIX, _seal((crc32c(data),)))
+
+
+def _seal(named: Iterable[int]) -> bytes:
+    body = b"".join(b"%08x\n" % each for each in named)
+    return _head(body) + b"\n" + body
 
 
 def _head(body: bytes) -> bytes:

@@ -72,7 +72,8 @@ def survey(fs: FileSystem, path: str, report: Report) -> FoundDirectory:
         raise DirectoryError(f"{path} has no meta.properties: it is no server's data directory")
     if meta.store_id is not None:
         raise DirectoryError(f"{path} is the data directory of a controller, not of a broker")
-    logs = tuple(_look(fs, found, report) for found in find_partitions(fs, path, report))
+    partitions, _ = find_partitions(fs, path, report)
+    logs = tuple(_look(fs, found, report) for found in partitions)
     return FoundDirectory(path, meta, state if state is not None else BrokerState(), logs)
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n strandline_proto/v1/common.proto\x12\x13strandline_proto.v1\"8\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"9\n\x0e\x42rokerAndEpoch\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"8\n\rCurrentLeader\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"I\n\x0cNodeEndpoint\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03*\xe4\x01\n\x10ReplicaCondition\x12!\n\x1dREPLICA_CONDITION_UNSPECIFIED\x10\x00\x12$\n REPLICA_CONDITION_OUT_OF_SERVICE\x10\x01\x12\x1d\n\x19REPLICA_CONDITION_MISSING\x10\x02\x12\x1d\n\x19REPLICA_CONDITION_DAMAGED\x10\x03\x12(\n$REPLICA_CONDITION_TRUNCATION_REFUSED\x10\x04\x12\x1f\n\x1bREPLICA_CONDITION_DISK_FULL\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n strandline_proto/v1/common.proto\x12\x13strandline_proto.v1\"8\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"9\n\x0e\x42rokerAndEpoch\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"8\n\rCurrentLeader\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"I\n\x0cNodeEndpoint\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03*\x8c\x02\n\x10ReplicaCondition\x12!\n\x1dREPLICA_CONDITION_UNSPECIFIED\x10\x00\x12$\n REPLICA_CONDITION_OUT_OF_SERVICE\x10\x01\x12\x1d\n\x19REPLICA_CONDITION_MISSING\x10\x02\x12\x1d\n\x19REPLICA_CONDITION_DAMAGED\x10\x03\x12(\n$REPLICA_CONDITION_TRUNCATION_REFUSED\x10\x04\x12\x1f\n\x1bREPLICA_CONDITION_DISK_FULL\x10\x05\x12&\n\"REPLICA_CONDITION_DAMAGED_IDENTITY\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'strandline_proto.v1.common_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REPLICACONDITION']._serialized_start=417
-  _globals['_REPLICACONDITION']._serialized_end=645
+  _globals['_REPLICACONDITION']._serialized_end=685
   _globals['_ENDPOINT']._serialized_start=57
   _globals['_ENDPOINT']._serialized_end=113
   _globals['_BROKERANDEPOCH']._serialized_start=115

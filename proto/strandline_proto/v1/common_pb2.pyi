@@ -43,6 +43,8 @@ class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repl
     """It was to cut records that it knew to be committed, and has not; it fetches no more."""
     REPLICA_CONDITION_DISK_FULL: _ReplicaCondition.ValueType  # 5
     """Its directory takes no more."""
+    REPLICA_CONDITION_DAMAGED_IDENTITY: _ReplicaCondition.ValueType  # 6
+    """What says which replica it is was damaged, and its directory was set aside: it serves nothing."""
 
 class ReplicaCondition(_ReplicaCondition, metaclass=_ReplicaConditionEnumTypeWrapper):
     """Why a replica of a living broker does not count as others do."""
@@ -59,6 +61,8 @@ REPLICA_CONDITION_TRUNCATION_REFUSED: ReplicaCondition.ValueType  # 4
 """It was to cut records that it knew to be committed, and has not; it fetches no more."""
 REPLICA_CONDITION_DISK_FULL: ReplicaCondition.ValueType  # 5
 """Its directory takes no more."""
+REPLICA_CONDITION_DAMAGED_IDENTITY: ReplicaCondition.ValueType  # 6
+"""What says which replica it is was damaged, and its directory was set aside: it serves nothing."""
 Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
 
 @_typing.final

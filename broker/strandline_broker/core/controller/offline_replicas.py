@@ -13,7 +13,8 @@ of what it holds is held by nobody else.
 
 One that its broker does not find serves nothing either, but may lie on a disk that is only not
 mounted: it leaves an ISR as any that serves nothing, and counts as lost, so that an empty one may
-take its place, only where another replica leads.
+take its place, only where another replica leads. So does one that was set aside because nothing
+says any more which replica it is: an operator may know.
 
 One whose directory is full holds all that it held. It leaves the ISR beside another sound member
 and gives leadership to that; nobody else in sync, it leads on, and refuses what it has no room for.
@@ -106,7 +107,7 @@ def _makes_way(
     another_leads = partition.leader not in (me, NO_LEADER)
     others = [b for b in partition.isr if b != me]
     match condition:
-        case ReplicaCondition.MISSING if another_leads:
+        case ReplicaCondition.MISSING | ReplicaCondition.DAMAGED_IDENTITY if another_leads:
             return leave(state, partition, me, brokers, lost=True)
         case ReplicaCondition.TRUNCATION_REFUSED if another_leads:
             return leave(state, partition, me, brokers, lost=False)
@@ -134,6 +135,6 @@ def _leaves_elr(
     match brokers[me].condition_of(partition.topic_id, partition.index):
         case ReplicaCondition.DAMAGED if is_sound(partition, partition.leader, brokers):
             return leave(state, partition, me, brokers, lost=True)
-        case ReplicaCondition.MISSING:
+        case ReplicaCondition.MISSING | ReplicaCondition.DAMAGED_IDENTITY:
             return leave(state, partition, me, brokers, lost=True)
     return None
