@@ -6,16 +6,19 @@ that a message has no room for, a text where several are taken.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from operator import index
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.errors import ConfigurationError
+from strandline.types import TopicPartition
 from strandline_runtime.real import MESSAGE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 INT32_MAX: Final = 2**31 - 1
@@ -71,7 +74,7 @@ def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:
     would be taken for the texts of its letters.
     """
     wanted = " or ".join(kind.__name__ for kind in kinds)
-    if isinstance(given, (*kinds, str, bytes)):
+    if isinstance(given, str | bytes) or (tuple not in kinds and isinstance(given, kinds)):
         raise ConfigurationError(f"{name}={given!r} is one, not several; write [{given!r}]")
     try:
         found = list(given)
@@ -89,3 +92,35 @@ def within(name: str, value: float, least: int, most: int, hint: str | None = No
         raise ConfigurationError(f"{name}={value} is below {least}{advice}")
     if value > most:
         raise ConfigurationError(f"{name}={value} is above {most}{advice}")
+
+
+def one_partition(name: str, given: object) -> TopicPartition:
+    match given:
+        case (str(topic), int(number)) if not isinstance(number, bool):
+            return TopicPartition(topic, number)
+    raise ConfigurationError(f"{name}: {given!r} is not a (topic, partition) pair")
+
+
+def several_partitions(name: str, given: Iterable[object]) -> list[TopicPartition]:
+    """Several partitions; one by itself is a tuple, and would be taken apart."""
+    if isinstance(given, TopicPartition) or (isinstance(given, tuple) and _is_pair(given)):
+        raise ConfigurationError(f"{name}={given!r} is one, not several; write [{given!r}]")
+    return [one_partition(name, one) for one in several(name, given, tuple)]
+
+
+def partitions_or_topics(name: str, given: Iterable[Any]) -> list[TopicPartition | str]:
+    """The same, where a topic's name stands for all of it."""
+    if isinstance(given, tuple) and _is_pair(given):
+        raise ConfigurationError(f"{name}={given!r} is one, not several; write [{given!r}]")
+    found = several(name, given, tuple, str)
+    return [one if isinstance(one, str) else one_partition(name, one) for one in found]
+
+
+def mapping(name: str, given: Mapping[K, T]) -> Mapping[K, T]:
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{name}={given!r} is not a mapping")
+    return given
+
+
+def _is_pair(given: tuple[object, ...]) -> bool:
+    return len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int)

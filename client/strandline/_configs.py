@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline._arguments import mapping, several
 from strandline._descriptions import check
 from strandline.errors import BrokerUnreachable, ConfigurationError
 from strandline.types import (
@@ -32,7 +33,7 @@ _NAMES: Final = {number: kind for kind, number in KINDS.items()}
 def resources_of(given: Iterable[tuple[str, str | int]]) -> list[Resource]:
     """("topic", name) or ("broker", id), checked; a broker without an id stands for all of them."""
     resources = []
-    for kind, name in given:
+    for kind, name in several("resources", given, tuple):
         if kind not in KINDS:
             raise ConfigurationError(f"a resource is a topic or a broker, not {kind!r}")
         resources.append((kind, str(name)))
@@ -124,9 +125,11 @@ def alteration(
     request = metadata_pb2.IncrementalAlterConfigsRequest(
         timeout_ms=int(timeout_s * 1000), validate_only=validate_only
     )
-    for (kind, name), entries in zip(resources_of(changes), changes.values(), strict=True):
+    for (kind, name), entries in zip(
+        resources_of(mapping("changes", changes)), changes.values(), strict=True
+    ):
         resource = request.resources.add(type=KINDS[kind], name=name)
-        for change in entries:
+        for change in several("changes", entries, ConfigChange):
             if change.value is None and change.operation is not AlterConfigOpType.DELETE:
                 raise ConfigurationError(
                     f"{change.name}: {change.operation.name} needs a value; to go back to the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline._arguments import mapping, partitions_or_topics
 from strandline._descriptions import check
 from strandline.errors import from_code
 from strandline.types import ElectionResult, TopicPartition
@@ -26,7 +27,7 @@ def election(
     if partitions is None:
         return request
     named: dict[str, elections_pb2.ElectLeadersTopic] = {}
-    for wanted in partitions:
+    for wanted in partitions_or_topics("partitions", partitions):
         if isinstance(wanted, str):
             request.topics.add(name=wanted)
             continue
@@ -41,7 +42,7 @@ def moves(
     leaders: Mapping[tuple[str, int], int], timeout_s: float
 ) -> elections_pb2.ElectLeadersRequest | None:
     request = _request(_DESIGNATED, timeout_s)
-    for (topic, partition), leader in leaders.items():
+    for (topic, partition), leader in mapping("leaders", leaders).items():
         request.topics.add(name=topic).partitions.add(partition=partition, leader=leader)
     return request if request.topics else None
 

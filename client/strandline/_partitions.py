@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline._arguments import mapping
 from strandline._descriptions import check
 from strandline.errors import BrokerUnreachable
 from strandline.types import NewPartitions
@@ -19,7 +20,7 @@ def more_partitions(
     request = partitions_pb2.CreatePartitionsRequest(
         timeout_ms=int(timeout_s * 1000), validate_only=validate_only
     )
-    for name, given in wanted.items():
+    for name, given in mapping("wanted", wanted).items():
         new = NewPartitions(given) if isinstance(given, int) else given
         topic = request.topics.add(name=name, count=new.total_count)
         for brokers in new.new_assignments or ():

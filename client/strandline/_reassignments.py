@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from strandline._arguments import mapping, partitions_or_topics, several
 from strandline._descriptions import check
 from strandline.errors import BrokerUnreachable, from_code
 from strandline.types import PartitionReassignment, ReassignmentResult, TopicPartition
@@ -39,13 +40,13 @@ class Reassignments(ABC):
             timeout_ms=int(self._timeout_s * 1000)
         )
         topics: dict[str, reassignment_pb2.ReassignTopic] = {}
-        for (name, index), replicas in targets.items():
+        for (name, index), replicas in mapping("targets", targets).items():
             if name not in topics:
                 topics[name] = request.topics.add(name=name)
             partition = topics[name].partitions.add(partition_index=index)
             if replicas is not None:
                 partition.target.SetInParent()
-                partition.target.replicas.extend(replicas)
+                partition.target.replicas.extend(several("targets", replicas, int))
         if not request.topics:
             return []
         answer = await self._ask(lambda stub: stub.AlterPartitionReassignments, request)
@@ -72,7 +73,7 @@ class Reassignments(ABC):
             timeout_ms=int(self._timeout_s * 1000)
         )
         named: dict[str, reassignment_pb2.ReassignmentsOfTopic] = {}
-        for wanted in () if partitions is None else partitions:
+        for wanted in () if partitions is None else partitions_or_topics("partitions", partitions):
             if isinstance(wanted, str):
                 request.topics.add(name=wanted)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline._arguments import milliseconds
+from strandline._arguments import INT64_MAX, mapping, milliseconds, several, whole
 from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
 from strandline._deletions import delete_below
@@ -133,7 +133,7 @@ class Admin(Reassignments):
         request = metadata_pb2.CreateTopicsRequest(
             timeout_ms=int(self._timeout_s * 1000), validate_only=validate_only
         )
-        for topic in topics:
+        for topic in several("topics", topics, NewTopic, str):
             add_topic(request, NewTopic(topic) if isinstance(topic, str) else topic)
         answer = await self._ask(lambda stub: stub.CreateTopics, request)
         check(answer)
@@ -190,7 +190,7 @@ class Admin(Reassignments):
     async def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics by name. Raises UnknownTopicOrPartition for one that is not there."""
         request = metadata_pb2.DeleteTopicsRequest(timeout_ms=int(self._timeout_s * 1000))
-        for name in topics:
+        for name in several("topics", topics, str):
             request.topics.add(name=name)
         answer = await self._ask(lambda stub: stub.DeleteTopics, request)
         check(answer)
@@ -210,7 +210,8 @@ class Admin(Reassignments):
         """
         session = self._started()
         wanted = {}
-        for (name, partition), offset in before.items():
+        for (name, partition), offset in mapping("before", before).items():
+            whole("before", offset, -1, INT64_MAX)
             topic = await session.cluster.topic(name, self._timeout_s)
             if partition not in topic.partitions:
                 raise UnknownTopicOrPartition(
@@ -237,7 +238,7 @@ class Admin(Reassignments):
         request = metadata_pb2.MetadataRequest()
         if topics is not None:
             request.only_named = True
-            for name in topics:
+            for name in several("topics", topics, str):
                 request.topics.add(name=name)
         answer = await self._ask(lambda stub: stub.Metadata, request)
         found = {}

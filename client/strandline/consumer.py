@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline._arguments import INT64_MAX, REQUEST_BYTES_MAX, flag, milliseconds, several, whole
+from strandline import _arguments as given
 from strandline._connections import parse_bootstrap
 from strandline._core.position import EARLIEST, LATEST, Phase, Position
 from strandline._core.whole_topics import WholeTopics
@@ -75,12 +75,10 @@ class Consumer:
         if group_id is not None:
             raise UnsupportedFeature(f"group_id={group_id!r}: {NO_GROUPS}")
         if not isinstance(auto_offset_reset, str) or auto_offset_reset not in _POLICIES:
-            raise ConfigurationError(
-                f"auto_offset_reset={auto_offset_reset!r} is not known; use earliest, latest or "
-                "error"
-            )
+            wrong = f"auto_offset_reset={auto_offset_reset!r}"
+            raise ConfigurationError(f"{wrong} is not known; use earliest, latest or error")
         self._bootstrap = parse_bootstrap(bootstrap_servers)
-        self._topics = tuple(several("topics", topics, str))
+        self._topics = tuple(given.several("topics", topics, str))
         self._policy = _POLICIES[auto_offset_reset]
         self._limits = {
             "max_wait_ms": fetch_max_wait_ms,
@@ -89,17 +87,18 @@ class Consumer:
             "partition_max_bytes": max_partition_fetch_bytes,
             "buffer_bytes": prefetch_max_bytes,
         }
-        whole("fetch_max_wait_ms", fetch_max_wait_ms, 0)
-        whole("fetch_min_bytes", fetch_min_bytes, 1)
-        whole("fetch_max_bytes", fetch_max_bytes, 1, REQUEST_BYTES_MAX)
-        whole("max_partition_fetch_bytes", max_partition_fetch_bytes, 1, REQUEST_BYTES_MAX)
-        whole("prefetch_max_bytes", prefetch_max_bytes, 1, INT64_MAX)
+        given.whole("fetch_max_wait_ms", fetch_max_wait_ms, 0)
+        given.whole("fetch_min_bytes", fetch_min_bytes, 1)
+        most = given.REQUEST_BYTES_MAX
+        given.whole("fetch_max_bytes", fetch_max_bytes, 1, most)
+        given.whole("max_partition_fetch_bytes", max_partition_fetch_bytes, 1, most)
+        given.whole("prefetch_max_bytes", prefetch_max_bytes, 1, given.INT64_MAX)
         if max_poll_records is not None:
-            whole("max_poll_records", max_poll_records, 1)
-        milliseconds("request_timeout_ms", request_timeout_ms)
-        milliseconds("connect_timeout_ms", connect_timeout_ms)
-        milliseconds("metadata_max_age_ms", metadata_max_age_ms)
-        flag("check_crcs", check_crcs)
+            given.whole("max_poll_records", max_poll_records, 1)
+        given.milliseconds("request_timeout_ms", request_timeout_ms)
+        given.milliseconds("connect_timeout_ms", connect_timeout_ms)
+        given.milliseconds("metadata_max_age_ms", metadata_max_age_ms)
+        given.flag("check_crcs", check_crcs)
         self._max_age_s = metadata_max_age_ms / 1000
         self._max_poll_records = max_poll_records
         self._request_timeout_s = request_timeout_ms / 1000
@@ -179,8 +178,8 @@ class Consumer:
         fetcher = self._started()
         keys: dict[TopicPartition, PartitionKey] = {}
         positions: dict[PartitionKey, Position] = {}
-        for topic, number in partitions:
-            tp = TopicPartition(topic, number)
+        for tp in given.several_partitions("partitions", partitions):
+            topic, number = tp
             view = await fetcher.cluster.topic(topic, self._request_timeout_s)
             if number not in view.partitions:
                 raise UnknownTopicOrPartition(
@@ -226,7 +225,7 @@ class Consumer:
         return frozenset(view.partitions)
 
     def _position(self, tp: TopicPartition | tuple[str, int]) -> Position:
-        key = self._keys.get(TopicPartition(*tp))
+        key = self._keys.get(given.one_partition("partition", tp))
         if key is None:
             raise ConfigurationError(f"{tp[0]}/{tp[1]} is not assigned to this consumer")
         return self._started().positions[key]
@@ -244,8 +243,8 @@ class Consumer:
         With the leader epoch of the record before it (a record's `leader_epoch`, or what was kept
         beside a saved offset), a log that has lost that record is detected.
         """
-        whole("offset", offset, 0, INT64_MAX, hint="use seek_to_beginning or seek_to_end")
-        whole("leader_epoch", leader_epoch, -1)
+        given.whole("offset", offset, 0, given.INT64_MAX, hint="or use seek_to_beginning, _end")
+        given.whole("leader_epoch", leader_epoch, -1)
         position = self._position(partition)
         fetcher = self._started()
         if leader_epoch >= 0:
@@ -336,7 +335,8 @@ class Consumer:
     async def _ends(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], end: int
     ) -> dict[TopicPartition, int]:
-        found = await self._list({TopicPartition(*tp): end for tp in partitions})
+        several = given.several_partitions("partitions", partitions)
+        found = await self._list(dict.fromkeys(several, end))
         return {tp: listed.offset for tp, listed in found.items()}
 
     async def offsets_for_times(
@@ -344,7 +344,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each timestamp (ms); None where there is none."""
         for time_ms in timestamps.values():
-            whole("timestamps", time_ms, 0, INT64_MAX)
+            given.whole("timestamps", time_ms, 0, given.INT64_MAX)
         found = await self._list(dict(timestamps))
         return {tp: None if at.offset < 0 else at for tp, at in found.items()}
 
@@ -387,9 +387,9 @@ class Consumer:
         fetcher = self._started()
         limit = max_records if max_records is not None else self._max_poll_records
         if limit is not None:
-            whole("max_records", limit, 1)
+            given.whole("max_records", limit, 1)
         if timeout_ms is not None:
-            milliseconds("timeout_ms", timeout_ms, least=0)
+            given.milliseconds("timeout_ms", timeout_ms, least=0)
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 while True:

@@ -252,6 +252,8 @@ class Producer:
         view = await self._topic(sender, topic)
         collector = Collector()
         batch_size = min(self._options.batch_size, sender.buffer_memory)
+        if isinstance(records, str | bytes | bytearray | memoryview):
+            raise ConfigurationError("records is one value, not several; put it into a list")
         items = iter(records)
         held: Any = next(items, END)
         try:

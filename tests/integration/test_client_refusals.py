@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from strandline import Consumer, Producer, Record, TopicPartition
+from strandline import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 from strandline.errors import ConfigurationError, CorruptRecords, UnknownTopicOrPartition
 from strandline_proto.batch import build_batch
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -119,3 +119,56 @@ async def test_a_record_is_refused_by_the_name_of_what_is_wrong(cluster: Scripte
             with refused("timeout_ms"):
                 await producer.flush(wrong)
         await producer.send_and_wait("orders", b"v", timestamp_ms=0, headers=[("a", None)])  # type: ignore[arg-type]
+
+
+ONE_AS_SEVERAL: list[Any] = ["abc", b"abc", 5]
+
+
+async def test_a_bare_string_is_never_taken_for_several(cluster: ScriptedCluster) -> None:
+    for name in "abc":
+        cluster.create(name)
+    wrong: Any
+    async with (
+        Admin(cluster.bootstrap) as admin,
+        Producer(cluster.bootstrap) as producer,
+        Consumer(bootstrap_servers=cluster.bootstrap) as consumer,
+    ):
+        for wrong in ONE_AS_SEVERAL:
+            for call, name in (
+                (admin.create_topics, "topics"),
+                (admin.delete_topics, "topics"),
+                (admin.describe_topics, "topics"),
+                (admin.describe_replicas, "topics"),
+                (lambda given: admin.elect_leaders(partitions=given), "partitions"),
+                (admin.list_partition_reassignments, "partitions"),
+                (admin.describe_configs, "resources"),
+                (admin.create_partitions, "wanted"),
+                (admin.delete_records, "before"),
+                (admin.move_leaders, "leaders"),
+                (admin.alter_partition_reassignments, "targets"),
+                (lambda given: admin.alter_partition_reassignments({("a", 0): given}), "targets"),
+                (admin.incremental_alter_configs, "changes"),
+                (lambda given: admin.incremental_alter_configs({("topic", "a"): given}), "changes"),
+                (consumer.assign, "partitions"),
+                (consumer.end_offsets, "partitions"),
+                (consumer.beginning_offsets, "partitions"),
+                (consumer.seek_to_beginning, "partition"),
+                (consumer.seek_to_end, "partition"),
+                (consumer.getone, "partition"),
+                (consumer.getmany, "partition"),
+            ):
+                with refused(name):
+                    await call(wrong)
+            for method in (consumer.pause, consumer.resume):
+                with refused("partition"):
+                    method(wrong)
+        for single in (("ab", 0), TopicPartition("a", 0)):
+            for call in (consumer.assign, consumer.end_offsets, admin.list_partition_reassignments):
+                with refused("partitions"):
+                    await call(single)  # type: ignore[arg-type]
+        for wrong in ("abc", b"abc"):
+            with refused("records"):
+                await producer.send_many("orders", wrong)
+        with refused("topics"):
+            await admin.create_topics(NewTopic("x"))  # type: ignore[arg-type]
+        assert await admin.list_topics() == ["a", "b", "c", "orders"]
