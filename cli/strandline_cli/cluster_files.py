@@ -142,7 +142,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
         return None
     except NotADirectoryError:
         raise UsageMistake(f"{directory} is not a directory: name another with --dir") from None
-    except (ValueError, KeyError, TypeError, OSError) as why:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, OSError) as why:
         raise CliError(
             f"{path} cannot be read as a cluster's description ({why}): restore it, or use another"
             " --dir"

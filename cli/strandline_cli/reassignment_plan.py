@@ -27,7 +27,7 @@ def parse_plan(text: str, where: str) -> Plan:
     """Kafka's format: {"version": 1, "partitions": [{"topic", "partition", "replicas"}, ...]}."""
     try:
         document = json.loads(text)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise CliError(f"{where} is no JSON: {why}") from None
     if not isinstance(document, dict) or document.get("version", 1) != 1:
         raise CliError(f'{where} is no plan: {{"version": 1, "partitions": [...]}} is expected')

@@ -33,5 +33,5 @@ def find_bootstrap(bootstrap: str | None, directory: str | None, environ: Mappin
             f"{file.parent} holds no cluster: say where it is with --bootstrap HOST:PORT,"
             " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
         ) from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise OptionError(f"{file} does not say where the cluster is ({error!r})") from None

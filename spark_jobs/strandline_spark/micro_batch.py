@@ -162,11 +162,17 @@ class MicroBatchWriter:
 def read_offset_log(checkpoint: str, batch_id: int) -> Offsets:
     """The end offsets that Spark logged for a batch: version, metadata, a line a source."""
     path = os.path.join(checkpoint, "offsets", str(batch_id))
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    if len(lines) != 3 or lines[0] != "v1":
-        raise TableError(f"{path} is not an offset log of one source, version 1")
-    return from_json(json.loads(lines[2]))
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        if len(lines) != 3 or lines[0] != "v1":
+            raise ValueError("three lines, the first of them v1, are expected")
+        return from_json(json.loads(lines[2]))
+    except (ValueError, RecursionError) as why:
+        raise TableError(
+            f"{path} is not an offset log of one source, version 1 ({why}); restore it, or start a"
+            " new checkpoint"
+        ) from why
 
 
 def _collect_manifests(

@@ -150,7 +150,7 @@ def _assigned(value: str) -> tuple[TopicPartition, ...]:
     wrong = OptionError(f'assign: {value!r} is not of the form {{"topic": [0, 1]}}')
     try:
         data = json.loads(value)
-    except json.JSONDecodeError as why:
+    except (ValueError, RecursionError) as why:
         raise wrong from why
     if not isinstance(data, dict) or not data:
         raise wrong
@@ -173,7 +173,7 @@ def _position(name: str, value: str | None) -> Position | None:
         return word
     try:
         offsets = from_json(json.loads(value))
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise OptionError(
             f"{name}: {value!r} is not earliest, latest, or offsets as"
             f' {{"topic": {{"0": 23, "1": -2}}}} ({why})'

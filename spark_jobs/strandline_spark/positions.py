@@ -131,7 +131,7 @@ class PositionFiles:
                 return json.load(file)
         except FileNotFoundError:
             return None
-        except ValueError as why:
+        except (ValueError, RecursionError) as why:
             raise _unreadable(path, why) from why
 
 

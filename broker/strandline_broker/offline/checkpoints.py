@@ -9,7 +9,7 @@ import binascii
 import json
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crc32c import crc32c
 
@@ -189,11 +189,18 @@ def topic_id_of(disk: Disk, path: str) -> str:
     return text
 
 
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def was_clean(disk: Disk, path: str) -> bool:
     """Whether the marker of a clean shutdown is there. ValueError if it does not read."""
     if not disk.exists(path):
         return False
-    marker = json.loads(read_small(disk, path))
+    marker = _json(read_small(disk, path))
     if not isinstance(marker, dict) or marker.get("version") != 0:
         raise ValueError("version 0 is expected")
     if type(marker.get("brokerEpoch")) is not int or marker["brokerEpoch"] < -1:
@@ -210,7 +217,7 @@ def flushed_always(disk: Disk, path: str) -> bool:
     head, _, body = read_small(disk, path).partition(b"\n")
     if head != f"strandline-state 1 {crc32c(body):08x}".encode("ascii"):
         raise ValueError("its first line does not match the rest")
-    state = json.loads(body)
+    state = _json(body)
     return isinstance(state, dict) and state.get("flush_policy") == "always"
 
 

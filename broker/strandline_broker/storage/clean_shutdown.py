@@ -35,7 +35,7 @@ def take_clean_shutdown(fs: FileSystem, directory: str, report: Report) -> int |
         epoch = marker["brokerEpoch"]
         if marker["version"] != 0 or type(epoch) is not int or epoch < NO_EPOCH:
             raise ValueError("version 0 with a broker epoch is expected")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         report(f"{path} does not read ({error!r}); the shutdown counts as unclean.")
         return None
     return epoch

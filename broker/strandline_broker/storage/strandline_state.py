@@ -52,12 +52,14 @@ def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
         raise ValueError("its first line does not match the rest")
     try:
         found = json.loads(body)
+        if not isinstance(found, dict):
+            raise TypeError(f"{found!r} is no object")
         hosted = frozenset(
             (bytes(topic_id_bytes(topic_id)), int(partition))
             for topic_id, partition in found.pop("hosted")
         )
         return BrokerState(**found, hosted=hosted)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"its fields are not those of version {VERSION}: {error!r}") from error
 
 

@@ -235,7 +235,7 @@ def decode(value: bytes) -> AnyRecord:
     """The record that `encode` wrote. Raises ValueError if it is none that this build knows."""
     try:
         record: AnyRecord = _DECODER.decode(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(
             f"not a controller record of this version: {error}: {value[:200]!r}"
         ) from None

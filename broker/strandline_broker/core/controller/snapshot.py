@@ -126,7 +126,7 @@ def _decode(value: bytes) -> _AnyEntry:
         if not isinstance(entry, _StateEntry):
             named: dict[str, Any] = msgspec.json.decode(value)["fields"]
             _check_names(named, {field.name for field in dataclasses.fields(entry.fields)})
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(
             f"not a snapshot record of this version: {error}: {value[:200]!r}"
         ) from None
@@ -144,5 +144,5 @@ def _restore_plain(state: ControllerState, fields: dict[str, msgspec.Raw]) -> No
     for name, raw in fields.items():
         try:
             setattr(state, name, msgspec.json.decode(raw, type=_PLAIN[name]))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ValueError(f"{name} of the snapshot does not read: {error}") from None

@@ -1,0 +1,163 @@
+"""Decoders of what the controller remembers, of configurations, and of JSON on a disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_broker.config_loading import (
+    ConfigError,
+    load_broker_config,
+    load_controller_config,
+)
+from strandline_broker.core.controller import records, snapshot
+from strandline_broker.core.controller.state import ControllerState
+from strandline_cli.cluster_files import read_cluster_file
+from strandline_cli.errors import CliError
+from strandline_cli.reassignment_plan import parse_plan
+from strandline_proto.ids import ControllerEpoch, TopicId
+from strandline_spark.errors import OptionError, TableError
+from strandline_spark.find_cluster import find_bootstrap
+from strandline_spark.micro_batch import read_offset_log
+from strandline_spark.options import parse_options
+from strandline_spark.positions import PositionFiles
+from support.decoders import ID, Decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _on_path(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
+    """For those that read a real directory."""
+
+    def call(data: bytes) -> Any:
+        with TemporaryDirectory() as directory:
+            path = Path(directory, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            return read(path)
+
+    return call
+
+
+def _as_text(read: Callable[[str], Any]) -> Callable[[bytes], Any]:
+    return lambda data: read(data.decode("utf-8", "replace"))
+
+
+def _restored(data: bytes) -> Any:
+    state = ControllerState()
+    snapshot.restore(state, data.split(b"\n"))
+    return state
+
+
+LISTENS: Final = b'listeners = "PLAINTEXT://h:1"\n[node]\nid = 1\n[log]\ndirs = "/d"\n'
+
+
+TOML: Final = LISTENS + b'[controller.quorum.bootstrap]\nservers = ["h:1"]\n'
+
+
+CLUSTER: Final = json.dumps(
+    {
+        "version": 1,
+        "host": "h",
+        "bootstrap": "h:1",
+        "controller": {"port": 1, "config": {}},
+        "brokers": [{"id": 1, "port": 2}],
+        "broker_config": {},
+    }
+).encode()
+
+
+PLAN: Final = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+
+
+SPARK_OFFSETS: Final = b'{"t":{"0":23,"1":-2}}'
+
+
+POSITIONS: Final = b'{"format":1,"offsets":{"t":{"0":1}}}'
+
+
+LINEAGE: Final = json.dumps(
+    {"format": 1, "topic_ids": {"t": ID}, "epochs": {"t": {"0": [[0, 5]]}}}
+).encode()
+
+
+def _lineage(path: Path) -> Any:
+    return PositionFiles(str(path).removesuffix(".epochs")).lineage()
+
+
+def _controller_values() -> tuple[bytes, ...]:
+    state = ControllerState()
+    return (b"\n".join(snapshot.take(state).values()),)
+
+
+def _records() -> tuple[bytes, ...]:
+    return (
+        records.encode(records.ControllerEpochRecord(epoch=ControllerEpoch(3))),
+        records.encode(records.RemoveTopicRecord(topic_id=TopicId(bytes(16)))),
+        records.encode(records.ConfigRecord(key="k", value="v")),
+    )
+
+
+DECODERS: Final = (
+    Decoder("controller.records", _records(), records.decode, (ValueError,)),
+    Decoder("controller.snapshot", _controller_values(), _restored, (ValueError, LookupError)),
+    Decoder(
+        "config.broker",
+        (TOML,),
+        _on_path("b.toml", lambda path: load_broker_config(str(path), {}, {})),
+        (ConfigError,),
+    ),
+    Decoder(
+        "config.controller",
+        (LISTENS,),
+        _on_path("c.toml", lambda path: load_controller_config(str(path), {}, {})),
+        (ConfigError,),
+    ),
+    Decoder(
+        "cli.cluster_files",
+        (CLUSTER,),
+        _on_path("cluster.json", lambda path: read_cluster_file(path.parent)),
+        (CliError,),
+    ),
+    Decoder(
+        "cli.reassignment_plan", (PLAN,), _as_text(lambda text: parse_plan(text, "x")), (CliError,)
+    ),
+    Decoder(
+        "spark.find_cluster",
+        (CLUSTER,),
+        _on_path("cluster.json", lambda path: find_bootstrap(None, str(path.parent), {})),
+        (OptionError,),
+    ),
+    Decoder(
+        "spark.options",
+        (SPARK_OFFSETS,),
+        _as_text(
+            lambda text: parse_options(
+                {"bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": text}
+            )
+        ),
+        (OptionError,),
+    ),
+    Decoder(
+        "spark.options.assign",
+        (b'{"t":[0,1]}',),
+        _as_text(lambda text: parse_options({"bootstrap.servers": "h:1", "assign": text})),
+        (OptionError,),
+    ),
+    Decoder(
+        "spark.micro_batch",
+        (b"v1\n{}\n" + SPARK_OFFSETS,),
+        _on_path("offsets/3", lambda path: read_offset_log(str(path.parent.parent), 3)),
+        (TableError,),
+    ),
+    Decoder(
+        "spark.positions",
+        (POSITIONS,),
+        _on_path("p.json", lambda path: PositionFiles(str(path)).initial()),
+        (OptionError,),
+    ),
+    Decoder("spark.lineage", (LINEAGE,), _on_path("p.json.epochs", _lineage), (OptionError,)),
+)
