@@ -41,6 +41,7 @@ class BrokerState:
     offline_log_dirs: tuple[str, ...] = ()
     stray_dirs: tuple[str, ...] = ()
     refused_truncations: "tuple[RefusedTruncation, ...]" = ()
+    full_log_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
             offline_log_dirs=tuple(b.offline_log_dirs),
             stray_dirs=tuple(b.stray_dirs),
             refused_truncations=tuple(b.refused_truncations),
+            full_log_dirs=tuple(b.full_log_dirs),
         )
         for b in answer.brokers
     ]

@@ -108,6 +108,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
             )
             for r in broker.refused_truncations
         ),
+        full_log_dirs=tuple(broker.full_log_dirs),
     )
 
 

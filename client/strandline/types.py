@@ -194,6 +194,8 @@ class BrokerInfo:
     decommissioning: bool = False
     """It is to leave the cluster, and takes no new replicas."""
     refused_truncations: tuple[RefusedTruncation, ...] = ()
+    full_log_dirs: tuple[str, ...] = ()
+    """Data directories that refuse writes for want of room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import pytest
 
 from strandline_broker.core.push_envelope import Envelope, LiveBroker
 from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.full_dirs import ROOM_BYTES
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import (
@@ -145,7 +146,14 @@ async def test_with_the_last_directory_the_process_stops(tmp_path: Path) -> None
     assert "the last data directory in service" in told[0]
 
 
-async def test_a_full_disk_refuses_writes_and_stays_in_service(tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_writes_and_stays_in_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-99: it is named while there is no room, with a margin."""
+    monkeypatch.setattr("strandline_broker.hosts.full_dirs.LOOK_S", 0.01)
+    monkeypatch.setattr("strandline_broker.hosts.full_dirs.HOLD_S_MIN", 0.0)
+    free = [0]
+    monkeypatch.setattr(HalfFailing, "free_space", lambda *_: free[0], raising=False)
     fs = HalfFailing(tmp_path / "b")
     async with run_node(tmp_path, 1, fs, **both(tmp_path)) as node:
         await push(node, *map(led, range(PARTITIONS)))
@@ -154,8 +162,15 @@ async def test_a_full_disk_refuses_writes_and_stays_in_service(tmp_path: Path) -
         with pytest.raises(KafkaStorageError, match="nothing was written: free disk space"):
             append(bad[0])
         assert node.directory.failed == {}
-        fs.error = None
+        full = dict.fromkeys((p.key for p in bad), ReplicaCondition.DISK_FULL)
+        assert node.replicas.offline_replicas() == full
+        assert node.directory.full == {str(tmp_path / "b")}
+        fs.error, free[0] = None, ROOM_BYTES - 1
         assert append(bad[0])[0].base_offset == 0
+        await asyncio.sleep(0.1)
+        assert node.replicas.offline_replicas() == full, "not before there is room to spare"
+        free[0] = ROOM_BYTES
+        await eventually(lambda: node.replicas.offline_replicas() == {}, "it counts again")
 
 
 async def test_too_many_open_files_are_no_fault_of_the_disk(tmp_path: Path) -> None:

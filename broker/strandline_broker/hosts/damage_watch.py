@@ -52,6 +52,8 @@ def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, ReplicaConditio
             offline[key] = ReplicaCondition.DAMAGED
         elif partition.refused is not None:
             offline[key] = ReplicaCondition.TRUNCATION_REFUSED
+        elif partition.context.dirs.is_full(log):
+            offline[key] = ReplicaCondition.DISK_FULL
     return offline
 
 

@@ -332,6 +332,7 @@ class BrokerLifecycle:
             want_fence=not (self._loaded and self._metadata.has_snapshot),
             want_shut_down=self._shutting_down,
             offline_log_dirs=list(self._directory.failed),
+            full_log_dirs=sorted(self._directory.full),
             losses=lost,
             stray_dirs=self._strays()[:STRAYS_TOLD_MAX],
             refused_truncations=map(refusal_to_wire, self._refused()),

@@ -3,7 +3,7 @@
 An I/O error takes the directory out of service (KIP-112): its replicas serve nothing, the
 controller is told, the others go on. A failed fsync is never tried again (P-24). With the last
 directory the process stops. A full disk is no such error: what does not fit is refused, and the
-rest goes on.
+rest goes on, see `full_dirs`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.hosts.full_dirs import FullDirs
 from strandline_broker.storage.failed_flush import note_failed_flush
 from strandline_broker.storage.file import NO_SPACE
 from strandline_proto.errors import KafkaStorageError
@@ -71,12 +72,17 @@ class LogDirs:
         self.directories = directories
         self.all = [LogDir(runtime, d, number) for number, d in enumerate(directories.online)]
         self._by_path = {each.path: each for each in self.all}
+        self.full = FullDirs(runtime, directories)
         self._registry = runtime.serial_executor("directories")
         self.on_failed: Callable[[LogDir], None] = lambda _: None
         """The replicas of the directory serve nothing from now on; set by the replica manager."""
 
     def of(self, log: Log) -> LogDir:
         return self._by_path[os.path.dirname(log.path)]
+
+    def is_full(self, log: Log) -> bool:
+        """Whether the directory of `log` has refused a write, and has no room yet."""
+        return self.of(log).path in self.directories.full
 
     def online(self) -> list[LogDir]:
         return [each for each in self.all if each.failure is None]
@@ -126,6 +132,7 @@ class LogDirs:
         async with asyncio.TaskGroup() as group:
             for each in self.all:
                 group.create_task(self._flush(each, on_flushed), name=f"flusher {each.path}")
+                group.create_task(self.full.watch(each), name=f"free space {each.path}")
 
     async def _flush(self, each: LogDir, on_flushed: OnFlushed) -> None:
         try:
@@ -158,6 +165,7 @@ class LogDirs:
         """
         why = f"{where}: {error.strerror or error}; nothing was written"
         if error.errno in NO_SPACE:
+            self.full.on_refused(self.of(log))
             return KafkaStorageError(f"{why}: free disk space in {log.path}")
         if error.errno not in PASSING:
             self.fail(self.of(log), f"a write failed: {where}: {error}")

@@ -55,6 +55,7 @@ class ReplicaContext:
         self.broker_epoch = broker_epoch
         self.propose_isr = propose_isr
         self.dirs = dirs
+        dirs.full.on_change = lambda: self.report_offline()
         self.flusher = dirs
         self.upkeep: LogUpkeep
         """Set by the replica manager, which knows the partitions."""

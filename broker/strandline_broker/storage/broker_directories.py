@@ -40,6 +40,8 @@ class BrokerDirectories:
         """Those in service; a host takes one out that fails."""
         self.failed = failed
         """Path of each that is not, and why."""
+        self.full: set[str] = set()
+        """Paths of those that have refused a write for want of room, and have none yet."""
         self.directory_id = _identity(self.online)
         self.hosted: frozenset[Key] = frozenset().union(*(d.state.hosted for d in self.online))
 

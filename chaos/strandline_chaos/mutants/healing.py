@@ -10,6 +10,8 @@ from strandline_chaos.sim.plan import Fault
 _LEADER: Final = "strandline_broker/core/leader.py"
 _WATCH: Final = "strandline_broker/hosts/damage_watch.py"
 _LIFECYCLE: Final = "strandline_broker/hosts/lifecycle.py"
+_LOG_DIRS: Final = "strandline_broker/hosts/log_dirs.py"
+_FULL_DIRS: Final = "strandline_broker/hosts/full_dirs.py"
 _OFFLINE: Final = "strandline_broker/core/controller/offline_replicas.py"
 
 _COMES_AND_GOES: Final = Needs(
@@ -27,6 +29,14 @@ _COMES_AND_GOES: Final = Needs(
     ),
 )
 """What reads badly reads well a moment later, and the controller's word of it comes late."""
+
+_FULL: Final = Needs(
+    kinds=("kill",),
+    aimed=tuple(
+        Fault(at_s, "disk-full", {"node": node, "for_s": 2.5, "room": 0})
+        for at_s, node in ((1.0, "leader-0"), (4.0, "broker-2"))
+    ),
+)
 
 HEALING: Final = (
     Mutant(
@@ -91,5 +101,44 @@ HEALING: Final = (
             ),
         ),
         Needs(topology={"scrub_ms": 400}, kinds=("bit-flip", "misread")),
+    ),
+    Mutant(
+        "full-disk-is-not-told",
+        "I-99",
+        "a broker refuses what it has no room for, and does not name its replicas for it",
+        (
+            Edit(
+                _LOG_DIRS,
+                "            self.full.on_refused(self.of(log))\n",
+                "",
+            ),
+        ),
+        _FULL,
+    ),
+    Mutant(
+        "leads-on-with-a-full-disk",
+        "I-99",
+        "a replica without room stays in an ISR with sound members, and leads it",
+        (
+            Edit(
+                _OFFLINE,
+                "        case ReplicaCondition.DISK_FULL if _any_sound(",
+                "        case ReplicaCondition.DISK_FULL if not brokers and _any_sound(",
+            ),
+        ),
+        _FULL,
+    ),
+    Mutant(
+        "full-disk-is-never-looked-at-again",
+        "I-88, I-99",
+        "a directory that was full once counts as full for ever",
+        (
+            Edit(
+                _FULL_DIRS,
+                "        if free >= ROOM_BYTES:\n",
+                "        if free < 0:\n",
+            ),
+        ),
+        _FULL,
     ),
 )

@@ -171,14 +171,15 @@ class SimDisk:
             self.counts["disk operation hung"] = self.counts.get("disk operation hung", 0) + 1
         self.stalled(self.faults.stall_s)
 
-    def room_for(self, wanted: int) -> int:
-        """How many of `wanted` bytes are written."""
+    def room_for(self, wanted: int, path: str = "") -> int:
+        """How many of `wanted` bytes are written to the file at `path`."""
         if self.strikes(self.faults.write_error, "write error"):
             raise os_error(errno.EIO, "")
         self.stall()
         room = self.capacity - self._used
         if room <= 0 < wanted:
-            self.counts["disk full"] = self.counts.get("disk full", 0) + 1
+            for what in ("disk full", "append refused")[: 1 + path.endswith(".log")]:
+                self.counts[what] = self.counts.get(what, 0) + 1
             raise os_error(errno.ENOSPC, "")
         if wanted > 1 and self.strikes(self.faults.short_write, "short write"):
             wanted = self._rng.randint(1, wanted - 1)

@@ -97,7 +97,7 @@ class SimFs:
         self._begin("pwritev", self._paths.get(fd, ""))
         node, disk = self._inode(fd), self._disk
         data = b"".join(buffers)
-        data = data[: disk.room_for(len(data))]
+        data = data[: disk.room_for(len(data), self._paths.get(fd, ""))]
         before = len(node.data)
         node.write(data, offset, disk.wall())
         disk.use(len(node.data) - before)

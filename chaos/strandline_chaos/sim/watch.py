@@ -14,6 +14,7 @@ from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
 from strandline_chaos.sim.oracles.ends import EndOracle
 from strandline_chaos.sim.oracles.epochs import EpochOracle
+from strandline_chaos.sim.oracles.full_disks import FullDiskOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
 from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.metadata import MetadataOracle
@@ -66,6 +67,7 @@ class Oracles:
         self.markers = MarkerOracle(self.replicas)
         self.leaves = LeaveOracle(world.members, self.control)
         self.metadata = MetadataOracle(self.sometimes)
+        self.full_disks = FullDiskOracle(self.sometimes)
         self.store = StoreOracle(self.sometimes)
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
@@ -126,9 +128,15 @@ class Oracles:
         if compacted is not None and compacted in process.replicas.partitions:
             self.compaction.on_step(node, process.replicas.partitions[compacted])
         self.metadata.on_step(node)
+        self.full_disks.on_step(node, self._decided())
         if node.stopping:
             self.markers.on_step(node)
             self.leaves.on_step(node)
+
+    def _decided(self) -> ControllerState | None:
+        """What the controller has decided; None while it is down, or nobody may obey it."""
+        process = self._controller.process
+        return None if process is None or self.old_store else process.state
 
     def _look(self, node: Node, key: Key, partition: Partition) -> None:
         if partition.refused is not None:

@@ -128,6 +128,7 @@ def _verdict(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") -
     states = probe.states_in(cluster)
     problems = [
         *_broker_problems(states),
+        *_full(states, metadata),
         *_refusals(states, metadata),
         *_partition_problems(metadata),
     ]
@@ -155,6 +156,27 @@ def _broker_problems(states: list[probe.BrokerState]) -> list[str]:
         for b in states
         for path in b.offline_log_dirs
     ]
+
+
+def _full(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list[str]:
+    """Disks without room, and the partitions whose replicas there take no more records."""
+    from strandline_proto.v1.common_pb2 import REPLICA_CONDITION_DISK_FULL
+
+    problems = []
+    for broker in states:
+        stuck = [
+            f"{topic.name}/{partition.index}"
+            for topic in metadata.topics
+            for partition in topic.partitions
+            if (broker.id, REPLICA_CONDITION_DISK_FULL)
+            in zip(partition.offline_replicas, partition.offline_conditions, strict=False)
+        ]
+        if broker.full_log_dirs:
+            problems.append(
+                f"broker {broker.id} has no room in {', '.join(broker.full_log_dirs)}: its"
+                f" replicas there take no more records ({' '.join(stuck) or 'none'})"
+            )
+    return problems
 
 
 def _refusals(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list[str]:

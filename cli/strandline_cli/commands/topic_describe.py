@@ -40,7 +40,9 @@ def describe(
             found = (await admin.describe_topics([topic]))[topic]
             document = _document(found)
             if any(p.offline_replicas for p in found.partitions):
-                document["refused_truncations"] = _refused(await admin.describe_cluster(), found)
+                cluster = await admin.describe_cluster()
+                document["refused_truncations"] = _refused(cluster, found)
+                document["full_log_dirs"] = _full(cluster, found)
         return document
 
     document = run_client(work())
@@ -61,6 +63,8 @@ def describe(
     emit_table(("partition", "leader", "leader_epoch", "replicas", "isr", "elr"), rows, title=topic)
     for p in document["partitions"]:
         _note_offline(p)
+    for full in document["full_log_dirs"]:
+        note(f"broker {full['broker']} has no room in {', '.join(full['paths'])}")
     for refused in document["refused_truncations"]:
         note(refusal_text(topic, **refused))
     return 0
@@ -71,6 +75,7 @@ def _document(found: "TopicDescription") -> dict[str, Any]:
 
     return {
         "refused_truncations": [],
+        "full_log_dirs": [],
         "name": found.name,
         "topic_id": topic_id_text(found.topic_id),
         "partitions": [
@@ -107,6 +112,21 @@ def _refused(cluster: "ClusterDescription", found: "TopicDescription") -> "list[
         for broker in cluster.brokers
         for r in broker.refused_truncations
         if r.topic_id == found.topic_id
+    ]
+
+
+def _full(cluster: "ClusterDescription", found: "TopicDescription") -> list[dict[str, Any]]:
+    """Disks without room of brokers whose replicas of this topic take no more for it."""
+    stuck = {
+        broker
+        for p in found.partitions
+        for broker, condition in zip(p.offline_replicas, p.offline_conditions, strict=False)
+        if condition == "disk-full"
+    }
+    return [
+        {"broker": broker.id, "paths": list(broker.full_log_dirs)}
+        for broker in cluster.brokers
+        if broker.id in stuck
     ]
 
 

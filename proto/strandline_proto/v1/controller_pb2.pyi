@@ -142,6 +142,7 @@ class BrokerHeartbeatRequest(_message.Message):
     STRAY_DIRS_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
+    FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -170,6 +171,10 @@ class BrokerHeartbeatRequest(_message.Message):
     def refused_truncations(self) -> _containers.RepeatedCompositeFieldContainer[_truncations_pb2.RefusedTruncation]:
         """Details of the replicas here whose condition is that they have refused a truncation; the list is always whole."""
 
+    @_builtins.property
+    def full_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Directories of log.dirs that refuse writes for want of room."""
+
     def __init__(
         self,
         *,
@@ -184,10 +189,11 @@ class BrokerHeartbeatRequest(_message.Message):
         stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
         number: _builtins.int = ...,
         refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
+        full_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "refused_truncations", b"refused_truncations", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "full_log_dirs", b"full_log_dirs", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "refused_truncations", b"refused_truncations", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

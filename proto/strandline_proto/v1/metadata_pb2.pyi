@@ -564,6 +564,7 @@ class BrokerDescription(_message.Message):
     DECOMMISSIONING_FIELD_NUMBER: _builtins.int
     STRAY_DIRS_FIELD_NUMBER: _builtins.int
     REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
+    FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -590,6 +591,10 @@ class BrokerDescription(_message.Message):
     def refused_truncations(self) -> _containers.RepeatedCompositeFieldContainer[_truncations_pb2.RefusedTruncation]:
         """What its replicas have refused to cut, as it has reported it."""
 
+    @_builtins.property
+    def full_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Data directories that refuse writes for want of room, as it has reported them."""
+
     def __init__(
         self,
         *,
@@ -606,10 +611,11 @@ class BrokerDescription(_message.Message):
         decommissioning: _builtins.bool = ...,
         stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
         refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
+        full_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "full_log_dirs", b"full_log_dirs", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

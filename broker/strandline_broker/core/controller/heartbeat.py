@@ -40,6 +40,7 @@ class Heartbeat:
     """Of records, since the last heartbeat that was answered."""
     stray_dirs: tuple[str, ...] = ()
     refused: tuple[RefusedTruncation, ...] = ()
+    full_log_dirs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         number=request.number,
         offline_log_dirs=tuple(request.offline_log_dirs),
         stray_dirs=tuple(request.stray_dirs),
+        full_log_dirs=tuple(request.full_log_dirs),
         refused=tuple(map(refusal_from_wire, request.refused_truncations)),
         offline_replicas=frozenset(
             OfflineReplica(TopicId(r.topic_id), r.partition_index, _condition(r))

@@ -122,6 +122,7 @@ class ClusterRpc:
             offline_log_dirs=() if told is None else told.offline_log_dirs,
             decommissioning=broker.decommissioning,
             stray_dirs=() if told is None else told.stray_dirs,
+            full_log_dirs=() if told is None else told.full_log_dirs,
             refused_truncations=map(refusal_to_wire, () if told is None else told.refused),
         )
 
