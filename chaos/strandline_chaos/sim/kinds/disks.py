@@ -22,6 +22,7 @@ FILES: Final = {
     "log-start": "log-start-offset-checkpoint",
     "seal": ".seal",
     "snapshot": ".snapshot",
+    "identity": "partition.metadata",
 }
 """What a bit may flip in: how the name of such a file ends."""
 

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.strikes.scene import Scene
 
-CLOSED: Final = ("epochs", "high-watermark", "recovery-point", "log-start", "seal", "snapshot")
+CLOSED: Final = (
+    "epochs",
+    "high-watermark",
+    "recovery-point",
+    "log-start",
+    "seal",
+    "snapshot",
+    "identity",
+)
 """Files that are read at the start of a process only: they change while it is down."""
 DOWN_S: Final = 0.2
 RESTART_S: Final = 0.1
