@@ -519,3 +519,39 @@ async def test_what_a_replica_has_refused_to_cut_is_told_and_takes_it_out_of_the
         2: [refused],
         3: [],
     }
+
+
+async def test_a_heartbeat_that_comes_late_over_a_stream_given_up_takes_nothing_back(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    """I-15: it was sent before the damage was found, and would bring the replica back."""
+    living = Living(controller, stack)
+    one, two, _ = await living.three()
+    topic = await living.create("flights", 1, 3)
+    await living.partition(topic, 0, leader=1)
+    await living.stop_beating(two)
+    old, new = [(await living.stub()).BrokerHeartbeat() for _ in range(2)]
+    await old.write(two.heartbeat())
+    assert isinstance(await old.read(), controller_pb2.BrokerHeartbeatResponse)
+    sound = two.heartbeat()  # on its way, while its sender gives the stream up
+    two.offline = [
+        controller_pb2.OfflineReplica(
+            topic_id=topic, condition=common_pb2.REPLICA_CONDITION_DAMAGED
+        )
+    ]
+    await new.write(two.heartbeat())
+    answer = await new.read()
+    assert isinstance(answer, controller_pb2.BrokerHeartbeatResponse)
+    assert answer.error_code == 0
+    await old.write(sound)
+    late = await old.read()
+    assert isinstance(late, controller_pb2.BrokerHeartbeatResponse)
+    assert late.error_code == errors.InvalidRequest.code
+    marker = await living.create("later", 1, 1)  # what was decided before it has been pushed
+    await one.until(lambda: one.view.topic(marker) is not None)
+    known = one.view.partition(topic, 0)
+    assert known is not None
+    assert known.offline_replicas == (2,)
+    assert 2 not in known.isr
+    for stream in (old, new):
+        stream.cancel()
