@@ -124,6 +124,7 @@ def loss_info(loss: metadata_pb2.LossDescription) -> LossInfo:
         end=loss.end_offset,
         acknowledged=loss.acknowledged,
         brokers=tuple(loss.brokers),
+        possibly_from=loss.possibly_from if loss.HasField("possibly_from") else None,
     )
 
 

@@ -229,9 +229,13 @@ class LossInfo:
     end: int
     """Offsets from `start` on, below `end`, are gone or hold other records; -1: none are known."""
     acknowledged: int
-    """How many of them were committed."""
+    """How many of them were committed, at least."""
     brokers: tuple[int, ...]
     """Who has said so."""
+    possibly_from: int | None = None
+    """From this offset on more may be lost that was acknowledged: what nobody holds any more nobody
+    can tell. None: without such an election nothing beyond `end` is.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +244,7 @@ class ClusterDescription:
     controller: ControllerInfo
     brokers: tuple[BrokerInfo, ...]
     losses: tuple[LossInfo, ...] = ()
-    """Oldest first; at most 1000 are kept."""
+    """Oldest first. Beyond 1000 several elections of one partition are told in one."""
 
 
 @dataclass(frozen=True, slots=True)

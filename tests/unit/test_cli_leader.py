@@ -1,6 +1,7 @@
 """How `strandline leader elect` understands what it is given, and what `leader losses` shows."""
 
 import json
+import re
 from collections.abc import Coroutine
 
 import pytest
@@ -27,10 +28,11 @@ def test_anything_else_is_a_mistake_that_shows_the_form(text: str) -> None:
 def losses(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[list[str], str]:
-    """What `leader losses` says of two elections, of which one has lost offset 7."""
-    lost = LossInfo("orders", b"o" * 16, 0, 5, 3, True, 7, 8, 1, (2,))
-    nothing = LossInfo("orders", b"o" * 16, 1, 6, 3, True, -1, -1, 0, ())
-    found = (lost, nothing) if "orders" in arguments else (nothing,)
+    """What `leader losses` says of two elections, and of a cut without one."""
+    lost = LossInfo("orders", b"o" * 16, 0, 5, 3, True, 7, 9, 1, (2,), 7)
+    unknown = LossInfo("orders", b"o" * 16, 1, 6, 3, True, -1, -1, 0, (), 12)
+    cut = LossInfo("orders", b"o" * 16, 2, 7, 3, False, 4, 9, 3, (1,))
+    found = (lost, unknown, cut) if "orders" in arguments else ()
 
     def run_client(work: Coroutine[None, None, None]) -> tuple[LossInfo, ...]:
         work.close()
@@ -43,24 +45,29 @@ def losses(
     return out.splitlines(), err
 
 
-def test_elections_that_lost_nothing_are_only_counted(
+def test_what_nobody_can_tell_is_called_unknown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (_, row), err = losses(monkeypatch, capsys, "orders")
-    assert row.split() == ["orders", "0", "5", "3", "7", "to", "7", "1", "2"]
-    assert err.startswith("1 more election of a leader not known to be in sync")
-    out, err = losses(monkeypatch, capsys)
-    assert out == []
-    assert err.startswith("1 election of")
-    assert "--all" in err
-
-
-def test_all_elections_are_shown_to_who_asks_and_in_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, err = losses(monkeypatch, capsys, "orders", "--all")
-    assert (len(out), err) == (3, "")
-    assert "none known" in out[2]
-    out, err = losses(monkeypatch, capsys, "orders", "--format", "json")
-    assert len(json.loads("".join(out))["losses"]) == 2
+    (_, *rows), err = losses(monkeypatch, capsys, "orders")
+    assert [re.split(" {2,}", row.strip()) for row in rows] == [
+        ["orders", "0", "5", "3", "7 to 8", "7 and on", "1 or more", "2"],
+        ["orders", "1", "6", "3", "unknown", "12 and on", "unknown"],
+        ["orders", "2", "7", "3", "4 to 8", "-", "3 to 5", "1"],
+    ]
     assert err == ""
+
+
+def test_json_has_no_upper_bound_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = losses(monkeypatch, capsys, "orders", "--format", "json")
+    told = json.loads("".join(out))["losses"]
+    assert [t["possibly_from"] for t in told] == [7, 12, None]
+    assert [t["acknowledged_at_most"] for t in told] == [None, None, 5]
+
+
+def test_without_such_an_election_nothing_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = losses(monkeypatch, capsys)
+    assert (out, "every leader so far was known to be in sync" in err) == ([], True)

@@ -1,9 +1,16 @@
 """The loss report: what unclean elections have cost, as replicas tell it (I-53)."""
 
+from dataclasses import replace
+
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.core.controller.loss_reports import decide_losses
-from strandline_broker.core.controller.losses import REPORTS_MAX, LossReport, with_report
+from strandline_broker.core.controller.losses import (
+    REPORTS_MAX,
+    LossReport,
+    with_report,
+    without_topic,
+)
 from strandline_broker.core.controller.records import LossRecord
 from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_broker.hosts.controller.settings import Identity
@@ -16,7 +23,7 @@ from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster
 class Recovered:
     """Broker 2 leads by balanced recovery; 1 and 3 have more than it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tell: bool = True) -> None:
         self.cluster = Cluster([B1, B2, B3])
         self.topic: TopicId = self.cluster.topic("t", (B1, B2, B3))
         for broker in (B1, B2, B3):
@@ -25,7 +32,9 @@ class Recovered:
         for broker in (B2, B3):
             self.cluster.up(broker)
         ends, partition = LogEnds(), self.cluster.partition(self.topic)
-        for broker in (B2, B3):
+        if not tell:
+            self.cluster.alter("", {"unclean.leader.election.enable": "true"}, topic="t")
+        for broker in (B2, B3) if tell else ():
             ends.on_told(
                 self.cluster.state.brokers[broker],
                 partition,
@@ -68,6 +77,22 @@ def test_a_report_begins_with_the_election() -> None:
     report = Recovered().report()
     assert (report.topic, report.leader, report.elected_uncleanly) == ("t", B2, True)
     assert (report.start, report.end, report.acknowledged, report.brokers) == (-1, -1, 0, ())
+    assert report.possibly_from == 5, "what was behind its log may be lost, and nobody can tell"
+
+
+def test_a_leader_that_has_not_said_where_its_log_ends_says_so_when_it_leads() -> None:
+    """Until then everything may be lost."""
+    at = Recovered(tell=False)
+    assert at.report().possibly_from == 0
+    assert at.tell(B3, 4, 4, 4) == 0, "another one's log says nothing of it"
+    assert at.tell(B2, 7, 7, 7) == 1
+    report = at.report()
+    assert (report.possibly_from, report.start, report.brokers) == (7, -1, ())
+    assert at.tell(B2, 7, 7, 7) == 0
+    assert at.tell(B2, 6, 6, 6, later=1) == 0, "that was another election"
+    assert at.tell(B2, 7, 9, 9) == 1
+    report = at.report()
+    assert (report.possibly_from, report.start, report.end, report.brokers) == (7, 7, 9, (B2,))
 
 
 def test_the_epoch_of_the_last_unclean_election_is_remembered_for_who_comes_back_later() -> None:
@@ -113,6 +138,7 @@ def test_a_loss_without_an_unclean_election_is_a_report_of_its_own() -> None:
     at.tell(B2, 1, 4, 3)
     report = at.report()
     assert (report.elected_uncleanly, report.leader, report.acknowledged) == (False, B1, 2)
+    assert report.possibly_from is None, "all that it has cut is known"
 
 
 def test_a_loss_of_a_topic_that_is_gone_is_no_news() -> None:
@@ -121,10 +147,27 @@ def test_a_loss_of_a_topic_that_is_gone_is_no_news() -> None:
     assert at.tell(B1, 1, 2, 2) == 0
 
 
-def test_the_oldest_reports_go_first() -> None:
+def test_beyond_a_number_the_oldest_report_of_a_partition_is_told_in_one_with_its_newest() -> None:
+    """What any of them calls lost, or possibly lost, none of those that are kept leaves out."""
     reports: tuple[LossReport, ...] = ()
     for epoch in range(REPORTS_MAX + 5):
-        report = LossReport("t", TopicId(bytes(16)), 0, LeaderEpoch(epoch), B1, True)
-        reports = with_report(reports, report)
+        told = (53, 63, 58, (B2,)) if epoch == 3 else ()
+        report = LossReport("t", TopicId(bytes(16)), epoch % 7, LeaderEpoch(epoch), B1, True, *told)
+        reports = with_report(reports, replace(report, unknown_from=10 + epoch))
     assert len(reports) == REPORTS_MAX
-    assert reports[0].leader_epoch == 5
+    assert [r.leader_epoch for r in reports[:3]] == [4, 5, 7], "of partitions 0 to 3 and 6"
+    for index in range(7):
+        assert min(r.possibly_from or 0 for r in reports if r.partition == index) == 10 + index
+    newest = reports[-1]
+    assert (newest.partition, newest.leader_epoch) == (3, REPORTS_MAX + 4)
+    assert (newest.start, newest.end, newest.acknowledged, newest.brokers) == (53, 63, 5, (B2,))
+
+
+def test_the_only_report_of_a_partition_goes_with_its_topic_alone() -> None:
+    reports: tuple[LossReport, ...] = ()
+    for index in range(REPORTS_MAX + 5):
+        report = LossReport("t", TopicId(bytes(16)), index, LeaderEpoch(1), B1, True)
+        reports = with_report(reports, report)
+    assert len(reports) == REPORTS_MAX + 5
+    assert without_topic(reports, TopicId(bytes(16))) == ()
+    assert without_topic(reports, TopicId(b"o" * 16)) == reports

@@ -90,6 +90,26 @@ def test_what_somebody_gave_up_is_in_the_range() -> None:
             lost.check(wrong)
 
 
+def test_what_nobody_knew_may_be_lost_where_a_report_says_so() -> None:
+    lost = Lost()
+    assert lost.check(replace(ELECTED, unknown_from=1)) == "loss reported"
+    with pytest.raises(Violation, match=r"offset 1 is lost, and no report says that it is, or may"):
+        lost.check(replace(ELECTED, unknown_from=2))
+    assert lost.check(replace(TOLD, unknown_from=2)) == "loss reported"
+    lost.ghost.reports_forgotten = True
+    assert lost.check(replace(ELECTED, unknown_from=2)) == "loss reported"
+
+
+def test_what_was_committed_after_a_loss_may_be_lost_again() -> None:
+    lost = Lost()
+    lost.ghost.excused = "all lost their power"
+    again = Entry(1, 2, 4, 3, (0, 0))
+    lost.ghost.on_high_watermark(2, log_of(FIRST, again), "broker-1 t-0")
+    assert list(lost.ghost.promised.values()) == [again]
+    with pytest.raises(Violation, match="offset 1 is lost"):
+        lost.check(replace(ELECTED, unknown_from=2))
+
+
 def test_another_partition_s_report_is_none() -> None:
     lost = Lost()
     lost.give_up(believed=3)

@@ -31,25 +31,25 @@ class Losses:
     def on_cut(self, partition: Partition, offset: int, *, in_recovery: bool) -> None:
         """A follower is about to cut its log where the leader's history parts from it."""
         if in_recovery or offset < partition.high_watermark:
-            self._report(
-                partition,
-                leader_epoch=partition.follower_epoch,
-                start=offset,
-                committed=partition.high_watermark,
-                end=partition.log.log_end_offset,
-            )
+            end = partition.log.log_end_offset
+            if offset < end:
+                self._report(
+                    partition,
+                    leader_epoch=partition.follower_epoch,
+                    start=offset,
+                    committed=partition.high_watermark,
+                    end=end,
+                )
 
     def on_lead(self, partition: Partition, state: PartitionState) -> None:
-        """A leader by an unclean election, whose checkpoint knew more records as committed than its
-        log has been left with.
+        """A leader by an unclean election: where its log ends, and what its checkpoint knew to be
+        committed beyond.
         """
         if state.recovering:
+            end = partition.log.log_end_offset
+            known = max(end, partition.checkpointed_high_watermark)
             self._report(
-                partition,
-                leader_epoch=state.leader_epoch,
-                start=partition.log.log_end_offset,
-                committed=partition.checkpointed_high_watermark,
-                end=partition.checkpointed_high_watermark,
+                partition, leader_epoch=state.leader_epoch, start=end, committed=known, end=known
             )
 
     def waiting(self) -> list[controller_pb2.LossReport]:
@@ -66,16 +66,15 @@ class Losses:
     def _report(
         self, partition: Partition, *, leader_epoch: int, start: int, committed: int, end: int
     ) -> None:
-        if start >= end:
-            return
-        self._log.warning(
-            "records are given up: the leader was elected without them",
-            partition=partition.name,
-            leader_epoch=leader_epoch,
-            start=start,
-            end=end,
-            committed_below=committed,
-        )
+        if start < end:
+            self._log.warning(
+                "records are given up: the leader was elected without them",
+                partition=partition.name,
+                leader_epoch=leader_epoch,
+                start=start,
+                end=end,
+                committed_below=committed,
+            )
         self._waiting.append(
             controller_pb2.LossReport(
                 topic_id=partition.log.topic_id,

@@ -22,6 +22,22 @@ _ALL_DIE: Final = Needs(
     kinds=("kill", "power", "kill", "crash-point"),
 )
 
+_ALL_LOSE_POWER: Final = Needs(
+    topology={"min_insync_replicas": 2, "brokers": 3, "flush_policy": "replicated"},
+    kinds=("slow-link",),
+    aimed=(
+        Fault(
+            3.0,
+            "power",
+            {
+                "nodes": ["broker-1", "broker-2", "broker-3"],
+                "restart_s": 0.5,
+                "survival": 0.0,
+            },
+        ),
+    ),
+)
+
 _UNCLEAN: Final = Needs(
     topology={"min_insync_replicas": 2, "partitions": 1},
     moments=("unclean-election",),
@@ -252,6 +268,19 @@ RECOVERING: Final = (
             ),
         ),
         _UNCLEAN,
+    ),
+    Mutant(
+        "loss-report-begins-too-late",
+        "I-53",
+        "a report of what may be lost begins behind the first record that the leader lacks",
+        (
+            Edit(
+                _RECOVERY,
+                "        log_end=None if end is None else end.offset,\n",
+                "        log_end=None if end is None else end.offset + 1,\n",
+            ),
+        ),
+        _ALL_LOSE_POWER,
     ),
     Mutant(
         "loss-report-without-a-count",

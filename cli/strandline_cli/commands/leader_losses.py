@@ -22,7 +22,8 @@ _COLUMNS = (
     "partition",
     "leader_epoch",
     "leader",
-    "offsets",
+    "lost",
+    "possibly lost",
     "acknowledged",
     "said by",
 )
@@ -32,20 +33,19 @@ def losses(
     topic: Annotated[
         str | None, typer.Argument(show_default=False, help="Of this topic alone.")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also elections that lost nothing so far.")
-    ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show which offsets were lost where nobody in sync was left to lead.
+    """Show which offsets were lost, or may be, where nobody in sync was left to lead.
 
-    One line for each election that lost any, the oldest first; --format json has them all.
-    The offsets are those that replicas have given up, or lost, as far as they have said so: a
-    replica that is down still may hold more. Acknowledged are those that were committed, with
-    acks=all no others: at least as many as a replica knew to be, at most all.
+    One line for each election of a leader not known to be in sync, the oldest first.
+    Lost are the offsets that replicas have given up, or lost, as far as they have said so.
+    Possibly lost is everything from where the new leader's log ended: what no replica holds any
+    more, as after a loss of power of all, nobody can tell. Below that nothing is.
+    Acknowledged are those of the lost that were committed, with acks=all no others: at least as
+    many as a replica knew to be. "unknown": nobody knew of any.
     """
     from strandline import Admin
     from strandline_cli.client import run_client
@@ -62,42 +62,35 @@ def losses(
     elif not found:
         note("every leader so far was known to be in sync: nothing was lost by an election")
     else:
-        _show(found if everything else [loss for loss in found if loss.start >= 0], len(found))
+        emit_table(_COLUMNS, [_row(loss) for loss in found])
     return 0
 
 
-def _show(shown: "list[LossInfo]", there_are: int) -> None:
-    if shown:
-        emit_table(_COLUMNS, [_row(loss) for loss in shown])
-    if (hidden := there_are - len(shown)) > 0:
-        elections = "election" if hidden == 1 else "elections"
-        note(
-            f"{hidden} {'more ' if shown else ''}{elections} of a leader not known to be in sync,"
-            " by which no replica has lost anything so far (--all shows them)"
-        )
-
-
 def _row(loss: "LossInfo") -> tuple[object, ...]:
-    known = loss.start >= 0
     return (
         loss.topic,
         loss.partition,
         loss.leader_epoch,
         loss.leader,
-        f"{loss.start} to {loss.end - 1}" if known else "none known",
+        f"{loss.start} to {loss.end - 1}" if loss.start >= 0 else "unknown",
+        "-" if loss.possibly_from is None else f"{loss.possibly_from} and on",
         _acknowledged(loss),
         listed(loss.brokers),
     )
 
 
 def _acknowledged(loss: "LossInfo") -> str:
-    """At least what a replica knew to be committed, at most all that was given up."""
-    most = _lost(loss)
+    """At least what a replica knew to be committed, at most all that was given up, if that is all
+    that can be lost.
+    """
+    most = _at_most(loss)
+    if most is None:
+        return f"{loss.acknowledged} or more" if loss.acknowledged > 0 else "unknown"
     return str(most) if loss.acknowledged == most else f"{loss.acknowledged} to {most}"
 
 
-def _lost(loss: "LossInfo") -> int:
-    return loss.end - loss.start if loss.start >= 0 else 0
+def _at_most(loss: "LossInfo") -> int | None:
+    return loss.end - loss.start if loss.possibly_from is None else None
 
 
 def _document(loss: "LossInfo") -> dict[str, object]:
@@ -110,6 +103,7 @@ def _document(loss: "LossInfo") -> dict[str, object]:
         "first_offset": loss.start if loss.start >= 0 else None,
         "last_offset": loss.end - 1 if loss.start >= 0 else None,
         "acknowledged": loss.acknowledged,
-        "acknowledged_at_most": _lost(loss),
+        "possibly_from": loss.possibly_from,
+        "acknowledged_at_most": _at_most(loss),
         "brokers": list(loss.brokers),
     }

@@ -219,7 +219,7 @@ class LossReport(_message.Message):
     start_offset: _builtins.int
     """The first record that is gone."""
     end_offset: _builtins.int
-    """The offset after the last one."""
+    """The offset after the last one; the same as the first: none that is known, this leader's log ended there."""
     committed_offset: _builtins.int
     """The replica knew all below it to be committed."""
     def __init__(

@@ -465,6 +465,7 @@ class LossDescription(_message.Message):
     END_OFFSET_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
+    POSSIBLY_FROM_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.bytes
     partition: _builtins.int
@@ -478,6 +479,10 @@ class LossDescription(_message.Message):
     end_offset: _builtins.int
     acknowledged: _builtins.int
     """How many of them were committed, which acks=all had acknowledged."""
+    possibly_from: _builtins.int
+    """More of what was acknowledged may be gone, from here on: what nobody holds any more nobody can tell. Absent where
+    there was no such election; 0 where the leader has not said where its log ended.
+    """
     @_builtins.property
     def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Who has said so."""
@@ -495,12 +500,15 @@ class LossDescription(_message.Message):
         end_offset: _builtins.int = ...,
         acknowledged: _builtins.int = ...,
         brokers: _abc.Iterable[_builtins.int] | None = ...,
+        possibly_from: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_possibly_from", b"_possibly_from", "possibly_from", b"possibly_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "brokers", b"brokers", "elected_uncleanly", b"elected_uncleanly", "end_offset", b"end_offset", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_possibly_from", b"_possibly_from", "acknowledged", b"acknowledged", "brokers", b"brokers", "elected_uncleanly", b"elected_uncleanly", "end_offset", b"end_offset", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "possibly_from", b"possibly_from", "start_offset", b"start_offset", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__possibly_from: _TypeAlias = _typing.Literal["possibly_from"]  # noqa: Y015
+    _WhichOneofArgType__possibly_from: _TypeAlias = _typing.Literal["_possibly_from", b"_possibly_from"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__possibly_from) -> _WhichOneofReturnType__possibly_from | None: ...
 
 Global___LossDescription: _TypeAlias = LossDescription  # noqa: Y015
 

@@ -103,6 +103,8 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True):
     leader_recovery_state: int | None = None
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
+    log_end: int | None = None
+    """Of a leader that is elected uncleanly, as far as it has said so; no part of the partition."""
 
 
 class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
@@ -195,7 +197,7 @@ class ProducerIdsRecord(Record, frozen=True, kw_only=True):
 
 class LossRecord(Record, frozen=True, kw_only=True):
     """A replica has given up, or lost, the records from `start` on, below `end`; it knew those
-    below `committed` to be committed.
+    below `committed` to be committed. Without any: the leader's log ended at `start`.
     """
 
     broker_id: BrokerId

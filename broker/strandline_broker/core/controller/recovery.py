@@ -31,10 +31,12 @@ def begin_recovery(
     state: ControllerState,
     partition: Partition,
     leader: BrokerId,
+    ends: LogEnds,
     *,
     known: Sequence[BrokerId] = (),
 ) -> PartitionChangeRecord:
     """`leader` leads, whatever it may lack. Of the others `known` are remembered."""
+    end = ends.of(partition, state.brokers[leader])
     directories = tuple(
         state.brokers[b].directory_id if b == leader else directory
         for b, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -48,6 +50,7 @@ def begin_recovery(
         last_known_elr=tuple(b for b in known if b != leader),
         leader_recovery_state=RECOVERING,
         directories=None if directories == partition.directories else directories,
+        log_end=None if end is None else end.offset,
     )
 
 
@@ -92,7 +95,7 @@ def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChang
         if leader == NO_LEADER and state.elects_uncleanly(state.topics[partition.topic_id]):
             leader = unclean_choice(partition, state.brokers, ends)
         if leader != NO_LEADER:
-            yield begin_recovery(state, partition, leader, known=known)
+            yield begin_recovery(state, partition, leader, ends, known=known)
 
 
 def unclean_election(
@@ -103,7 +106,7 @@ def unclean_election(
     if clean is not None:
         return clean
     leader = unclean_choice(partition, state.brokers, ends)
-    return None if leader == NO_LEADER else begin_recovery(state, partition, leader)
+    return None if leader == NO_LEADER else begin_recovery(state, partition, leader, ends)
 
 
 def unclean_choice(partition: Partition, brokers: Brokers, ends: LogEnds) -> BrokerId:

@@ -14,7 +14,12 @@ from typing import Final
 
 import msgspec
 
-from strandline_broker.core.controller.losses import LossReport, with_election, with_loss
+from strandline_broker.core.controller.losses import (
+    LossReport,
+    with_election,
+    with_loss,
+    without_topic,
+)
 from strandline_broker.core.controller.records import (
     RECOVERED,
     RECOVERING,
@@ -152,7 +157,7 @@ class Partition:
         return self.directories[self.replicas.index(broker_id)]
 
 
-_CHANGED: Final = {*PartitionChangeRecord.__struct_fields__} - {"topic_id", "partition"}
+_CHANGED: Final = {*PartitionChangeRecord.__struct_fields__} - {"topic_id", "partition", "log_end"}
 
 
 def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOffset) -> Partition:
@@ -297,6 +302,7 @@ class ControllerState:
             case RemoveTopicRecord():
                 topic = self.topics.pop(record.topic_id)
                 del self.topic_ids[topic.name]
+                self.losses = without_topic(self.losses, record.topic_id)
             case PartitionRecord():
                 self._replay_partition(record, offset)
             case PartitionChangeRecord():
@@ -306,7 +312,7 @@ class ControllerState:
                 least = self.effective_min_isr(self.topics[record.topic_id], new)
                 must(not new.elr or len(new.isr) < least, (new, least, "I-22, I-50"))
                 name = self.topics[record.topic_id].name
-                self.losses = with_election(self.losses, name, old, new)
+                self.losses = with_election(self.losses, name, old, new, log_end=record.log_end)
             case ConfigRecord() | BrokerConfigRecord():
                 self._replay_config(record)
             case LossRecord():

@@ -57,6 +57,8 @@ class Recoveries:
     def on_losses(self, losses: Sequence[LossRecord]) -> None:
         """Replicas have given up what a leader was elected without."""
         for loss in losses:
+            if loss.start >= loss.end:
+                continue
             self._log.warning(
                 "records are lost",
                 topic_id=loss.topic_id.hex(),
@@ -89,4 +91,5 @@ class Recoveries:
                     topic_id=change.topic_id.hex(),
                     partition=change.partition,
                     leader=change.leader,
+                    may_be_lost_from=change.log_end,
                 )

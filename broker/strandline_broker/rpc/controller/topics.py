@@ -139,6 +139,7 @@ def _loss(report: LossReport) -> metadata_pb2.LossDescription:
         end_offset=report.end,
         acknowledged=report.acknowledged,
         brokers=report.brokers,
+        possibly_from=report.possibly_from,
     )
 
 

@@ -32,6 +32,9 @@ class GivenUp(NamedTuple):
 
 
 class Committed:
+    reports_forgotten = False
+    """Whether the controller's store has come back as an older copy."""
+
     def __init__(self, index: int, *, min_insync: int, always: bool) -> None:
         self.index = index
         self.name = f"partition {index}"
@@ -79,9 +82,10 @@ class Committed:
         """The leader epoch of the last of them."""
         self._kept = 0
         """The offset from which on it may have."""
-        self._alone = False
-        """Nobody but the leader that it brought is known to hold what it kept."""
+        self._alone = False  # whether only the leader that it brought is known to hold that
         self.given_up_by: list[GivenUp] = []
+        self.promised: dict[Identity, Entry] = {}
+        """What leaders have called committed since records may be missing."""
 
     def view(self, disk: SimDisk, path: str) -> LogView:
         """The log of a replica of it."""
@@ -178,7 +182,10 @@ class Committed:
 
     def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
         """A leader says that everything below `to` is committed."""
-        if to <= self.end or self.excused is not None:
+        if self.excused is not None:
+            self._note_promised(to, view)
+            return
+        if to <= self.end:
             return
         last = self.last
         if last is not None and not self._has(view, last):
@@ -196,6 +203,12 @@ class Committed:
             if end < to and (not self._always or node in self._replaced):
                 # Its last fetch was still under way to the leader when its power went.
                 self._lost(node, wiped=node in self._replaced)
+
+    def _note_promised(self, to: int, view: LogView) -> None:
+        for entry in reversed(view.entries[: bisect_right(view.entries, to, key=END)]):
+            if entry.identity in self.promised or entry.identity in self._committed:
+                break
+            self.promised[entry.identity] = entry
 
     @property
     def seen_to(self) -> int:
@@ -258,6 +271,10 @@ class Committed:
         gone = [e for e in gone if e.identity in self._committed or e.identity in self.lost]
         if gone:
             self.given_up_by.append(GivenUp(by, life, tuple(gone), believed))
+
+    def on_reports_forgotten(self) -> None:
+        self.given_up_by.clear()
+        self.reports_forgotten = True
 
     def check_believed(self, mark: int, view: LogView, start: int, where: str) -> None:
         """I-13: what a follower takes for committed is, and is what it holds itself."""

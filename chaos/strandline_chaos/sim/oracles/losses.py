@@ -3,10 +3,11 @@
 What the controller promises is what somebody could tell it. Each replica that gives up records for
 another leader's history knows which, and how far it believed them to be committed; so does a leader
 whose checkpoint goes further than its log. That must be in the report: every offset within a range,
-and at least as many as committed. Nobody is held to what nobody knows: records that no replica has
-any more and that were not below any checkpoint, and what a process died with before it was heard
-(it keeps that in memory), or what a restored copy of the controller's store has forgotten. More
-than REPORTS_MAX reports do not come about here; the oldest would go.
+and at least as many as committed. Nobody is held to what nobody knows: how many records went that
+no replica has any more and that were not below any checkpoint, and what a process died with before
+it was heard (it keeps that in memory), or what a restored copy of the controller's store has
+forgotten. But whatever any leader has called committed and is gone lies where a report says that
+records are lost, or may be. More than REPORTS_MAX reports do not come about here.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ def check_reported(
     """
     committed = {entry.identity: entry for entry in (*ghost.entries, *ghost.lost.values())}
     start = max(start, ghost.begins)
+    reports = [r for r in state.losses if (r.topic_id, r.partition) == key]
+    if not ghost.given_up and not ghost.reports_forgotten:
+        _check_covered(ghost, [*committed.values(), *ghost.promised.values()], view, start, reports)
     lost = {i: e for i, e in committed.items() if e.base >= start and not view.holds(e)}
     if not lost or ghost.given_up:
         return ""
     unexcused = next((e for e in ghost.entries if e.identity in lost), None)
-    reports = [r for r in state.losses if (r.topic_id, r.partition) == key]
     if not any(report.elected_uncleanly for report in reports):
         raise Violation(
             "I-53",
@@ -68,6 +71,25 @@ def check_reported(
             f" up, and {counted} are reported: {_told(reports)}",
         )
     return "loss reported with a count" if known else "loss reported"
+
+
+def _check_covered(
+    ghost: Committed, promised: list[Entry], view: LogView, start: int, reports: list[LossReport]
+) -> None:
+    """Whatever is gone lies where a report says so, or that nobody can tell."""
+    for entry in promised:
+        if entry.base < start or view.holds(entry):
+            continue
+        for r in reports:
+            unknown = r.elected_uncleanly and entry.base >= r.unknown_from
+            if unknown or (r.brokers and r.start <= entry.base < entry.end <= r.end):
+                break
+        else:
+            raise Violation(
+                "I-53",
+                f"{ghost.name}: committed offset {entry.base} is lost, and no report says that it"
+                f" is, or may be: {_told(reports)}",
+            )
 
 
 def _check_ranges(
@@ -98,7 +120,7 @@ def _check_ranges(
 def _told(reports: list[LossReport]) -> str:
     told = [
         f"epoch {r.leader_epoch}, offsets {r.start} to {r.end}, {r.acknowledged} acknowledged, said"
-        f" by {', '.join(map(str, r.brokers)) or 'nobody'}"
+        f" by {', '.join(map(str, r.brokers)) or 'nobody'}, from {r.unknown_from} on unknown"
         for r in reports
     ]
     return "; ".join(told) or "no report"

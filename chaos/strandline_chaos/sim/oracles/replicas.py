@@ -305,14 +305,14 @@ class ReplicaOracle:
                 if self._unclean.is_allowed(key, decided):
                     leader = self._nodes[int(decided.leader)].name
                     self._unclean.on_elected(decided, ghost, self.find_view(leader, key))
-                if key in self._control.recovered:
-                    self._check_recovered(key, decided)
+                self._check_recovered(key, decided)
                 self._check_members(key)
                 self._check_quorum(key, decided)
 
     def _check_recovered(self, key: Key, decided: Decided) -> None:
         """I-53: balanced recovery loses nothing that somebody who was in sync still holds."""
-        for _, view in self._views(key, (decided.leader,)):
+        recovered = key in self._control.recovered
+        for _, view in self._views(key, (decided.leader,)) if recovered else ():
             self._control.remembered.check_elected(key, self.ghost(key), view, self._views)
 
     def _forget_removed(self, key: Key, decided: Decided) -> bool:
@@ -379,7 +379,7 @@ class ReplicaOracle:
     def on_restored(self) -> None:
         """What the controller was told since the copy was made, nobody tells it again."""
         for ghost in self.committed.values():
-            ghost.given_up_by.clear()
+            ghost.on_reports_forgotten()
 
     def check_some_copy(self) -> None:
         """I-17: every committed record is on the disk of some machine."""
