@@ -9,7 +9,7 @@ from typing import Final
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 
 _CACHE: Final = "strandline_broker/core/metadata_cache.py"
-_DIRECTORY: Final = "strandline_broker/storage/directory.py"
+_IDENTITY: Final = "strandline_broker/storage/partition_identity.py"
 _LOGS: Final = "strandline_broker/hosts/replica_logs.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 _PUSH: Final = "strandline_broker/core/controller/push.py"
@@ -28,10 +28,9 @@ ANNOUNCING: Final = (
                 "",
             ),
             Edit(
-                _DIRECTORY,
-                "        if found == topic_id and (topic_id, partition) not in"
-                " self.state.hosted:\n",
-                "        if found is not None:\n",
+                _IDENTITY,
+                "    if found == topic_id and not is_hosted:\n",
+                "    if found is not None:\n",
             ),
         ),
         _CHURN,
@@ -70,8 +69,8 @@ ANNOUNCING: Final = (
         (
             Edit(
                 _PUSH,
-                "        elif (touched and not touched.isdisjoint(partition.replicas)) or (\n",
-                "        elif (touched and False) or (\n",
+                "    if touched:\n        for partition in state.partitions():\n",
+                "    if False:\n        for partition in state.partitions():\n",
             ),
         ),
         Needs(kinds=("kill", "stop", "isolate")),
