@@ -13,7 +13,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
-	quick-tests sim fmt demo proto bench lock clean
+	quick-tests sim lowest fmt demo proto bench lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,15 @@ test: setup ## run every gate, the whole test suite, and fresh seeds of the simu
 
 sim: setup ## simulate fresh seeds on every core for a minute (MINUTES=10, FIRST=seed)
 	@$(BIN)/strandline chaos sim --minutes $(or $(MINUTES),1) --first $(or $(FIRST),$$(date +%s))
+
+LOWEST := .venv-lowest
+
+lowest: ## run the unit tests with the lowest versions that pyproject.toml allows (once a week)
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@$(PYTHON) tools/lowest.py > $(LOWEST)/requirements.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(LOWEST)/requirements.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(LOWEST)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --quiet tests/unit
 
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests
