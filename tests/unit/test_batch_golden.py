@@ -8,7 +8,7 @@ import pytest
 
 from strandline_proto import batch
 from strandline_proto.batch import BatchHeader, Compression
-from strandline_proto.errors import CorruptMessage
+from strandline_proto.errors import InvalidRecord
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "batch"
 ACCOUNT: dict[str, list[dict[str, Any]]] = json.loads((GOLDEN / "manifest.json").read_text("utf-8"))
@@ -84,7 +84,7 @@ def test_a_compacted_batch_keeps_its_last_offset_and_is_no_producers_batch() -> 
     holed = [(at, h) for at, h in found if h.record_count != h.last_offset_delta + 1]
     assert holed, "the golden file holds batches with gaps"
     at, header = holed[0]
-    with pytest.raises(CorruptMessage, match="cannot end at offset delta"):
+    with pytest.raises(InvalidRecord, match="cannot end at offset delta"):
         batch.check_batch(data[at : at + header.size])
 
 
