@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import Endpoint
-from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.isr_changes import IsrChanges
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, CannotStart
 from strandline_broker.hosts.producer_ids import ProducerIds
@@ -31,8 +30,10 @@ from strandline_broker.rpc.broker_service import (
     add_replica_service,
 )
 from strandline_broker.rpc.configs import ConfigsRpc
+from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.fetch import FetchRpc
+from strandline_broker.rpc.fetch_client import FetchClient
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.identify import IdentifyRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
@@ -122,6 +123,7 @@ class Broker:
             self.metadata,
             broker_epoch=epoch,
             propose_isr=self.isr_changes.propose,
+            open_fetch=FetchClient(runtime.network),
         )
         thread = runtime.serial_executor("record-checks")
         self._record_checks = RecordChecks(self.replicas, thread)

@@ -20,6 +20,7 @@ from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity, SnapshotLimits
 from strandline_broker.hosts.lifecycle import CannotStart
+from strandline_broker.rpc.controller.broker_link import BrokerLinks
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.elections import ElectionsRpc
@@ -87,8 +88,12 @@ class ControllerProcess:
                 interval_ms=config.metadata_log_max_snapshot_interval_ms,
             ),
         )
-        translate = PushTranslator(identity)
-        self.controller = Controller(runtime, identity, settings, self.state, self.log, translate)
+        dial = BrokerLinks(
+            runtime.network,
+            PushTranslator(identity),
+            runtime.serial_executor("push-translation"),
+        )
+        self.controller = Controller(runtime, identity, settings, self.state, self.log, dial)
         self.metrics = ServerMetrics(runtime.metrics)
         self.server = runtime.network.server()
         self.ports: dict[str, int] = {}

@@ -101,7 +101,7 @@ async def test_an_operator_lets_it_go_on_with_the_very_offset_that_it_has_told(
         await eventually(lambda: b.partition.log.log_end_offset == 1, "it is cut")
         assert b.replicas.offline_replicas() == {}
         (lost,) = b.replicas.context.losses.waiting()
-        assert (lost.start_offset, lost.end_offset, lost.committed_offset) == (1, 3, 3)
+        assert (lost.start, lost.end, lost.committed) == (1, 3, 3)
         assert await allow(b, offset=1) == InvalidRequest.code, "nothing is refused any more"
         append(a, b"next")
         await eventually(lambda: b.partition.log.log_end_offset == 2, "it follows again")

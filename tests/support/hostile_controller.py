@@ -16,6 +16,7 @@ from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
+from strandline_broker.rpc.controller.broker_link import BrokerLinks
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.elections import ElectionsRpc
@@ -161,7 +162,12 @@ class HostileRun:
             balance=BalanceSettings(enabled=False, interval_s=300, percentage=10),
         )
         self.controller = Controller(
-            runtime, identity, settings, state, self.store, PushTranslator(identity)
+            runtime,
+            identity,
+            settings,
+            state,
+            self.store,
+            BrokerLinks(self.network, PushTranslator(identity), _AtOnce()),
         )
         self.service = Service(
             runtime,

@@ -14,6 +14,7 @@ from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.push import PushReceiver
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_replica_service
+from strandline_broker.rpc.fetch_client import FetchClient
 from strandline_broker.rpc.identify import IdentifyRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
@@ -73,7 +74,13 @@ async def broker(path: Path, *, fs: FileSystem | None = None) -> AsyncIterator[S
         return BrokerEpoch(MY_EPOCH)
 
     replicas = ReplicaManager(
-        runtime, config, directory, metadata, broker_epoch=epoch, propose_isr=lambda *_: None
+        runtime,
+        config,
+        directory,
+        metadata,
+        broker_epoch=epoch,
+        propose_isr=lambda *_: None,
+        open_fetch=FetchClient(runtime.network),
     )
     receiver = PushReceiver(
         runtime, metadata, replicas, broker_epoch=epoch, on_applied=lambda: None

@@ -24,6 +24,7 @@ from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_broker_service
 from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.fetch import FetchRpc
+from strandline_broker.rpc.fetch_client import FetchClient
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
@@ -114,6 +115,7 @@ async def run_node(
         metadata,
         broker_epoch=lambda: BrokerEpoch(broker_id),
         propose_isr=lambda partition, proposal: proposals.append(proposal),
+        open_fetch=FetchClient(runtime.network),
     )
     replicas.context.offline_known_at = lambda key: (
         0 if key in replicas.offline_replicas() else None

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.controller import failure_detector
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
+from strandline_broker.hosts.controller.settings import Identity
+from strandline_broker.rpc.controller.broker_link import BrokerLinks
+from strandline_broker.rpc.controller.push import PushTranslator
+from strandline_proto.ids import BrokerId
 from strandline_runtime.real import real_runtime
 from strandline_runtime.runtime import Probe
 from support.controller_cluster import B1, B2, Cluster
@@ -17,7 +21,7 @@ from support.controller_cluster import B1, B2, Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proto.ids import BrokerEpoch, BrokerId
+    from strandline_proto.ids import BrokerEpoch
 
 
 class Network:
@@ -64,12 +68,18 @@ class Judge:
         self._over.set()
 
 
+def dial(network: Any) -> BrokerLinks:
+    """Nothing is pushed here."""
+    translate = PushTranslator(Identity(BrokerId(100), "c", "s"))
+    return BrokerLinks(network, translate, real_runtime("test").serial_executor("unused"))
+
+
 async def investigate(network: Network, *, reopened_in_probe: bool = False) -> Judge:
     """Broker 1's stream opens and breaks; returns when the investigation is over."""
     judge = Judge(network.over)
     broker = Cluster([B1]).state.brokers[B1]
     runtime = replace(real_runtime("test"), network=network)
-    detector = FailureDetector(runtime, judge, cluster_id="c")
+    detector = FailureDetector(runtime, judge, dial(network), cluster_id="c")
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(detector.run())
         await asyncio.sleep(0)
@@ -119,7 +129,7 @@ async def test_the_end_of_an_older_stream_is_no_hint() -> None:
     judge = Judge(network.over)
     broker = Cluster([B1]).state.brokers[B1]
     runtime = replace(real_runtime("test"), network=network)
-    detector = FailureDetector(runtime, judge, cluster_id="c")
+    detector = FailureDetector(runtime, judge, dial(network), cluster_id="c")
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(detector.run())
         await asyncio.sleep(0)
@@ -150,7 +160,7 @@ async def start_alone(network: Network, *, calls: tuple[BrokerId, ...] = ()) -> 
     judge = Judge(network.over)
     brokers = Cluster([B1, B2]).state.brokers.values()
     runtime = replace(real_runtime("test"), network=network)
-    detector = FailureDetector(runtime, judge, cluster_id="c")
+    detector = FailureDetector(runtime, judge, dial(network), cluster_id="c")
 
     def call() -> None:
         for broker_id in calls:

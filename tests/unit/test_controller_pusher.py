@@ -12,6 +12,8 @@ from strandline_broker.core.controller.records import Endpoint
 from strandline_broker.hosts.controller import pusher
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.settings import Identity
+from strandline_broker.rpc.controller import broker_link
+from strandline_broker.rpc.controller.broker_link import BrokerLinks
 from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_proto.errors import StaleBrokerEpoch
 from strandline_proto.ids import BrokerId
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from strandline_broker.core.controller.state import Broker
+    from strandline_broker.hosts.controller.broker_calls import PushAnswer
 
 Request = push_pb2.LeaderAndIsrRequest
 ANSWER_S = 0.4
@@ -71,16 +74,17 @@ class Pushing:
         plan = PushPlan(
             runtime=runtime,
             snapshot=lambda: push.snapshot(self.cluster.state),
-            translate=PushTranslator(identity),
+            dial=BrokerLinks(
+                runtime.network,
+                PushTranslator(identity),
+                runtime.serial_executor("push-translation"),
+            ),
             on_answer=self._on_answer,
             answer_timeout_s=ANSWER_S,
-            thread=runtime.serial_executor("push-translation"),
         )
         self.pusher = Pusher(plan)
 
-    def _on_answer(
-        self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse, *, full: bool
-    ) -> None:
+    def _on_answer(self, receiver: Broker, answer: PushAnswer, *, full: bool) -> None:
         assert receiver.broker_id == B1
         self.answers.append((answer.metadata_offset, full))
 
@@ -194,13 +198,13 @@ async def test_a_large_snapshot_comes_whole_and_before_what_follows_it() -> None
         cluster.unfence(B1)
         subject.pusher.publish(cluster.envelopes[-1])
         await receiver.next()
-        cluster.topic("t", *[(B1,)] * (pusher.LARGE + 1))
+        cluster.topic("t", *[(B1,)] * (broker_link.LARGE + 1))
         subject.pusher.publish(cluster.envelopes[-1])
         created = cluster.state.last_offset
         offset = subject.decide()
         large, small = await receiver.next(), await receiver.next()
         assert (large.metadata_offset, small.metadata_offset) == (created, offset)
-        assert len(large.leader_and_isr[0].partitions) == pusher.LARGE + 1
+        assert len(large.leader_and_isr[0].partitions) == broker_link.LARGE + 1
         assert small.prev_metadata_offset == created
 
 

@@ -7,9 +7,12 @@ from typing import Any
 from strandline_broker.core.follower import FetchPosition
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
-from strandline_proto.v1 import fetch_pb2
 
 KEY = (b"t" * 16, 0)
+
+
+def no_stream(leader: object) -> Any:
+    raise AssertionError(f"no stream is opened here: {leader}")
 
 
 def fetcher_of(log: object, asked: list[object]) -> Fetcher:
@@ -25,16 +28,15 @@ def fetcher_of(log: object, asked: list[object]) -> Fetcher:
         next_fetch=lambda end, epoch: FetchPosition(end, LeaderEpoch(epoch), LeaderEpoch(0)),
     )
     partition: Any = SimpleNamespace(key=KEY, log=log)
-    fetcher = Fetcher(context, BrokerId(1))
+    fetcher = Fetcher(context, BrokerId(1), no_stream)
     fetcher.add(partition, follower)
     return fetcher
 
 
 def named(fetcher: Fetcher) -> list[int]:
     """The offsets that the next request asks for."""
-    request = fetch_pb2.FetchRequest()
-    fetcher.fill(request, 0)
-    return [p.fetch_offset for topic in request.topics for p in topic.partitions]
+    _, positions = fetcher.next_request(0)
+    return [position.fetch_offset for position in positions.values()]
 
 
 async def test_what_a_request_leaves_out_until_it_is_durable_is_asked_for_right_after() -> None:

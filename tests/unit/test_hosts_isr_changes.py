@@ -11,8 +11,8 @@ import pytest
 
 from strandline_broker.core.isr_proposal import ProposeIsr
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember
-from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.isr_changes import IsrChanges, possible
+from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,

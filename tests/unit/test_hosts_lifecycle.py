@@ -16,8 +16,8 @@ from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import Endpoint
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts import lifecycle as lifecycle_module
-from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart
+from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_proto.errors import (
     BrokerIdNotRegistered,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.hosts.producer_ids import EPOCH_MAX, ProducerIds
+from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_proto.errors import (
     InvalidRequest,

@@ -13,10 +13,10 @@ from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import DynamicConfigs
 from strandline_broker.core.topic_config import TOPIC_KEYS
-from strandline_broker.hosts.controller_link import ControllerLink
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import BROKER_SERVICE, Service
 from strandline_broker.rpc.configs import BROKER, TOPIC, ConfigsRpc
+from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.rpc.metadata import MetadataRpc
 from strandline_broker.telemetry import ServerMetrics

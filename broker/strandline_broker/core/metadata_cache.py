@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.core.push_envelope import DynamicConfigs
 from strandline_proto.errors import (
@@ -26,7 +26,7 @@ from strandline_proto.errors import (
     StaleControllerEpoch,
     WireError,
 )
-from strandline_proto.ids import ControllerEpoch, MetadataOffset, TopicId
+from strandline_proto.ids import NO_LEADER, ControllerEpoch, MetadataOffset, TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +38,16 @@ if TYPE_CHECKING:
         PartitionMetadata,
         TopicMetadata,
     )
-    from strandline_proto.ids import BrokerEpoch, BrokerId
+    from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch
 
 NOTHING_APPLIED: Final = MetadataOffset(-1)
 NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
 NOTHING_ALTERED: Final = DynamicConfigs()
+
+
+class CurrentLeader(NamedTuple):
+    broker_id: BrokerId
+    leader_epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,13 @@ class MetadataView:
     def partition(self, topic_id: TopicId, partition: int) -> PartitionMetadata | None:
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(partition)
+
+    def current_leader(self, topic_id: TopicId, partition: int) -> CurrentLeader | None:
+        """None: the partition is not known, or has no leader."""
+        known = self.partition(topic_id, partition)
+        if known is None or known.leader == NO_LEADER:
+            return None
+        return CurrentLeader(known.leader, known.leader_epoch)
 
     def endpoint(self, broker_id: BrokerId, listener: str) -> Endpoint | None:
         """Where a registered broker, fenced or not, serves that listener."""

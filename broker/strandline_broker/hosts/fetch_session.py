@@ -12,13 +12,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.hosts.partition import Listener, Partition
-from strandline_broker.hosts.reads import (
-    Divergence,
-    Position,
-    read_for_consumer,
-    read_for_follower,
-)
+from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse
+from strandline_broker.hosts.partition import Listener
+from strandline_broker.hosts.reads import Divergence, read_for_consumer, read_for_follower
 from strandline_proto.errors import (
     FetchSessionIdNotFound,
     InconsistentClusterId,
@@ -31,19 +27,25 @@ from strandline_proto.errors import (
     WireError,
 )
 from strandline_proto.ids import BrokerId, TopicId
-from strandline_proto.v1 import common_pb2, fetch_pb2
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from strandline_broker.core.metadata_cache import CurrentLeader
+    from strandline_broker.hosts.fetch_messages import FetchRequest, Key, Position
+    from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_reader import LogRead
+
+    class Interrupted(Protocol):
+        def __call__(self) -> bool: ...
+
 
 SESSION_PARTITIONS_MAX: Final = 100_000
 WAIT_MS_MAX: Final = 30_000
 RESPONSE_BYTES_MAX: Final = 32 << 20
 SWEEP_MS: Final = 500
 """How often a follower that has everything is counted as having been here (P-57)."""
-
-Key = tuple[bytes, int]
 
 
 class FetchSession(Listener):
@@ -84,27 +86,20 @@ class FetchSession(Listener):
 
     # One request
 
-    async def serve(
-        self, request: fetch_pb2.FetchRequest, interrupted: Interrupted
-    ) -> fetch_pb2.FetchResponse:
-        response = fetch_pb2.FetchResponse(
-            correlation_id=request.correlation_id, session_id=self._id
-        )
+    async def serve(self, request: FetchRequest, interrupted: Interrupted) -> FetchResponse:
         try:
             self._check(request)
             self._remember(request)
         except WireError as error:
-            response.error_code, response.error_message = error.code, str(error)
-            return response
+            return FetchResponse(request.correlation_id, self._id, error)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(request.max_wait_ms, 0), WAIT_MS_MAX) / 1000
         while True:
             self._wake.clear()
-            response.ClearField("topics")
             if self._held and loop.time() >= self._held_until_s:
                 self._news.update(self._held)
                 self._held = {}
-            collected = _Collected(response, min(request.max_bytes, RESPONSE_BYTES_MAX))
+            collected = _Collected(min(request.max_bytes, RESPONSE_BYTES_MAX))
             await self._collect(collected)
             if collected.urgent or collected.size >= max(request.min_bytes, 1) or interrupted():
                 break
@@ -117,9 +112,9 @@ class FetchSession(Listener):
             finally:
                 alarm.cancel()
         self._tell_watermarks(collected)
-        return response
+        return FetchResponse(request.correlation_id, self._id, partitions=collected.partitions)
 
-    def _check(self, request: fetch_pb2.FetchRequest) -> None:
+    def _check(self, request: FetchRequest) -> None:
         cluster_id = self._replicas.cluster_id
         if request.cluster_id and request.cluster_id != cluster_id:
             raise InconsistentClusterId(
@@ -134,9 +129,8 @@ class FetchSession(Listener):
         if request.isolation_level not in (0, 1):
             raise UnsupportedVersion(f"isolation level {request.isolation_level} is not known")
         self._epoch += 1
-        replica = request.replica_state
-        if request.HasField("replica_state") and replica.replica_id >= 0:
-            self._replica_id, self._replica_epoch = replica.replica_id, replica.replica_epoch
+        if request.replica is not None:
+            self._replica_id, self._replica_epoch = request.replica
             known = self._replicas.broker_epoch_of(BrokerId(self._replica_id))
             if known is not None and self._replica_epoch < known:
                 raise StaleBrokerEpoch(
@@ -144,25 +138,16 @@ class FetchSession(Listener):
                     f" its registration is of epoch {known}"
                 )
 
-    def _remember(self, request: fetch_pb2.FetchRequest) -> None:
-        for forgotten in request.forgotten:
-            for index in forgotten.partitions:
-                self._drop((forgotten.topic_id, index))
-        for topic in request.topics:
-            for p in topic.partitions:
-                key = (topic.topic_id, p.partition)
-                if key not in self._positions:
-                    self._check_room()
-                self._positions[key] = Position(
-                    p.current_leader_epoch,
-                    p.fetch_offset,
-                    p.last_fetched_epoch,
-                    p.log_start_offset,
-                    p.partition_max_bytes,
-                )
-                self._news[key] = None
-                # It may have dropped our last answer, which was to an older request.
-                self._told.pop(key, None)
+    def _remember(self, request: FetchRequest) -> None:
+        for key in request.forgotten:
+            self._drop(key)
+        for key, position in request.positions.items():
+            if key not in self._positions:
+                self._check_room()
+            self._positions[key] = position
+            self._news[key] = None
+            # It may have dropped our last answer, which was to an older request.
+            self._told.pop(key, None)
         now_ms = self._replicas.context.now_ms()
         if self._replica_id >= 0 and now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
@@ -221,7 +206,8 @@ class FetchSession(Listener):
             found = await self._read(partition, position, limit)
         except WireError as error:
             self._news[key] = None  # until the reader forgets it or asks for something else
-            collected.refuse(key, error, self._replicas.leader_hint(key), partition)
+            leader = self._replicas.context.metadata.view.current_leader(TopicId(key[0]), key[1])
+            collected.refuse(key, error, leader, partition)
             return
         if self._positions.get(key) is not position:
             self._news[key] = None
@@ -229,8 +215,7 @@ class FetchSession(Listener):
         if isinstance(found, Divergence):
             self._news[key] = None
             result = collected.result(key, partition)
-            result.diverging_epoch.epoch = found.epoch
-            result.diverging_epoch.end_offset = found.end_offset
+            result.diverging = (found.epoch, found.end_offset)
             collected.urgent = True
         elif found is not None and found.records:
             self._news[key] = None  # there may be more, and the reader may ask for the same again
@@ -303,13 +288,11 @@ class FetchSession(Listener):
 class _Collected:
     """The answer as it grows."""
 
-    def __init__(self, response: fetch_pb2.FetchResponse, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.size = 0
         self.urgent = False
-        self._response = response
+        self.partitions: dict[Key, FetchedPartition] = {}
         self._max_bytes = max_bytes
-        self._topics: dict[bytes, fetch_pb2.FetchTopicResult] = {}
-        self._results: dict[Key, fetch_pb2.FetchPartitionResult] = {}
 
     @property
     def room(self) -> int:
@@ -319,48 +302,28 @@ class _Collected:
         return max(1, min(partition_max_bytes, self.room))
 
     def has(self, key: Key) -> bool:
-        return key in self._results
+        return key in self.partitions
 
     def add(self, size: int) -> None:
         self.size += size
 
-    def _new(self, key: Key) -> fetch_pb2.FetchPartitionResult:
-        found = self._results.get(key)
-        if found is not None:
-            found.Clear()
-            found.partition_index = key[1]
-            return found
-        topic = self._topics.get(key[0])
-        if topic is None:
-            topic = self._topics[key[0]] = self._response.topics.add(topic_id=key[0])
-        result = self._results[key] = topic.partitions.add(partition_index=key[1])
-        return result
-
-    def result(self, key: Key, partition: Partition) -> fetch_pb2.FetchPartitionResult:
-        result = self._new(key)
-        result.high_watermark = partition.high_watermark
-        result.last_stable_offset = partition.high_watermark
-        result.log_start_offset = partition.log.log_start_offset
-        result.preferred_read_replica = -1
+    def result(self, key: Key, partition: Partition) -> FetchedPartition:
+        result = self.partitions[key] = FetchedPartition(
+            partition.high_watermark, partition.log.log_start_offset
+        )
         return result
 
     def refuse(
         self,
         key: Key,
         error: WireError,
-        leader: common_pb2.CurrentLeader | None,
+        leader: CurrentLeader | None,
         partition: Partition | None,
     ) -> None:
         # A reader that is out of range needs the range to decide what to do (I-45).
-        result = self._new(key) if partition is None else self.result(key, partition)
-        result.error_code, result.error_message = error.code, str(error)
-        if leader is not None:
-            result.current_leader.CopyFrom(leader)
+        if partition is None:
+            result = self.partitions[key] = FetchedPartition(holds_replica=False)
+        else:
+            result = self.result(key, partition)
+        result.error, result.leader = error, leader
         self.urgent = True
-
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Interrupted(Protocol):
-        def __call__(self) -> bool: ...

@@ -9,11 +9,30 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from strandline_proto.v1 import fetch_pb2
+from strandline_broker.hosts.fetch_messages import FetchRequest, Replica
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from typing import Protocol
+
+    from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.hosts.fetch_messages import FetchResponse
     from strandline_broker.hosts.fetcher import Fetcher
     from strandline_broker.hosts.replica_context import ReplicaContext
+
+    class FetchCall(Protocol):
+        """The stream as `rpc/` opens it; `write` and `read` raise what its transport raises."""
+
+        async def write(self, request: FetchRequest) -> None: ...
+
+        async def read(self) -> FetchResponse | None:
+            """None: the leader's broker has ended it."""
+            ...
+
+        def cancel(self) -> None: ...
+
+    OpenFetch = Callable[[Endpoint], AbstractAsyncContextManager[FetchCall]]
 
 ANSWER_GRACE_S: Final = 10.0
 """How long past its own wait a leader may be silent before the stream is given up (P-80)."""
@@ -22,12 +41,7 @@ ANSWER_GRACE_S: Final = 10.0
 class FetchStream:
     """One stream to the leader's broker."""
 
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        context: ReplicaContext,
-        stream: grpc.aio.StreamStreamCall[fetch_pb2.FetchRequest, fetch_pb2.FetchResponse],
-    ) -> None:
+    def __init__(self, fetcher: Fetcher, context: ReplicaContext, stream: FetchCall) -> None:
         self._fetcher = fetcher
         self._context = context
         self._stream = stream
@@ -45,9 +59,8 @@ class FetchStream:
                 while not self._fetcher.is_idle:
                     async with asyncio.timeout(answer_s):
                         response = await self._stream.read()
-                    if response is grpc.aio.EOF:
+                    if response is None:
                         raise ConnectionError("the leader's broker ended the stream")
-                    assert isinstance(response, fetch_pb2.FetchResponse)
                     self._session_id = response.session_id
                     await self._fetcher.apply(response, answered)
                     answered += 1
@@ -70,17 +83,19 @@ class FetchStream:
     async def _write(self) -> None:
         config = self._context.config
         async with self._writing:
-            request = fetch_pb2.FetchRequest(
+            context = self._context
+            forgotten, positions = self._fetcher.next_request(self._requests)
+            request = FetchRequest(
                 correlation_id=self._requests,
-                cluster_id=self._context.metadata.cluster_id,
+                cluster_id=context.metadata.cluster_id,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=self._session_id,
                 session_epoch=self._requests,
+                replica=Replica(context.me, context.broker_epoch()),
+                positions=positions,
+                forgotten=forgotten,
             )
-            request.replica_state.replica_id = self._context.me
-            request.replica_state.replica_epoch = self._context.broker_epoch()
-            self._fetcher.fill(request, self._requests)
             self._requests += 1
             await self._stream.write(request)

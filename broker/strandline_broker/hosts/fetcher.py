@@ -28,24 +28,24 @@ from strandline_broker.core.follower import (
     TruncateFully,
     TruncateTo,
 )
+from strandline_broker.hosts.fetch_messages import Position
 from strandline_broker.hosts.fetch_stream import FetchStream
-from strandline_proto.errors import StaleBrokerEpoch, WireError, from_code
+from strandline_proto.errors import NONE, StaleBrokerEpoch, WireError
 from strandline_proto.ids import Offset
-from strandline_proto.v1 import fetch_pb2, services_pb2_grpc
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.follower import Effect, FetchPosition, Follower
+    from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse, Key
+    from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_proto.ids import BrokerId
 
 FIRST_BACKOFF_MS: Final = 10
 BACKOFF_MS_MAX: Final = 1_000
-
-Key = tuple[bytes, int]
 
 
 @dataclass(slots=True)
@@ -62,8 +62,9 @@ class _Target:
 class Fetcher:
     """One for each broker that leads something we follow. `run` belongs to the replica manager."""
 
-    def __init__(self, context: ReplicaContext, leader: BrokerId) -> None:
+    def __init__(self, context: ReplicaContext, leader: BrokerId, open_fetch: OpenFetch) -> None:
         self._context = context
+        self._open_fetch = open_fetch
         self._leader = leader
         self._targets: dict[Key, _Target] = {}
         self._changed: dict[Key, None] = {}
@@ -124,12 +125,8 @@ class Fetcher:
         endpoint = self._context.leader_endpoint(self._leader)
         if endpoint is None:
             raise ConnectionError(f"no address of broker {self._leader} is known yet")
-        channel = self._context.runtime.network.channel(f"{endpoint.host}:{endpoint.port}")
-        try:
-            stub = services_pb2_grpc.BrokerServiceStub(channel)
-            await FetchStream(self, self._context, stub.Fetch()).run()
-        finally:
-            await channel.close()
+        async with self._open_fetch(endpoint) as stream:
+            await FetchStream(self, self._context, stream).run()
 
     # Requests and answers
 
@@ -151,16 +148,13 @@ class Fetcher:
         await self._nudge.wait()
         self._nudge.clear()
 
-    def fill(self, request: fetch_pb2.FetchRequest, number: int) -> None:
-        """Name what changed since the last request, and remember what was asked."""
-        forgotten, self._forgotten = self._forgotten, {}
-        topics: dict[bytes, fetch_pb2.ForgottenTopic] = {}
-        for topic_id, index in forgotten:
-            if topic_id not in topics:
-                topics[topic_id] = request.forgotten.add(topic_id=topic_id)
-            topics[topic_id].partitions.append(index)
+    def next_request(self, number: int) -> tuple[list[Key], dict[Key, Position]]:
+        """What is forgotten and what has changed since the last request; what it asks for is
+        remembered.
+        """
+        forgotten, self._forgotten = list(self._forgotten), {}
         changed, self._changed = self._changed, {}
-        wanted: dict[bytes, fetch_pb2.FetchTopic] = {}
+        positions: dict[Key, Position] = {}
         for key in changed:
             target = self._targets.get(key)
             if target is None:
@@ -172,34 +166,31 @@ class Fetcher:
                 self._context.flusher.request(log)
                 self._changed[key] = None
                 continue
-            if key[0] not in wanted:
-                wanted[key[0]] = request.topics.add(topic_id=key[0])
             if not target.follower.may_fetch:
                 continue
             target.sent_in = number
             target.sent = target.follower.next_fetch(
                 Offset(log.log_end_offset), log.leader_epochs.latest()
             )
-            wanted[key[0]].partitions.add(
-                partition=key[1],
+            positions[key] = Position(
                 current_leader_epoch=target.sent.leader_epoch,
                 fetch_offset=target.sent.fetch_offset,
                 last_fetched_epoch=target.sent.last_fetched_epoch,
                 log_start_offset=log.state.durable_start,
-                partition_max_bytes=self._context.config.replica_fetch_max_bytes,
+                max_bytes=self._context.config.replica_fetch_max_bytes,
             )
+        return forgotten, positions
 
-    async def apply(self, response: fetch_pb2.FetchResponse, number: int) -> None:
+    async def apply(self, response: FetchResponse, number: int) -> None:
         """Carry out the answer to request `number`."""
         self._check(response)
         appended: list[Partition] = []
-        for topic in response.topics:
-            for result in topic.partitions:
-                target = self._targets.get((topic.topic_id, result.partition_index))
-                if target is None or target.sent_in > number:
-                    continue
-                if await self._apply_one(target, result):
-                    appended.append(target.partition)
+        for key, result in response.partitions.items():
+            target = self._targets.get(key)
+            if target is None or target.sent_in > number:
+                continue
+            if await self._apply_one(target, result):
+                appended.append(target.partition)
         if self._context.flush_always:
             for partition in appended:
                 await self._context.flusher.flushed(partition.log)
@@ -208,13 +199,13 @@ class Fetcher:
             if target is not None:
                 self._go_on(target)
 
-    def _check(self, response: fetch_pb2.FetchResponse) -> None:
-        if response.error_code == StaleBrokerEpoch.code:
-            self._context.end_replaced(response.error_message)
-        if response.error_code != 0:
-            raise from_code(response.error_code, response.error_message)
+    def _check(self, response: FetchResponse) -> None:
+        if isinstance(response.error, StaleBrokerEpoch):
+            self._context.end_replaced(str(response.error))
+        if response.error is not None:
+            raise response.error
 
-    async def _apply_one(self, target: _Target, result: fetch_pb2.FetchPartitionResult) -> bool:
+    async def _apply_one(self, target: _Target, result: FetchedPartition) -> bool:
         """True if the position may have moved, so that the leader must be told."""
         sent = target.sent
         if sent is None or target.partition.follower is not target.follower:
@@ -226,16 +217,13 @@ class Fetcher:
             return await self._carry_out(target, result, self._effects_of(target, sent, result))
 
     def _effects_of(
-        self, target: _Target, sent: FetchPosition, result: fetch_pb2.FetchPartitionResult
+        self, target: _Target, sent: FetchPosition, result: FetchedPartition
     ) -> Iterable[Effect]:
-        diverging = None
-        if result.HasField("diverging_epoch"):
-            diverging = (result.diverging_epoch.epoch, result.diverging_epoch.end_offset)
         answer = FetchAnswer(
-            error_code=result.error_code,
+            error_code=NONE if result.error is None else result.error.code,
             high_watermark=result.high_watermark,
             log_start_offset=result.log_start_offset,
-            diverging=diverging,
+            diverging=result.diverging,
             has_records=len(result.records) > 0,
         )
         log = target.partition.log
@@ -249,7 +237,7 @@ class Fetcher:
         )
 
     async def _carry_out(
-        self, target: _Target, result: fetch_pb2.FetchPartitionResult, effects: Iterable[Effect]
+        self, target: _Target, result: FetchedPartition, effects: Iterable[Effect]
     ) -> bool:
         moved = False
         for effect in effects:
@@ -279,7 +267,7 @@ class Fetcher:
     async def _change_log(
         self,
         target: _Target,
-        result: fetch_pb2.FetchPartitionResult,
+        result: FetchedPartition,
         effect: TruncateTo | TruncateFully | RefuseTruncation | Append,
     ) -> bool:
         """False if nothing that follows may be done: it failed, or the role changed meanwhile."""

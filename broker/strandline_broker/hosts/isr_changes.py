@@ -18,35 +18,25 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember
-from strandline_proto import errors
+from strandline_broker.core.partition_state import IsrAnswer
+from strandline_broker.hosts.controller_calls import AlterPartitionAnswer
 from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
-from strandline_proto.ids import (
-    NO_BROKER_EPOCH,
-    BrokerEpoch,
-    BrokerId,
-    LeaderEpoch,
-    PartitionEpoch,
-    TopicId,
-)
-from strandline_proto.v1 import common_pb2, controller_pb2
+from strandline_proto.ids import NO_BROKER_EPOCH, TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from strandline_broker.core.isr_proposal import ProposeIsr
     from strandline_broker.core.partition_state import PartitionState
-    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.hosts.controller_calls import ControllerCalls, Key
     from strandline_broker.hosts.partition import Partition
+    from strandline_proto.ids import BrokerEpoch, BrokerId
     from strandline_runtime.runtime import Runtime
 
 PARTITIONS_MAX: Final = 1000
 """In one request."""
 ANSWER_TIMEOUT_S: Final = 2.0
 REGISTRATION_POLL_S: Final = 0.05
-RECOVERED: Final = 0
-
-Key = tuple[TopicId, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +51,13 @@ class IsrChanges:
     def __init__(
         self,
         runtime: Runtime,
-        link: ControllerLink,
+        controller: ControllerCalls,
         broker_id: BrokerId,
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
         self._log = runtime.log
         self._clock = runtime.clock
-        self._link = link
+        self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._waiting: dict[Key, _Pending] = {}
@@ -128,19 +118,21 @@ class IsrChanges:
             await self._send(batch)
 
     async def _send(self, batch: dict[Key, _Pending]) -> None:
-        request = _request(self._broker_id, self._broker_epoch(), batch.items())
-        answers: dict[Key, IsrAnswer | WireError] = {}
+        proposals = {key: pending.proposal for key, pending in batch.items()}
+        response = AlterPartitionAnswer()
         failed: WireError = UnknownServerError("the controller's answer leaves the partition out")
         try:
-            response = await self._link.stub.AlterPartition(request, timeout=ANSWER_TIMEOUT_S)
+            response = await self._controller.alter_partitions(
+                self._broker_id, self._broker_epoch(), proposals, timeout_s=ANSWER_TIMEOUT_S
+            )
         except grpc.RpcError as error:
-            failed = self._link.failure(error)
+            failed = self._controller.failure(error)
             self._log.info("ISR changes were not answered", partitions=len(batch), why=str(failed))
         else:
-            if response.error_code != errors.NONE:
-                failed = errors.from_code(response.error_code, response.error_message)
+            if response.error is not None:
+                failed = response.error
                 self._log.warning("ISR changes were refused", why=str(failed))
-            answers = dict(_answers(response))
+        answers = response.partitions
         for key, pending in batch.items():
             pending.answer(pending.proposal.request_id, answers.get(key, failed))
 
@@ -151,52 +143,3 @@ def possible(outcome: IsrAnswer | WireError, state: PartitionState | None) -> Is
         return outcome
     problem = replace(state, isr=outcome.isr, elr=outcome.elr).problem()
     return outcome if problem is None else UnknownServerError(problem)
-
-
-def _request(
-    broker_id: BrokerId, broker_epoch: BrokerEpoch, batch: Iterable[tuple[Key, _Pending]]
-) -> controller_pb2.AlterPartitionRequest:
-    request = controller_pb2.AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-    topics: dict[TopicId, controller_pb2.AlterPartitionTopic] = {}
-    for (topic_id, partition), pending in batch:
-        topic = topics.get(topic_id)
-        if topic is None:
-            topic = topics[topic_id] = request.topics.add(topic_id=topic_id)
-        proposal = pending.proposal
-        topic.partitions.add(
-            partition_index=partition,
-            leader_epoch=proposal.leader_epoch,
-            partition_epoch=proposal.partition_epoch,
-            leader_recovery_state=RECOVERED,
-            new_isr_with_epochs=[
-                common_pb2.BrokerAndEpoch(broker_id=m.broker_id, broker_epoch=m.broker_epoch)
-                for m in proposal.isr
-            ],
-        )
-    return request
-
-
-def _answers(
-    response: controller_pb2.AlterPartitionResponse,
-) -> Iterable[tuple[Key, IsrAnswer | WireError]]:
-    for topic in response.topics:
-        for result in topic.partitions:
-            key = (TopicId(topic.topic_id), result.partition_index)
-            yield key, _answer(result)
-
-
-def _answer(result: controller_pb2.AlterPartitionPartitionResult) -> IsrAnswer | WireError:
-    if result.error_code != errors.NONE:
-        return errors.from_code(result.error_code)
-    return IsrAnswer(
-        leader=BrokerId(result.leader_id),
-        leader_epoch=LeaderEpoch(result.leader_epoch),
-        isr=tuple(
-            IsrMember(BrokerId(m.broker_id), BrokerEpoch(m.broker_epoch))
-            for m in result.isr_with_epochs
-        ),
-        partition_epoch=PartitionEpoch(result.partition_epoch),
-        eff_min_insync=result.eff_min_insync_replicas,
-        recovering=result.leader_recovery_state != RECOVERED,
-        elr=tuple(BrokerId(b) for b in result.elr),
-    )

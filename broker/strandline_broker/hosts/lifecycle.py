@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import grpc.aio
 
+from strandline_broker.hosts.controller_calls import Heartbeat, Registration
 from strandline_broker.hosts.replaced import end_replaced
-from strandline_broker.hosts.replica_conditions import condition_to_wire, refusal_to_wire
-from strandline_proto import errors
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -28,24 +27,26 @@ from strandline_proto.errors import (
     StaleBrokerEpoch,
     WireError,
 )
-from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch
-from strandline_proto.v1 import common_pb2, controller_pb2
+from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
-    from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
-    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.core.replica_condition import RefusedTruncation
+    from strandline_broker.hosts.controller_calls import (
+        ControllerCalls,
+        HeartbeatAnswer,
+        LossReport,
+        OfflineReplicas,
+        Registered,
+    )
     from strandline_broker.hosts.losses import Losses
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
-
-    OfflineReplicas = Mapping[tuple[bytes, int], ReplicaCondition]
-    """By (topic id, partition)."""
 
 REGISTRATION_TIMEOUT_S: Final = 5.0
 RETRY_S_MIN: Final = 0.05
@@ -92,7 +93,7 @@ class BrokerLifecycle:
         config: BrokerConfig,
         directory: BrokerDirectories,
         metadata: MetadataCache,
-        link: ControllerLink,
+        controller: ControllerCalls,
         *,
         endpoints: Sequence[Endpoint],
         version: str,
@@ -108,7 +109,7 @@ class BrokerLifecycle:
         self._config = config
         self._directory = directory
         self._metadata = metadata
-        self._link = link
+        self._controller = controller
         self._endpoints = endpoints
         self._version = version
         self._log = runtime.log
@@ -207,15 +208,13 @@ class BrokerLifecycle:
         pause_s = RETRY_S_MIN
         while True:
             try:
-                response = await self._link.stub.BrokerRegistration(
-                    self._registration(), timeout=REGISTRATION_TIMEOUT_S
+                response = await self._controller.register(
+                    self._registration(), timeout_s=REGISTRATION_TIMEOUT_S
                 )
             except grpc.RpcError as error:
                 self._unreachable("registration", error)
             else:
-                refusal: WireError | None = self._other_store(response)
-                if response.error_code != errors.NONE:
-                    refusal = errors.from_code(response.error_code, response.error_message)
+                refusal = response.error or self._other_store(response)
                 if refusal is None:
                     await self._on_registered(response)
                     return
@@ -223,10 +222,10 @@ class BrokerLifecycle:
             await self._pause_before_retry(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 
-    def _registration(self) -> controller_pb2.BrokerRegistrationRequest:
+    def _registration(self) -> Registration:
         directory, config = self._directory, self._config
-        return controller_pb2.BrokerRegistrationRequest(
-            broker_id=config.node_id,
+        return Registration(
+            broker_id=BrokerId(config.node_id),
             cluster_id=directory.cluster_id or "",
             incarnation_id=self.incarnation_id,
             directory_id=directory.directory_id,
@@ -236,19 +235,14 @@ class BrokerLifecycle:
             store_id=self._metadata.store_id,
             controller_epoch=self._metadata.controller_epoch,
             metadata_offset=self._metadata.highest_offset,
-            listeners=[
-                common_pb2.Endpoint(listener=e.listener, host=e.host, port=e.port)
-                for e in self._endpoints
-            ],
+            endpoints=self._endpoints,
             rack=config.broker_rack,
             log_dirs=config.log_dirs,
             previous_broker_epoch=directory.previous_broker_epoch,
             inter_broker_listener=config.inter_broker_listener_name,
         )
 
-    def _other_store(
-        self, response: controller_pb2.BrokerRegistrationResponse
-    ) -> InconsistentClusterId | None:
+    def _other_store(self, response: Registered) -> InconsistentClusterId | None:
         """A controller that this broker must not obey: its store is not the one it knows (P-76)."""
         known = self._metadata.store_id
         if not known or response.store_id in ("", known):
@@ -259,12 +253,12 @@ class BrokerLifecycle:
             "controller on its original data directory"
         )
 
-    async def _on_registered(self, response: controller_pb2.BrokerRegistrationResponse) -> None:
+    async def _on_registered(self, response: Registered) -> None:
         if not self._directory.cluster_id:
             directory, cluster_id = self._directory, response.cluster_id
             directory.set_cluster_id(cluster_id)
         self._metadata.cluster_id = response.cluster_id
-        self.broker_epoch = BrokerEpoch(response.broker_epoch)
+        self.broker_epoch = response.broker_epoch
         self._known_at = {}
         self.state = BrokerState.SHUTTING_DOWN if self._shutting_down else BrokerState.FENCED
         self._unreachable_since_s = None
@@ -284,15 +278,17 @@ class BrokerLifecycle:
         elif isinstance(error, InconsistentClusterId) and self.broker_epoch != NO_BROKER_EPOCH:
             # It served under the right controller. One that answers in its place is no reason to
             # end: what it has goes on being served, and the right one may come back (P-76).
-            self._complain(f"another controller answers at {self._link.target}: {error}")
+            self._complain(f"another controller answers at {self._controller.target}: {error}")
         else:
-            raise CannotStart(f"the controller at {self._link.target} refuses this broker: {error}")
+            raise CannotStart(
+                f"the controller at {self._controller.target} refuses this broker: {error}"
+            )
 
     # Heartbeats
 
     async def _beat(self) -> None:
         """One heartbeat stream, until it breaks."""
-        call = self._link.stub.BrokerHeartbeat()
+        call = self._controller.heartbeats()
         timeout_s = max(ANSWER_TIMEOUT_S_MIN, 2 * self._config.broker_heartbeat_interval_ms / 1000)
         try:
             while True:
@@ -304,7 +300,7 @@ class BrokerLifecycle:
                 async with asyncio.timeout(timeout_s):
                     await call.write(self._heartbeat(told, lost))
                     answer = await call.read()
-                if not isinstance(answer, controller_pb2.BrokerHeartbeatResponse):
+                if answer is None:
                     raise NotController("the controller has ended the heartbeat stream")
                 self._on_answer(answer)
                 if self._losses is not None:
@@ -320,13 +316,11 @@ class BrokerLifecycle:
         finally:
             call.cancel()
 
-    def _heartbeat(
-        self, offline: OfflineReplicas, lost: list[controller_pb2.LossReport]
-    ) -> controller_pb2.BrokerHeartbeatRequest:
+    def _heartbeat(self, offline: OfflineReplicas, lost: list[LossReport]) -> Heartbeat:
         self._heartbeats += 1
-        return controller_pb2.BrokerHeartbeatRequest(
+        return Heartbeat(
             number=self._heartbeats,
-            broker_id=self._config.node_id,
+            broker_id=BrokerId(self._config.node_id),
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata.applied_offset,
             want_fence=not (self._loaded and self._metadata.has_snapshot),
@@ -335,20 +329,13 @@ class BrokerLifecycle:
             full_log_dirs=sorted(self._directory.full),
             losses=lost,
             stray_dirs=self._strays()[:STRAYS_TOLD_MAX],
-            refused_truncations=map(refusal_to_wire, self._refused()),
-            offline_replicas=[
-                controller_pb2.OfflineReplica(
-                    topic_id=topic_id,
-                    partition_index=partition,
-                    condition=condition_to_wire(condition),
-                )
-                for (topic_id, partition), condition in offline.items()
-            ],
+            refused_truncations=self._refused(),
+            offline_replicas=offline,
         )
 
-    def _on_answer(self, answer: controller_pb2.BrokerHeartbeatResponse) -> None:
-        if answer.error_code != errors.NONE:
-            error = errors.from_code(answer.error_code, answer.error_message)
+    def _on_answer(self, answer: HeartbeatAnswer) -> None:
+        error = answer.error
+        if error is not None:
             if isinstance(error, StaleBrokerEpoch):
                 end_replaced(self._runtime, self._config.node_id, str(error))
             if isinstance(error, BrokerIdNotRegistered):
@@ -396,7 +383,7 @@ class BrokerLifecycle:
             self._unreachable_since_s = now_s
         if self._shutting_down and now_s - self._unreachable_since_s >= GIVE_UP_CONTROLLER_S:
             self._may_stop.set()
-        why = self._link.failure(error) if isinstance(error, grpc.RpcError) else error
+        why = self._controller.failure(error) if isinstance(error, grpc.RpcError) else error
         self._complain(f"{what}: {why or type(error).__name__}; trying again")
 
     def _complain(self, message: str) -> None:

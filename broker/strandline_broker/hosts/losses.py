@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from strandline_proto.v1 import controller_pb2
+from strandline_broker.hosts.controller_calls import LossReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ class Losses:
         """`wake`: have a heartbeat sent soon."""
         self._log = runtime.log
         self._wake = wake
-        self._waiting: deque[controller_pb2.LossReport] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[LossReport] = deque(maxlen=WAITING_MAX)
 
     def on_cut(self, partition: Partition, offset: int, *, in_recovery: bool) -> None:
         """A follower is about to cut its log where the leader's history parts from it."""
@@ -52,11 +52,11 @@ class Losses:
                 partition, leader_epoch=state.leader_epoch, start=end, committed=known, end=known
             )
 
-    def waiting(self) -> list[controller_pb2.LossReport]:
+    def waiting(self) -> list[LossReport]:
         """What to tell next; call `told` with as many when it was heard."""
         return [self._waiting[at] for at in range(min(len(self._waiting), PER_HEARTBEAT_MAX))]
 
-    def told(self, reports: list[controller_pb2.LossReport]) -> None:
+    def told(self, reports: list[LossReport]) -> None:
         for report in reports:
             if self._waiting and self._waiting[0] is report:
                 self._waiting.popleft()
@@ -76,13 +76,13 @@ class Losses:
                 committed_below=committed,
             )
         self._waiting.append(
-            controller_pb2.LossReport(
+            LossReport(
                 topic_id=partition.log.topic_id,
-                partition_index=partition.log.partition,
+                partition=partition.log.partition,
                 leader_epoch=leader_epoch,
-                start_offset=start,
-                end_offset=end,
-                committed_offset=committed,
+                start=start,
+                end=end,
+                committed=committed,
             )
         )
         self._wake()

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from strandline_proto import errors
 from strandline_proto.errors import InvalidRequest, NotController, UnknownServerError, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
-from strandline_proto.v1 import controller_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.hosts.controller_calls import ControllerCalls
     from strandline_proto.ids import BrokerEpoch, BrokerId
 
 EPOCH_MAX: Final = 2**15 - 1
@@ -31,11 +29,11 @@ ALLOCATION_TIMEOUT_S: Final = 5.0
 class ProducerIds:
     def __init__(
         self,
-        link: ControllerLink,
+        controller: ControllerCalls,
         broker_id: BrokerId,
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
-        self._link = link
+        self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._next = 0
@@ -72,8 +70,8 @@ class ProducerIds:
                             await self._allocate()
         except TimeoutError:
             raise NotController(
-                f"no block of producer ids came from the controller at {self._link.target} within "
-                f"{timeout_s:g} s; retry"
+                "no block of producer ids came from the controller at "
+                f"{self._controller.target} within {timeout_s:g} s; retry"
             ) from None
         given = ProducerId(self._next)
         self._next += 1
@@ -95,19 +93,17 @@ class ProducerIds:
         epoch = self._broker_epoch()
         if epoch == NO_BROKER_EPOCH:
             raise NotController("this broker is not registered yet; retry")
-        request = controller_pb2.AllocateProducerIdsRequest(
-            broker_id=self._broker_id, broker_epoch=epoch
-        )
         try:
-            block = await self._link.stub.AllocateProducerIds(request, timeout=ALLOCATION_TIMEOUT_S)
-        except grpc.RpcError as error:
-            raise self._link.failure(error) from None
-        if block.error_code != errors.NONE:
-            raise errors.from_code(block.error_code, block.error_message)
-        if block.producer_id_len <= 0 or block.producer_id_start < 0:
-            raise UnknownServerError(
-                f"the controller gave {block.producer_id_len} producer ids from "
-                f"{block.producer_id_start}; retry"
+            block = await self._controller.allocate_producer_ids(
+                self._broker_id, epoch, timeout_s=ALLOCATION_TIMEOUT_S
             )
-        self._next = block.producer_id_start
-        self._end = block.producer_id_start + block.producer_id_len
+        except grpc.RpcError as error:
+            raise self._controller.failure(error) from None
+        if block.error is not None:
+            raise block.error
+        if block.length <= 0 or block.start < 0:
+            raise UnknownServerError(
+                f"the controller gave {block.length} producer ids from {block.start}; retry"
+            )
+        self._next = block.start
+        self._end = block.start + block.length

@@ -8,12 +8,13 @@ P-13, P-33).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from strandline_proto.errors import OffsetOutOfRange
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
+    from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.storage.log_reader import LogRead
 
@@ -24,16 +25,6 @@ class Divergence:
 
     epoch: int
     end_offset: int
-
-
-class Position(NamedTuple):
-    """Where a reader stands, and which leader epoch it believes in (-1 skips that check)."""
-
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
 
 
 def read_for_follower(

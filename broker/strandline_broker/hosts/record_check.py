@@ -23,15 +23,16 @@ from strandline_proto.errors import CorruptMessage, InvalidRecord, InvalidTimest
 from strandline_proto.record_walk import INT64_MAX, INT64_MIN, IS_COMPILED, Fault, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from concurrent.futures import Executor
 
     from structlog.typing import FilteringBoundLogger
 
+    from strandline_broker.hosts.fetch_messages import Key
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_config import LogConfig
     from strandline_proto.batch import BatchHeader
-    from strandline_proto.v1 import produce_pb2
 
 ON_LOOP_BYTES_MAX: Final = 256 << 10 if IS_COMPILED else 4 << 10
 """Of an uncompressed batch that is looked into on the event loop: at worst, headers without
@@ -72,8 +73,10 @@ class Looked(NamedTuple):
     refused: WireError | None
 
 
-Ahead = dict[tuple[int, int], Looked | None]
-"""By the places of topic and partition in the request; None where the batch itself is not sound."""
+Place = tuple[int, int]
+"""Of a batch in its request: of the topic, and of the partition within."""
+Ahead = dict[Place, Looked | None]
+"""None where the batch itself is not sound."""
 
 
 class RecordChecks:
@@ -83,16 +86,15 @@ class RecordChecks:
         self._replicas = replicas
         self._thread = thread
 
-    async def ahead(self, request: produce_pb2.ProduceRequest) -> Ahead:
+    async def ahead(self, batches: Iterable[tuple[Place, Key, bytes]]) -> Ahead:
         """Look into the batches that are too much for the event loop, one after the other, so that
         the batches of other requests have their turns in between.
         """
         found: Ahead = {}
-        for i, topic in enumerate(request.topics):
-            for j, data in enumerate(topic.partitions):
-                partition = self._replicas.partitions.get((topic.topic_id, data.index))
-                if partition is not None and _is_too_much(partition, data.records):
-                    found[i, j] = await self._look(partition, data.records)
+        for place, key, batch in batches:
+            partition = self._replicas.partitions.get(key)
+            if partition is not None and _is_too_much(partition, batch):
+                found[place] = await self._look(partition, batch)
         return found
 
     async def _look(self, partition: Partition, batch: bytes) -> Looked | None:

@@ -23,8 +23,6 @@ from strandline_broker.hosts.replica_logs import ReplicaLogs
 from strandline_broker.hosts.scrubber import Scrubber
 from strandline_broker.hosts.usable import admit_epoch, unusable
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
-from strandline_proto.ids import NO_LEADER, TopicId
-from strandline_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
     from strandline_broker.core.replica_condition import ReplicaCondition
+    from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.storage.broker_directories import BrokerDirectories
@@ -61,9 +60,11 @@ class ReplicaManager:
         *,
         broker_epoch: Callable[[], BrokerEpoch],
         propose_isr: Callable[[Partition, ProposeIsr], None],
+        open_fetch: OpenFetch,
     ) -> None:
         self._runtime = runtime
         self._config = config
+        self._open_fetch = open_fetch
         self.dirs = LogDirs(runtime, directories)
         self.dirs.on_failed = self._on_dir_failed
         self.context = ReplicaContext(
@@ -124,22 +125,6 @@ class ReplicaManager:
     def broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
         broker = self.context.metadata.view.brokers.get(broker_id)
         return None if broker is None else broker.broker_epoch
-
-    def leader_hint(self, key: Key) -> common_pb2.CurrentLeader | None:
-        known = self.context.metadata.view.partition(TopicId(key[0]), key[1])
-        if known is None or known.leader == NO_LEADER:
-            return None
-        return common_pb2.CurrentLeader(leader_id=known.leader, leader_epoch=known.leader_epoch)
-
-    def endpoint_of(self, broker_id: BrokerId, listener: str) -> common_pb2.NodeEndpoint | None:
-        view = self.context.metadata.view
-        endpoint = view.endpoint(broker_id, listener)
-        if endpoint is None:
-            return None
-        rack = view.brokers[broker_id].rack
-        return common_pb2.NodeEndpoint(
-            node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack
-        )
 
     async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
         """Read cold bytes beside the loop, and check what has lain on the disk (I-7)."""
@@ -321,7 +306,7 @@ class ReplicaManager:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             assert self._group is not None, "run() owns the fetchers"
-            fetcher = self._fetchers[leader] = Fetcher(self.context, leader)
+            fetcher = self._fetchers[leader] = Fetcher(self.context, leader, self._open_fetch)
             self._group.create_task(fetcher.run(), name=f"fetcher-{leader}")
         return fetcher
 

@@ -13,7 +13,7 @@ from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2, rea
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from strandline_broker.hosts.controller_link import ControllerLink
+    from strandline_broker.rpc.controller_link import ControllerLink
 
 TIMEOUT_S_MIN: Final = 0.1
 TIMEOUT_S_DEFAULT: Final = 30.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.rpc.leader_hints import leader_hint
 from strandline_proto.errors import RequestTimedOut, UnknownTopicId, WireError
 from strandline_proto.v1 import delete_records_pb2
 
@@ -54,6 +55,6 @@ class DeleteRecordsRpc:
                 ) from None
         except WireError as error:
             result.error_code, result.error_message = error.code, str(error)
-            leader = self._replicas.leader_hint((topic_id, asked.partition))
+            leader = leader_hint(self._replicas.context.metadata.view, (topic_id, asked.partition))
             if leader is not None:
                 result.current_leader.CopyFrom(leader)

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.fetch_session import FetchSession
+from strandline_broker.rpc.fetch_codec import request_from_wire, response_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +31,8 @@ class FetchRpc:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(stream.read(requests))
                 while (request := await stream.next()) is not None:
-                    await context.write(await session.serve(request, stream.has_more))
+                    answer = await session.serve(request_from_wire(request), stream.has_more)
+                    await context.write(response_to_wire(answer))
                 reader.cancel()
         finally:
             session.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.rpc.leader_hints import leader_hint
 from strandline_proto.batch import iter_headers
 from strandline_proto.errors import (
     InvalidRequest,
@@ -55,7 +56,7 @@ class FetchRangeRpc:
                 error_code=error.code, error_message=str(error), next_offset=offset
             )
             key = (request.topic_id, request.partition)
-            leader = self._replicas.leader_hint(key)
+            leader = leader_hint(self._replicas.context.metadata.view, key)
             if leader is not None:
                 refusal.current_leader.CopyFrom(leader)
             partition = self._replicas.partitions.get(key)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from strandline_broker.hosts.replica_conditions import condition_to_wire
+from strandline_broker.rpc.replica_conditions import condition_to_wire
 from strandline_proto.errors import (
     NONE,
     InvalidRequest,

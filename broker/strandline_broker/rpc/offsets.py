@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.rpc.leader_hints import leader_hint
 from strandline_proto.errors import (
     InvalidRequest,
     UnknownTopicId,
@@ -39,7 +40,8 @@ class OffsetsRpc:
                     await self._list(topic.topic_id, asked, result)
                 except WireError as error:
                     result.error_code, result.error_message = error.code, str(error)
-                    leader = self._replicas.leader_hint((topic.topic_id, asked.partition))
+                    view = self._replicas.context.metadata.view
+                    leader = leader_hint(view, (topic.topic_id, asked.partition))
                     if leader is not None:
                         result.current_leader.CopyFrom(leader)
         return response

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.appends import ACKS_ALL
+from strandline_broker.rpc.leader_hints import leader_hint, node_endpoint
 from strandline_proto.errors import (
     InvalidRequest,
     InvalidRequiredAcks,
@@ -26,11 +27,11 @@ from strandline_proto.ids import BrokerId, TopicId
 from strandline_proto.v1 import produce_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import AckWaiter, ProduceOutcome
-    from strandline_broker.hosts.record_check import Ahead, Looked, RecordChecks
+    from strandline_broker.hosts.record_check import Ahead, Looked, Place, RecordChecks
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
 UNANSWERED_MAX: Final = 5_000
@@ -56,7 +57,7 @@ class ProduceRpc:
             writer = group.create_task(answers.write(context))
             try:
                 async for request in requests:
-                    ahead = await self._checks.ahead(request)
+                    ahead = await self._checks.ahead(_batches(request))
                     _Request(self._replicas, self._listener, request, answers).start(ahead)
                     if answers.has_enough:
                         await answers.until_fewer()
@@ -64,6 +65,15 @@ class ProduceRpc:
             finally:
                 answers.abandon()
                 writer.cancel()
+
+
+def _batches(
+    request: produce_pb2.ProduceRequest,
+) -> Iterator[tuple[Place, tuple[bytes, int], bytes]]:
+    """One at a time, as each look at a field's bytes copies them."""
+    for i, topic in enumerate(request.topics):
+        for j, data in enumerate(topic.partitions):
+            yield (i, j), (topic.topic_id, data.index), data.records
 
 
 class _Answers:
@@ -233,11 +243,12 @@ class _Request:
 
     def _hint(self, topic_id: bytes, result: produce_pb2.PartitionProduceResult) -> None:
         """Tell the producer who leads now, and where (KIP-951)."""
-        leader = self._replicas.leader_hint((topic_id, result.index))
+        view = self._replicas.context.metadata.view
+        leader = leader_hint(view, (topic_id, result.index))
         if leader is None:
             return
         result.current_leader.CopyFrom(leader)
-        endpoint = self._replicas.endpoint_of(BrokerId(leader.leader_id), self._listener)
+        endpoint = node_endpoint(view, BrokerId(leader.leader_id), self._listener)
         if endpoint is not None and endpoint not in self._response.node_endpoints:
             self._response.node_endpoints.append(endpoint)
 

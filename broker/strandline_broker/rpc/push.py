@@ -19,7 +19,7 @@ from strandline_broker.core.push_envelope import (
     StopReplica,
     TopicMetadata,
 )
-from strandline_broker.hosts.replica_conditions import condition_from_wire
+from strandline_broker.rpc.replica_conditions import condition_from_wire
 from strandline_proto import errors
 from strandline_proto.ids import (
     UNKNOWN_EPOCH,

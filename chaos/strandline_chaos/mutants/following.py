@@ -127,8 +127,8 @@ FOLLOWING: Final = (
         (
             Edit(
                 _FETCHER,
-                "                if target is None or target.sent_in > number:\n",
-                "                if target is None:\n",
+                "            if target is None or target.sent_in > number:\n",
+                "            if target is None:\n",
             ),
         ),
         Needs(topology={"flush_policy": "replicated"}, moments=("quick-return",)),

@@ -342,7 +342,7 @@ LEADING: Final = (
                 "            if isinstance(said, WireError):\n"
                 "                said = IsrAnswer(\n"
                 "                    self._broker_id, asked.leader_epoch, asked.isr,\n"
-                "                    PartitionEpoch(asked.partition_epoch + 1), 2,\n"
+                "                    asked.partition_epoch + 1, 2,\n"
                 "                )\n"
                 "            pending.answer(asked.request_id, said)\n",
             ),

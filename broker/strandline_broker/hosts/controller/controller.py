@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.registration import Registration
     from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_broker.hosts.controller.broker_calls import Dial
     from strandline_broker.hosts.controller.metadata_store import MetadataStore
-    from strandline_broker.hosts.controller.pusher import Translate
     from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
     from strandline_runtime.runtime import Runtime
 
@@ -83,7 +83,7 @@ class Controller:
         settings: ControllerSettings,
         state: ControllerState,
         log: MetadataStore,
-        translate: Translate,
+        dial: Dial,
     ) -> None:
         self.identity = identity
         self.state = state
@@ -111,7 +111,7 @@ class Controller:
             self.now_ms,
         )
         self._snapshots = Snapshots(runtime, state, log, self._pipeline, settings.snapshots)
-        self._detector = FailureDetector(runtime, self, cluster_id=identity.cluster_id)
+        self._detector = FailureDetector(runtime, self, dial, cluster_id=identity.cluster_id)
         answers = PushAnswers(
             runtime,
             state,
@@ -127,10 +127,9 @@ class Controller:
             PushPlan(
                 runtime=runtime,
                 snapshot=self._snapshot,
-                translate=translate,
+                dial=dial,
                 on_answer=answers.on_answer,
                 answer_timeout_s=settings.session_ms / 1000,
-                thread=runtime.serial_executor("push-translation"),
             )
         )
         self._tasks: asyncio.TaskGroup | None = None

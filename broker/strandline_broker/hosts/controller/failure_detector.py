@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
 
-from strandline_proto.v1 import push_pb2
-from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.runtime import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strandline_broker.core.controller.state import Broker
+    from strandline_broker.hosts.controller.broker_calls import Dial
     from strandline_proto.ids import BrokerEpoch, BrokerId
-    from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import Runtime
 
 PROBE_TIMEOUT_S: Final = 1.0
@@ -56,8 +54,9 @@ class Judged(Protocol):
 
 
 class FailureDetector:
-    def __init__(self, runtime: Runtime, judged: Judged, *, cluster_id: str) -> None:
+    def __init__(self, runtime: Runtime, judged: Judged, dial: Dial, *, cluster_id: str) -> None:
         self._runtime = runtime
+        self._dial = dial
         self._judged = judged
         self._cluster_id = cluster_id
         self._generations: dict[BrokerId, int] = {}
@@ -120,17 +119,14 @@ class FailureDetector:
 
     async def _identified(self, broker: Broker) -> Verdict:
         endpoint = broker.inter_broker_endpoint
-        network = self._runtime.network
-        probe = await network.probe(endpoint.host, endpoint.port, PROBE_TIMEOUT_S)
+        probe = await self._runtime.network.probe(endpoint.host, endpoint.port, PROBE_TIMEOUT_S)
         if probe is Probe.REFUSED:
             return Verdict.DEAD
         if probe is Probe.SILENT:
             return Verdict.UNKNOWN
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        channel = network.channel(f"{host}:{endpoint.port}")
-        stub: ReplicaServiceAsyncStub = ReplicaServiceStub(channel)
+        channel = self._dial(broker)
         try:
-            found = await stub.Identify(push_pb2.IdentifyRequest(), timeout=PROBE_TIMEOUT_S)
+            found = await channel.identify(timeout_s=PROBE_TIMEOUT_S)
         except grpc.RpcError:
             return Verdict.UNKNOWN
         finally:

@@ -18,14 +18,6 @@ from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
     UnknownServerError,
 )
-from strandline_proto.ids import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    MetadataOffset,
-    TopicId,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Set
@@ -36,7 +28,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.registration import StoreMismatch
     from strandline_broker.core.controller.state import Broker, ControllerState
-    from strandline_proto.v1 import push_pb2
+    from strandline_broker.hosts.controller.broker_calls import FailedPartition, PushAnswer
+    from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
     from strandline_runtime.runtime import Runtime
 
 APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.code})
@@ -75,35 +68,32 @@ class PushAnswers:
         self._unfit: dict[tuple[TopicId, int], dict[BrokerId, BrokerEpoch]] = {}
         """Who could not apply a partition, and has applied no snapshot of it since."""
 
-    def on_answer(
-        self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse, *, full: bool
-    ) -> None:
+    def on_answer(self, receiver: Broker, answer: PushAnswer, *, full: bool) -> None:
         mismatch = check_memory(
             self._state,
             ours=self._store_id,
             broker_id=receiver.broker_id,
             store_id=answer.store_id,
-            controller_epoch=ControllerEpoch(answer.controller_epoch),
-            metadata_offset=MetadataOffset(answer.applied_metadata_offset),
+            controller_epoch=answer.controller_epoch,
+            metadata_offset=answer.applied_offset,
         )
         if mismatch is not None:
             self._refuse_to_run(mismatch)
-        self._on_applied(receiver, MetadataOffset(answer.applied_metadata_offset))
+        self._on_applied(receiver, answer.applied_offset)
         if answer.error_code not in (NONE, StaleBrokerEpoch.code):
             self._log.warning(
                 "a broker refuses a push", broker=receiver.broker_id, why=answer.error_message
             )
-        as_of = MetadataOffset(answer.metadata_offset)
+        as_of = answer.metadata_offset
         failed = set()
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                failed.add((TopicId(topic.topic_id), partition.partition_index))
-                self._on_failed(receiver, TopicId(topic.topic_id), partition, as_of)
+        for each in answer.failed:
+            failed.add((each.topic_id, each.partition))
+            self._on_failed(receiver, each, as_of)
         for told in answer.log_ends:
             self._ends.on_told(
                 receiver,
-                self._state.partition(TopicId(told.topic_id), told.partition_index),
-                leader_epoch=LeaderEpoch(told.leader_epoch),
+                self._state.partition(told.topic_id, told.partition),
+                leader_epoch=told.leader_epoch,
                 end=LogEnd(told.last_epoch, told.log_end_offset),
             )
         if not answer.want_full and answer.error_code == NONE:
@@ -113,33 +103,28 @@ class PushAnswers:
             if full:
                 self._on_snapshot_applied(receiver, failed, as_of)
 
-    def _on_failed(
-        self,
-        receiver: Broker,
-        topic_id: TopicId,
-        failed: push_pb2.LeaderAndIsrPartitionResult,
-        as_of: MetadataOffset,
-    ) -> None:
+    def _on_failed(self, receiver: Broker, failed: FailedPartition, as_of: MetadataOffset) -> None:
         self._log.warning(
             "a broker could not apply a partition",
             broker=receiver.broker_id,
-            topic_id=topic_id.hex(),
-            partition=failed.partition_index,
+            topic_id=failed.topic_id.hex(),
+            partition=failed.partition,
             error_code=failed.error_code,
             why=failed.error_message,
         )
         if failed.error_code in APPLY_FAILURES:
-            unfit = self._unfit.setdefault((topic_id, failed.partition_index), {})
+            key = (failed.topic_id, failed.partition)
+            unfit = self._unfit.setdefault(key, {})
             unfit[receiver.broker_id] = receiver.epoch
             decide = partial(
                 decide_replica_failed,
                 self._state,
                 receiver.broker_id,
                 receiver.epoch,
-                topic_id=topic_id,
-                partition=failed.partition_index,
+                topic_id=failed.topic_id,
+                partition=failed.partition,
                 as_of=as_of,
-                unfit=self._unfit_for((topic_id, failed.partition_index)),
+                unfit=self._unfit_for(key),
             )
             self._spawn(self._submit(decide, receiver, "a replica is elected around"))
 

@@ -10,43 +10,34 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
 import grpc.aio
 
 from strandline_proto.errors import NONE, StaleBrokerEpoch
-from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
 
     from strandline_broker.core.controller.push import Envelope
     from strandline_broker.core.controller.state import Broker
+    from strandline_broker.hosts.controller.broker_calls import (
+        BrokerChannel,
+        Dial,
+        PushAnswer,
+        PushCall,
+    )
     from strandline_proto.ids import BrokerId
-    from strandline_proto.v1 import push_pb2
-    from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import Runtime
 
-    Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
-
 QUEUE_MAX: Final = 256
-LARGE: Final = 1000
-"""So many partitions take about 10 ms to translate; an envelope of more gets a thread for it."""
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-class Translate(Protocol):
-    def __call__(self, envelope: Envelope, receiver: Broker) -> push_pb2.LeaderAndIsrRequest: ...
-
-
 class OnAnswer(Protocol):
-    def __call__(
-        self, receiver: Broker, answer: push_pb2.LeaderAndIsrResponse, *, full: bool
-    ) -> None:
+    def __call__(self, receiver: Broker, answer: PushAnswer, *, full: bool) -> None:
         """The broker has answered; `full`: to a snapshot. Must not wait."""
         ...
 
@@ -57,11 +48,9 @@ class PushPlan:
 
     runtime: Runtime
     snapshot: Callable[[], Envelope]
-    translate: Translate
+    dial: Dial
     on_answer: OnAnswer
     answer_timeout_s: float
-    thread: Executor
-    """For what would keep the loop waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +87,22 @@ class PushStream:
 
     async def run(self) -> None:
         """Push until cancelled, over as many connections as it takes."""
-        endpoint = self._broker.inter_broker_endpoint
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        channel = self._plan.runtime.network.channel(f"{host}:{endpoint.port}")
-        stub: ReplicaServiceAsyncStub = ReplicaServiceStub(channel)
+        channel = self._plan.dial(self._broker)
         failures = 0
         try:
             while True:
                 self._answered = False
-                await self._converse(stub)
+                await self._converse(channel)
                 failures = 0 if self._answered else failures + 1
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
         finally:
             await channel.close()
 
-    async def _converse(self, stub: ReplicaServiceAsyncStub) -> None:
+    async def _converse(self, channel: BrokerChannel) -> None:
         self._queue.clear()
         self._unanswered.clear()
         self._want_full = True
-        call = stub.LeaderAndIsr()
+        call = channel.push()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send(call))
@@ -131,21 +117,15 @@ class PushStream:
             call.cancel()
         deliver_cancellation()
 
-    async def _send(self, call: Call) -> None:
+    async def _send(self, call: PushCall) -> None:
         while True:
             self._work.clear()
             while (envelope := self._next()) is not None:
-                request = await self._translated(envelope)
+                send = await call.prepare(envelope)
                 now_s = self._plan.runtime.clock.monotonic()
                 self._unanswered.append(_Sent(now_s, envelope.full))
-                await call.write(request)
+                await send()
             await self._work.wait()
-
-    async def _translated(self, envelope: Envelope) -> push_pb2.LeaderAndIsrRequest:
-        translate = partial(self._plan.translate, envelope, self._broker)
-        if sum(len(topic.partitions) for topic in envelope.topics) <= LARGE:
-            return translate()
-        return await asyncio.get_running_loop().run_in_executor(self._plan.thread, translate)
 
     def _next(self) -> Envelope | None:
         if len(self._unanswered) >= QUEUE_MAX:
@@ -157,8 +137,8 @@ class PushStream:
             return self._plan.snapshot()
         return self._queue.popleft() if self._queue else None
 
-    async def _read(self, call: Call) -> None:
-        async for answer in call:
+    async def _read(self, call: PushCall) -> None:
+        while (answer := await call.read()) is not None:
             if not self._unanswered:
                 raise _Over("an answer to nothing")
             sent = self._unanswered.popleft()

@@ -12,7 +12,7 @@ from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import Endpoint, LossRecord, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
 from strandline_broker.core.replica_condition import ReplicaCondition
-from strandline_broker.hosts.replica_conditions import condition_from_wire, refusal_from_wire
+from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,

@@ -1,12 +1,23 @@
-"""Envelope to LeaderAndIsrRequest: what one broker is told of one atomic batch."""
+"""Envelope to LeaderAndIsrRequest, what one broker is told of one atomic batch; and its answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.hosts.replica_conditions import condition_to_wire
-from strandline_proto.ids import UNKNOWN_EPOCH
+from strandline_broker.hosts.controller.broker_calls import (
+    FailedPartition,
+    PushAnswer,
+    ToldLogEnd,
+)
+from strandline_broker.rpc.replica_conditions import condition_to_wire
+from strandline_proto.ids import (
+    UNKNOWN_EPOCH,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    TopicId,
+)
 from strandline_proto.v1 import common_pb2, push_pb2
 
 if TYPE_CHECKING:
@@ -182,4 +193,33 @@ def _live_broker(broker: Broker) -> push_pb2.LiveBroker:
         broker_epoch=broker.epoch,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
+    )
+
+
+def answer_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> PushAnswer:
+    return PushAnswer(
+        metadata_offset=MetadataOffset(answer.metadata_offset),
+        applied_offset=MetadataOffset(answer.applied_metadata_offset),
+        controller_epoch=ControllerEpoch(answer.controller_epoch),
+        store_id=answer.store_id,
+        want_full=answer.want_full,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        failed=tuple(
+            FailedPartition(
+                TopicId(topic.topic_id), p.partition_index, p.error_code, p.error_message
+            )
+            for topic in answer.topics
+            for p in topic.partitions
+        ),
+        log_ends=tuple(
+            ToldLogEnd(
+                TopicId(end.topic_id),
+                end.partition_index,
+                LeaderEpoch(end.leader_epoch),
+                end.last_epoch,
+                end.log_end_offset,
+            )
+            for end in answer.log_ends
+        ),
     )

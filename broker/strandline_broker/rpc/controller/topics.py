@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.topics import NewTopic
-from strandline_broker.hosts.replica_conditions import refusal_to_wire
 from strandline_broker.rpc.controller.answers import limit_s, refuse
+from strandline_broker.rpc.replica_conditions import refusal_to_wire
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, metadata_pb2

@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
+from strandline_broker.rpc.controller_codec import (
+    alterations_from_wire,
+    block_from_wire,
+    heartbeat_answer_from_wire,
+    heartbeat_to_wire,
+    proposals_to_wire,
+    registered_from_wire,
+    registration_to_wire,
+)
 from strandline_proto.errors import (
     NotController,
     RequestTimedOut,
@@ -14,9 +23,23 @@ from strandline_proto.errors import (
     UnsupportedVersion,
     WireError,
 )
+from strandline_proto.v1 import controller_pb2
 from strandline_proto.v1.services_pb2_grpc import ControllerServiceStub
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.hosts.controller_calls import (
+        AlterPartitionAnswer,
+        Heartbeat,
+        HeartbeatAnswer,
+        Key,
+        ProducerIdBlock,
+        Registered,
+        Registration,
+    )
+    from strandline_proto.ids import BrokerEpoch, BrokerId
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub
     from strandline_runtime.runtime import Runtime
 
@@ -42,6 +65,33 @@ class ControllerLink:
             await self._channel.close()
         self._channel = self._stub = None
 
+    async def register(self, registration: Registration, *, timeout_s: float) -> Registered:
+        request = registration_to_wire(registration)
+        answer = await self.stub.BrokerRegistration(request, timeout=timeout_s)
+        return registered_from_wire(answer)
+
+    def heartbeats(self) -> HeartbeatCall:
+        return HeartbeatCall(self.stub.BrokerHeartbeat())
+
+    async def alter_partitions(
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        proposals: Mapping[Key, ProposeIsr],
+        *,
+        timeout_s: float,
+    ) -> AlterPartitionAnswer:
+        request = proposals_to_wire(broker_id, broker_epoch, proposals)
+        return alterations_from_wire(await self.stub.AlterPartition(request, timeout=timeout_s))
+
+    async def allocate_producer_ids(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, *, timeout_s: float
+    ) -> ProducerIdBlock:
+        request = controller_pb2.AllocateProducerIdsRequest(
+            broker_id=broker_id, broker_epoch=broker_epoch
+        )
+        return block_from_wire(await self.stub.AllocateProducerIds(request, timeout=timeout_s))
+
     def failure(self, error: grpc.RpcError) -> WireError:
         """A failed call, in words. Its outcome is unknown: the controller may have done what was
         asked.
@@ -61,6 +111,28 @@ class ControllerLink:
         return UnknownServerError(
             f"the call to the controller at {self.target} failed: {_short(details)}"
         )
+
+
+class HeartbeatCall:
+    def __init__(
+        self,
+        call: grpc.aio.StreamStreamCall[
+            controller_pb2.BrokerHeartbeatRequest, controller_pb2.BrokerHeartbeatResponse
+        ],
+    ) -> None:
+        self._call = call
+
+    async def write(self, heartbeat: Heartbeat) -> None:
+        await self._call.write(heartbeat_to_wire(heartbeat))
+
+    async def read(self) -> HeartbeatAnswer | None:
+        answer = await self._call.read()
+        if not isinstance(answer, controller_pb2.BrokerHeartbeatResponse):
+            return None
+        return heartbeat_answer_from_wire(answer)
+
+    def cancel(self) -> None:
+        self._call.cancel()
 
 
 def _short(details: str | None) -> str:

@@ -1,0 +1,94 @@
+"""What a controller tells and asks a broker, as plain data, and the protocol that carries it.
+
+`rpc/controller/broker_link.py` is the way over the wire. A call that fails raises what its
+transport raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from strandline_proto.errors import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.state import Broker
+    from strandline_proto.ids import (
+        BrokerId,
+        ControllerEpoch,
+        LeaderEpoch,
+        MetadataOffset,
+        TopicId,
+    )
+
+
+class FailedPartition(NamedTuple):
+    """A partition of an envelope that the broker could not apply."""
+
+    topic_id: TopicId
+    partition: int
+    error_code: int
+    error_message: str
+
+
+class ToldLogEnd(NamedTuple):
+    """Where a log ends at a broker while its partition has no leader."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    last_epoch: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushAnswer:
+    metadata_offset: MetadataOffset
+    """Of the envelope that this answers."""
+    applied_offset: MetadataOffset
+    controller_epoch: ControllerEpoch
+    store_id: str
+    want_full: bool = False
+    error_code: int = NONE
+    error_message: str = ""
+    failed: tuple[FailedPartition, ...] = ()
+    log_ends: tuple[ToldLogEnd, ...] = ()
+
+
+class Identified(NamedTuple):
+    """Who is there."""
+
+    cluster_id: str
+    broker_id: BrokerId
+    incarnation_id: str
+
+
+class PushCall(Protocol):
+    """One push stream."""
+
+    async def prepare(self, envelope: Envelope) -> Callable[[], Awaitable[None]]:
+        """What sends the envelope when it is called."""
+        ...
+
+    async def read(self) -> PushAnswer | None:
+        """None: the broker has ended the stream."""
+        ...
+
+    def cancel(self) -> None: ...
+
+
+class BrokerChannel(Protocol):
+    """To the inter-broker listener of one broker."""
+
+    def push(self) -> PushCall: ...
+
+    async def identify(self, *, timeout_s: float) -> Identified: ...
+
+    async def close(self) -> None: ...
+
+
+class Dial(Protocol):
+    def __call__(self, broker: Broker) -> BrokerChannel: ...

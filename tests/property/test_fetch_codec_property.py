@@ -1,0 +1,89 @@
+"""What a Fetch stream carries arrives as it was sent."""
+
+from dataclasses import astuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline_broker.core.metadata_cache import CurrentLeader
+from strandline_broker.hosts.fetch_messages import (
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    Position,
+    Replica,
+)
+from strandline_broker.rpc.fetch_codec import (
+    request_from_wire,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
+from strandline_proto.errors import ERRORS, NONE
+from strandline_proto.v1 import fetch_pb2
+
+int32 = st.integers(-1, 2**31 - 1)
+int64 = st.integers(-1, 2**63 - 1)
+keys = st.tuples(st.sampled_from([b"t" * 16, b"u" * 16, b"v" * 16]), st.integers(0, 5))
+errors = st.builds(
+    lambda code, message: ERRORS[code](message),
+    st.sampled_from([code for code in ERRORS if code != NONE]),
+    st.text(min_size=1, max_size=20),
+)
+requests = st.builds(
+    FetchRequest,
+    correlation_id=int64,
+    session_id=int32,
+    session_epoch=int32,
+    max_wait_ms=int32,
+    min_bytes=int32,
+    max_bytes=int32,
+    cluster_id=st.text(max_size=20),
+    isolation_level=int32,
+    replica=st.none() | st.builds(Replica, st.integers(0, 2**31 - 1), int64),
+    positions=st.dictionaries(keys, st.builds(Position, int32, int64, int32, int64, int32)),
+    forgotten=st.lists(keys, unique=True),
+)
+of_a_replica = st.builds(
+    FetchedPartition,
+    high_watermark=int64,
+    log_start_offset=int64,
+    records=st.binary(max_size=64),
+    diverging=st.none() | st.tuples(int32, int64),
+    error=st.none() | errors,
+    leader=st.none() | st.builds(CurrentLeader, int32, int32),
+)
+of_nobody = st.builds(FetchedPartition, error=errors, holds_replica=st.just(False))
+responses = st.builds(
+    FetchResponse,
+    correlation_id=int64,
+    session_id=int32,
+    error=st.none() | errors,
+    partitions=st.dictionaries(keys, of_a_replica | of_nobody),
+)
+
+
+@given(requests)
+def test_a_request_arrives_as_it_was_sent(request: FetchRequest) -> None:
+    wire = request_to_wire(request).SerializeToString()
+    came = request_from_wire(fetch_pb2.FetchRequest.FromString(wire))
+    # The wire groups by topic, and keeps the order within one.
+    assert sorted(came.forgotten) == sorted(request.forgotten)
+    came.forgotten = request.forgotten
+    assert came == request
+
+
+@given(responses)
+def test_an_answer_arrives_as_it_was_sent(response: FetchResponse) -> None:
+    wire = response_to_wire(response).SerializeToString()
+    came = response_from_wire(fetch_pb2.FetchResponse.FromString(wire))
+    assert told(came) == told(response)
+
+
+def told(response: FetchResponse) -> object:
+    """As values that compare: two errors are equal by type and words."""
+    partitions = {
+        key: (*astuple(fetched)[:4], repr(fetched.error), fetched.leader, fetched.holds_replica)
+        for key, fetched in response.partitions.items()
+    }
+    return response.correlation_id, response.session_id, repr(response.error), partitions
