@@ -13,7 +13,7 @@
 enum fault {
     SOUND, NUMBER, LENGTH, OFFSET_DELTA, KEY_LENGTH, VALUE_LENGTH, HEADER_COUNT, HEADER_KEY_LENGTH,
     HEADER_KEY_TEXT, HEADER_VALUE_LENGTH, SURPLUS, NO_KEY, TIMESTAMP_DELTA, TIMESTAMP, TRAILING,
-    MISSING,
+    MISSING, ATTRIBUTES,
 };
 
 struct walk {
@@ -118,6 +118,8 @@ walk_record(struct walk *w)
     const uint8_t *end = w->at + length;
     if (length == 0)
         return refuse(w, NUMBER, w->at - w->begin);
+    if (*w->at >= 0x80)
+        return refuse(w, ATTRIBUTES, *w->at);
     w->at++;  /* attributes, of which none is defined */
     TRY(read_number(w, end, 64, &timestamp_delta));
     TRY(read_number(w, end, 32, &offset_delta));

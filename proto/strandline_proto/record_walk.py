@@ -56,6 +56,8 @@ class Fault(enum.IntEnum):
     """Bytes stand behind the last record; how many."""
     MISSING = 15
     """The bytes end before it."""
+    ATTRIBUTES = 16
+    """No attribute of a record is defined, and readers take the byte for a varint; the byte."""
 
 
 Answer = tuple[int, int, int, int]
@@ -115,6 +117,8 @@ def _record(records: memoryview, at: int, index: int) -> tuple[int, int, bool]:
     end = at + length
     if length == 0:
         raise _Refused(Fault.NUMBER, at)
+    if records[at] >= 0x80:
+        raise _Refused(Fault.ATTRIBUTES, records[at])
     at += 1  # attributes, of which none is defined
     timestamp_delta, at = _number(records, at, end, 64)
     offset_delta, at = _number(records, at, end, 32)

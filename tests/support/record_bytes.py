@@ -21,10 +21,11 @@ class Fields:
     header_key_length: int | None = None
     header_value_length: int | None = None
     surplus: bytes = b""
+    attributes: int = 0
 
 
 def record(fields: Fields) -> bytes:
-    body = b"\x00" + varint(fields.timestamp_delta) + varint(fields.offset_delta)
+    body = bytes([fields.attributes]) + varint(fields.timestamp_delta) + varint(fields.offset_delta)
     body += sized(fields.key, fields.key_length) + sized(fields.value, fields.value_length)
     count = len(fields.headers) if fields.header_count is None else fields.header_count
     body += varint(count)

@@ -66,6 +66,7 @@ def test_fields_may_be_absent_or_empty(walk: Any) -> None:
 
 
 LIES = {
+    "attributes": (Fields(attributes=0x80), Fault.ATTRIBUTES, 0x80),
     "length beyond the end": (Fields(length=100), Fault.LENGTH, 100),
     "negative length": (Fields(length=-1), Fault.LENGTH, -1),
     "shorter than its fields": (Fields(length=5), Fault.NUMBER, 6),

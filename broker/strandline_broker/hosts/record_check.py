@@ -52,6 +52,7 @@ _FAULTS: Final = {
     Fault.SURPLUS: "has {value} bytes behind its last field",
     Fault.TRAILING: "is not among those that its header counts, and {value} bytes stand there",
     Fault.MISSING: "is not there, though its header counts it",
+    Fault.ATTRIBUTES: "has attributes {value:#x}, of which none is defined",
 }
 
 
