@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from strandline_cli import meeting, probe
+from strandline_cli import metadata_catch_up, probe
 from strandline_cli.cluster_files import (
     CONTROLLER,
     DEFAULT_PORT,
@@ -195,8 +195,8 @@ class LocalCluster:
 
     def start(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
         """Start one process and wait until it answers (a broker: until the controller counts it
-        as alive, not at all while there is no controller to do so; the controller: until it has
-        met the brokers that run, which may show that it must not).
+        as alive, not at all while there is no controller to do so; the controller: until the
+        brokers that run have caught up with it, which may show that it must not run).
         """
         with self._starting():
             pid = self.process(process_id).pid
@@ -204,11 +204,13 @@ class LocalCluster:
                 raise CliError(f"{self._title(process_id)} is running already (pid {pid})")
             self._check_port(process_id)
             is_controller = self._name(process_id) == CONTROLLER
-            applied = meeting.applied(self) if is_controller and wait_s > 0 else {}
+            applied = (
+                metadata_catch_up.applied_offsets(self) if is_controller and wait_s > 0 else {}
+            )
             self.launch(process_id)
         if wait_s > 0 and (is_controller or self.process(CONTROLLER).pid is not None):
             self.wait_process(process_id, wait_s=wait_s)
-            meeting.watch(self, applied)
+            metadata_catch_up.wait_beyond(self, applied)
 
     def launch(self, process_id: ProcessId) -> None:
         """Start one process and wait for nothing."""
@@ -304,7 +306,7 @@ class LocalCluster:
     def _check_lives(self, watched: list[ProcessId]) -> None:
         for process_id in watched:
             if self.process(process_id).pid is None:
-                raise CliError(self.obituary(process_id))
+                raise CliError(self.exit_report(process_id))
 
     def _wait_a_little(self, process_id: ProcessId, deadline: Patience) -> None:
         if deadline.is_over():
@@ -316,7 +318,7 @@ class LocalCluster:
             raise CliError(f"{self._title(process_id)} does not answer in time; {hint}{last}")
         time.sleep(_POLL_S)
 
-    def obituary(self, process_id: ProcessId) -> str:
+    def exit_report(self, process_id: ProcessId) -> str:
         process = self.process(process_id)
         status = process.exit_status
         how = "has ended" if status is None else how_it_ended(status)

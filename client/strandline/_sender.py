@@ -298,7 +298,7 @@ class Sender:
 
     # Upkeep.
 
-    async def keep_house(self) -> None:
+    async def watch_deadlines(self) -> None:
         """Deadlines, silent streams and stalled leaders, while there is anything to do."""
         while True:
             await self._busy.wait()

@@ -135,7 +135,7 @@ class Producer:
         self._hand_over = HandOver(self._sender, partitioner=self._partitioner, limit=self._limit)
         # At the latest at the interpreter's exit; nothing that lives on holds the producer itself.
         self._watchdog = finalize(self, self._sender.on_dropped)
-        session.tasks.start(self._sender.keep_house(), "deadlines")
+        session.tasks.start(self._sender.watch_deadlines(), "deadlines")
         session.tasks.start(self._sender.keep_identity(), "identity")
 
     async def stop(self) -> None:

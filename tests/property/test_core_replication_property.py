@@ -62,7 +62,7 @@ class Replication(RuleBasedStateMachine):
                 self.group.fetch(b)
 
     @rule(b=BROKERS, rounds=st.integers(0, 3))
-    def hear_and_fetch(self, b: BrokerId, rounds: int) -> None:
+    def push_and_fetch(self, b: BrokerId, rounds: int) -> None:
         self.group.learn(b)
         for _ in range(rounds):
             self.group.fetch(b)
@@ -93,7 +93,7 @@ class Replication(RuleBasedStateMachine):
         self.ask(b, 3)
         if by is not None:
             self.elect(by, 2, True)
-        self.hear_and_fetch(b, rounds)
+        self.push_and_fetch(b, rounds)
         self.deliver(b)
 
     @rule(b=BROKERS, keep=st.integers(0, 3))

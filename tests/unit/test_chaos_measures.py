@@ -8,7 +8,7 @@ from strandline_chaos.measures import Measures, measure
 KEY = 0
 
 
-class Told:
+class TimedHistory:
     """A history whose clock the test sets, in milliseconds."""
 
     def __init__(self) -> None:
@@ -45,79 +45,79 @@ class Told:
 
 
 def test_a_wait_that_ends_with_an_acknowledgement() -> None:
-    told = Told()
-    told.end(100, told.begin(0, 0), 0)
-    told.end(1700, told.begin(1000, 1), 1)
-    assert told.measured().outages_ms == (700.0,)
+    timed = TimedHistory()
+    timed.end(100, timed.begin(0, 0), 0)
+    timed.end(1700, timed.begin(1000, 1), 1)
+    assert timed.measured().outages_ms == (700.0,)
 
 
 def test_nobody_waits_for_what_nobody_has_sent() -> None:
-    told = Told()
-    told.end(10, told.begin(0, 0), 0)
-    told.end(60_010, told.begin(60_000, 1), 1)
-    assert told.measured().outages_ms == ()
+    timed = TimedHistory()
+    timed.end(10, timed.begin(0, 0), 0)
+    timed.end(60_010, timed.begin(60_000, 1), 1)
+    assert timed.measured().outages_ms == ()
 
 
 def test_a_wait_goes_on_over_sends_that_surely_failed() -> None:
-    told = Told()
-    told.fail(400, told.begin(0, 0), 0, maybe=False)
-    told.end(900, told.begin(800, 1), 1)
-    assert told.measured().outages_ms == (900.0,)
+    timed = TimedHistory()
+    timed.fail(400, timed.begin(0, 0), 0, maybe=False)
+    timed.end(900, timed.begin(800, 1), 1)
+    assert timed.measured().outages_ms == (900.0,)
 
 
 def test_a_wait_ends_when_the_client_gives_up() -> None:
-    told = Told()
-    told.fail(4000, told.begin(0, 0), 0, maybe=True)
-    assert told.measured().outages_ms == (4000.0,)
+    timed = TimedHistory()
+    timed.fail(4000, timed.begin(0, 0), 0, maybe=True)
+    assert timed.measured().outages_ms == (4000.0,)
 
 
 def test_sends_under_way_wait_from_the_last_acknowledgement_on() -> None:
-    told = Told()
-    first, second = told.begin(0, 0), told.begin(10, 1)
-    told.end(100, first, 0)
-    told.end(700, second, 1)
-    assert told.measured().outages_ms == (600.0,)
+    timed = TimedHistory()
+    first, second = timed.begin(0, 0), timed.begin(10, 1)
+    timed.end(100, first, 0)
+    timed.end(700, second, 1)
+    assert timed.measured().outages_ms == (600.0,)
 
 
 def test_a_reader_that_stays_behind_what_was_acknowledged() -> None:
-    told = Told()
-    told.end(10, told.begin(0, 0), 0)
-    told.poll(20, 0)
-    told.end(40, told.begin(30, 1), 1)
-    told.poll(540)
-    assert told.measured().worst_realtime_lag_ms == 500
+    timed = TimedHistory()
+    timed.end(10, timed.begin(0, 0), 0)
+    timed.poll(20, 0)
+    timed.end(40, timed.begin(30, 1), 1)
+    timed.poll(540)
+    assert timed.measured().worst_realtime_lag_ms == 500
 
 
 def test_a_poll_that_began_before_the_acknowledgement_is_not_late() -> None:
-    told = Told()
-    told.end(10, told.begin(0, 0), 0)
-    told.poll(20, 0)
-    op = told.begin(25, 1)
-    told.end(40, op, 1)
-    told.poll(30, takes_ms=500)
-    assert told.measured().worst_realtime_lag_ms == 0
+    timed = TimedHistory()
+    timed.end(10, timed.begin(0, 0), 0)
+    timed.poll(20, 0)
+    op = timed.begin(25, 1)
+    timed.end(40, op, 1)
+    timed.poll(30, takes_ms=500)
+    assert timed.measured().worst_realtime_lag_ms == 0
 
 
 def test_a_reader_that_begins_anew_is_not_late_before_it_has_caught_up() -> None:
-    told = Told()
+    timed = TimedHistory()
     for value in range(3):
-        told.end(10 * value + 5, told.begin(10 * value, value), value)
-    told.poll(1000, 0)
-    assert told.measured().worst_realtime_lag_ms == 0
+        timed.end(10 * value + 5, timed.begin(10 * value, value), value)
+    timed.poll(1000, 0)
+    assert timed.measured().worst_realtime_lag_ms == 0
 
 
 def test_an_end_below_what_another_client_was_told() -> None:
-    told = Told()
-    told.end(10, told.begin(0, 0), 0)
-    told.ends(15, 1)
-    told.end(40, told.begin(30, 1), 1)
-    told.ends(290, 1)
-    assert told.measured().worst_end_lag_ms == 250
+    timed = TimedHistory()
+    timed.end(10, timed.begin(0, 0), 0)
+    timed.ends(15, 1)
+    timed.end(40, timed.begin(30, 1), 1)
+    timed.ends(290, 1)
+    assert timed.measured().worst_end_lag_ms == 250
 
 
 def test_a_value_that_one_reader_was_given_twice() -> None:
-    told = Told()
-    told.poll(0, 0, 1)
-    told.poll(10, 1)
-    told.poll(20, 0, 1, by=told.history.new_process())
-    assert told.measured().consumed_again == 1
+    timed = TimedHistory()
+    timed.poll(0, 0, 1)
+    timed.poll(10, 1)
+    timed.poll(20, 0, 1, by=timed.history.new_process())
+    assert timed.measured().consumed_again == 1

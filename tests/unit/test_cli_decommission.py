@@ -33,7 +33,7 @@ def seems_to_run(cluster: LocalCluster, broker: int) -> None:
 
 
 @dataclass
-class Told:
+class RegisteredBroker:
     id: int
     state: str = "FENCED"
 
@@ -42,7 +42,7 @@ class Told:
 class Admin:
     """A controller that knows these brokers."""
 
-    brokers: list[Told]
+    brokers: list[RegisteredBroker]
     unregistered: list[int] = field(default_factory=list)
 
     async def describe_cluster(self) -> "Admin":
@@ -67,7 +67,7 @@ def leave(cluster: LocalCluster, admin: Admin, monkeypatch: pytest.MonkeyPatch) 
 def test_a_broker_that_has_left_is_taken_out_of_what_up_starts(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admin = Admin([Told(1), Told(3)])
+    admin = Admin([RegisteredBroker(1), RegisteredBroker(3)])
     document, line = leave(cluster, admin, monkeypatch)
     assert document == {"broker": 3, "moved": 2, "state": "UNREGISTERED"}
     assert "`strandline up` starts it no more" in line
@@ -79,26 +79,26 @@ def test_what_was_configured_during_the_moves_stays(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     LocalCluster.create(cluster.directory, broker_config={"flush.policy": "always"})
-    leave(cluster, Admin([Told(3)]), monkeypatch)
+    leave(cluster, Admin([RegisteredBroker(3)]), monkeypatch)
     assert now(cluster).file.broker_config == {"flush.policy": "always"}
 
 
 def test_a_broker_that_runs_stays_in_the_cluster(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document, line = leave(cluster, Admin([Told(3, "UNFENCED")]), monkeypatch)
+    document, line = leave(cluster, Admin([RegisteredBroker(3, "UNFENCED")]), monkeypatch)
     assert document["state"] == "EMPTY"
     assert "stop it, and give this command again" in line
     assert now(cluster).broker_ids == [1, 2, 3]
     seems_to_run(cluster, 3)
-    leave(cluster, Admin([Told(3)]), monkeypatch)
+    leave(cluster, Admin([RegisteredBroker(3)]), monkeypatch)
     assert now(cluster).broker_ids == [1, 2, 3]
 
 
 def test_a_command_that_was_interrupted_at_its_very_end_is_given_again(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document, _ = leave(cluster, Admin([Told(1), Told(2)]), monkeypatch)
+    document, _ = leave(cluster, Admin([RegisteredBroker(1), RegisteredBroker(2)]), monkeypatch)
     assert document == {"broker": 3, "moved": 0, "state": "UNREGISTERED"}
     assert now(cluster).broker_ids == [1, 2]
 

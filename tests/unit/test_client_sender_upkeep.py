@@ -49,7 +49,7 @@ def upkeep(queue: Queue, until_s: float) -> tuple[list[float], int]:
         kept: Any = queue
         sender.queues[b"topic", 0] = kept
         sender._busy.set()
-        task = asyncio.get_running_loop().create_task(sender.keep_house())
+        task = asyncio.get_running_loop().create_task(sender.watch_deadlines())
         await asyncio.wait({task}, timeout=until_s)
         task.cancel()
 

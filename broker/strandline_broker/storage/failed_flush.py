@@ -1,7 +1,7 @@
 """`flush-failed`: in this data directory a flush has failed, so the page cache may hold pages that
 look clean although the disk never got them (P-24).
 
-The next process writes again what its recovery reads (see `written_again`), whatever the flush
+The next process writes again what its recovery reads (see `recovery_rewrite`), whatever the flush
 policy: otherwise it would call durable what the next loss of power takes, and then take that for
 damage. The file is not flushed itself: with the page cache, of which it speaks, it may go too. It
 stays until a shutdown that has flushed all.

@@ -41,11 +41,11 @@ from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.metadata_snapshot import NAME as SNAPSHOT_NAME
 from strandline_broker.storage.partition_metadata import FILE_NAME as METADATA_NAME
 from strandline_broker.storage.recent_batches import RecentBatches
+from strandline_broker.storage.recovery_rewrite import rewrite_from
 from strandline_broker.storage.recovery_scan import Expectations, Scan
 from strandline_broker.storage.sealed_end import end_by_index
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.segment import SEGMENT_NAME, Segment
-from strandline_broker.storage.written_again import write_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -330,7 +330,7 @@ class Recovery:
     def _make_durable(self, segment: Segment) -> None:
         expected = self._expected
         if expected.always or expected.flush_failed or expected.one_batch_at_a_time:
-            write_again(segment, expected.recovery_point)
+            rewrite_from(segment, expected.recovery_point)
         try:
             segment.view().file.sync()
         except OSError:

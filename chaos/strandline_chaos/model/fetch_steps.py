@@ -48,7 +48,7 @@ def _served(node: Node, sender: Node, request: FetchRequest) -> Done:
     if not sender.is_up or sender.broker_epoch != request.broker_epoch:
         return done._replace(sender=silent)
     answered = sender._replace(fetch=response)
-    says_nothing = hear_fetch(answered).node == silent
+    says_nothing = on_fetch_response(answered).node == silent
     return done._replace(sender=silent if says_nothing else answered)
 
 
@@ -120,7 +120,7 @@ def lose_fetch(node: Node) -> Node:
     return node._replace(fetch=None)
 
 
-def hear_fetch(node: Node) -> Done:
+def on_fetch_response(node: Node) -> Done:
     """The answer to a fetch arrives."""
     response = node.fetch
     assert isinstance(response, FetchResponse)
@@ -147,10 +147,10 @@ def hear_fetch(node: Node) -> Done:
     return Done(node._replace(log=log, role=role), cut=cut)
 
 
-def hear_late(node: Node) -> Done:
+def on_late_response(node: Node) -> Done:
     """The answer of an earlier leader arrives, while a fetch of the new one may be under way."""
     now = node.fetch
-    done = hear_fetch(node._replace(fetch=node.late, late=None))
+    done = on_fetch_response(node._replace(fetch=node.late, late=None))
     return done._replace(node=done.node._replace(fetch=now))
 
 
@@ -160,7 +160,7 @@ def overtaken(node: Node) -> Node:
         return node
     silent = node._replace(fetch=None)
     late = silent._replace(late=node.fetch)
-    return silent if hear_late(late).node == silent else late
+    return silent if on_late_response(late).node == silent else late
 
 
 def followed(

@@ -71,7 +71,7 @@ def retry(node: Node) -> Done:
     return led(node, leader, leader.on_tick(machines.NOW_MS))
 
 
-def hear_isr_outcome(node: Node) -> Done:
+def on_isr_response(node: Node) -> Done:
     """The controller's answer arrives."""
     response = node.alter
     assert isinstance(response, IsrResponse)
@@ -88,7 +88,7 @@ def hear_isr_outcome(node: Node) -> Done:
     return led(node, leader, effects)
 
 
-def give_up_on_isr_outcome(node: Node) -> Done:
+def give_up_on_isr_response(node: Node) -> Done:
     """No answer came in time. The request may still reach the controller."""
     waiting = node.alter
     assert waiting is not None

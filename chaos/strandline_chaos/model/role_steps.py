@@ -26,7 +26,7 @@ def hold_push(node: Node, decided: Decided) -> Node:
     return node._replace(push=decided)
 
 
-def hear_push(node: Node) -> Done:
+def on_push(node: Node) -> Done:
     """A decision arrives late."""
     assert node.push is not None
     return learn(node, node.push)

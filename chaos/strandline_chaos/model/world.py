@@ -173,16 +173,16 @@ class World:
         elif isinstance(role, FollowerView) and node.fetch is None:
             yield from self._fetches(state, node)
         if isinstance(node.fetch, FetchResponse):
-            outcome = self._step(fetch_steps.hear_fetch, state[b])
+            outcome = self._step(fetch_steps.on_fetch_response, state[b])
             yield ("answer-arrives", b), self._after(state, outcome)
         if node.push is not None:
-            outcome = self._step(role_steps.hear_push, state[b])
+            outcome = self._step(role_steps.on_push, state[b])
             yield ("push-arrives-late", b), self._after(state, outcome)
         if node.late is not None:
-            outcome = self._step(fetch_steps.hear_late, state[b])
+            outcome = self._step(fetch_steps.on_late_response, state[b])
             yield ("late-answer-arrives", b), self._after(state, outcome)
         if isinstance(node.alter, IsrResponse):
-            outcome = self._step(leader_steps.hear_isr_outcome, state[b])
+            outcome = self._step(leader_steps.on_isr_response, state[b])
             yield ("isr-answer-arrives", b), self._after(state, outcome)
         yield from self._of_control(state, node)
 
@@ -201,7 +201,7 @@ class World:
             yield ("asks-again", b), self._after(state, self._step(leader_steps.retry, place))
         used = self._spend(state, "timeouts")
         if used is not None and isinstance(node.alter, IsrRequest) and node.alter.is_awaited:
-            outcome = self._step(leader_steps.give_up_on_isr_outcome, place)
+            outcome = self._step(leader_steps.give_up_on_isr_response, place)
             yield ("gives-up-waiting", b), self._after(used, outcome)
 
     def _fetches(self, state: State, node: Node) -> Iterator[Step]:

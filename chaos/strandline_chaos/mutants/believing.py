@@ -15,7 +15,7 @@ _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _FILE: Final = "strandline_broker/storage/file.py"
 _SEALED: Final = "strandline_broker/storage/sealed_file.py"
-_AGAIN: Final = "strandline_broker/storage/written_again.py"
+_REWRITE: Final = "strandline_broker/storage/recovery_rewrite.py"
 _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _PRODUCE: Final = "strandline_broker/rpc/produce.py"
 
@@ -202,7 +202,7 @@ BELIEVING: Final = (
         "a recovery calls durable what it has read, though the disk may never have got it",
         (
             Edit(
-                _AGAIN,
+                _REWRITE,
                 "range(_start(segment, recovery_point), end, CHUNK)",
                 "range(end, end, CHUNK)",
             ),

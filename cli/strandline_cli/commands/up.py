@@ -111,7 +111,7 @@ def _stay(cluster: LocalCluster) -> int:
         time.sleep(_POLL_S)
         died = set(cluster.died())
         for process_id in sorted(died - reported, key=str):
-            note(f"{cluster.obituary(process_id)}\nBring it back: strandline start {process_id}")
+            note(f"{cluster.exit_report(process_id)}\nBring it back: strandline start {process_id}")
         reported = died
         if not any(cluster.process(i).recorded for i in cluster.process_ids):
             note("The cluster was stopped.")

@@ -21,7 +21,7 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Answer:
     broker_epoch: BrokerEpoch
     leader_epoch: LeaderEpoch
     end: LogEnd
@@ -29,7 +29,7 @@ class _Told:
 
 class LogEnds:
     def __init__(self) -> None:
-        self._told: dict[tuple[TopicId, int], dict[BrokerId, _Told]] = {}
+        self._answers: dict[tuple[TopicId, int], dict[BrokerId, _Answer]] = {}
 
     def on_told(
         self,
@@ -42,19 +42,20 @@ class LogEnds:
         """Words about another leader epoch than the present one are not kept; that bounds them."""
         if partition is None or partition.leader_epoch != leader_epoch:
             return
-        told = self._told.setdefault((partition.topic_id, partition.index), {})
-        told[broker.broker_id] = _Told(broker.epoch, leader_epoch, end)
+        answers = self._answers.setdefault((partition.topic_id, partition.index), {})
+        answers[broker.broker_id] = _Answer(broker.epoch, leader_epoch, end)
 
     def of(self, partition: Partition, broker: Broker) -> LogEnd | None:
         """Where the broker's log ends; None if this incarnation has not said so in this epoch."""
-        told = self._told.get((partition.topic_id, partition.index), {}).get(broker.broker_id)
-        if told is None or told.broker_epoch != broker.epoch:
+        answers = self._answers.get((partition.topic_id, partition.index), {})
+        answer = answers.get(broker.broker_id)
+        if answer is None or answer.broker_epoch != broker.epoch:
             return None
-        return told.end if told.leader_epoch == partition.leader_epoch else None
+        return answer.end if answer.leader_epoch == partition.leader_epoch else None
 
     def forget(self, topic_id: TopicId, partition: int) -> None:
-        self._told.pop((topic_id, partition), None)
+        self._answers.pop((topic_id, partition), None)
 
     def forget_topic(self, topic_id: TopicId) -> None:
-        for key in [key for key in self._told if key[0] == topic_id]:
-            del self._told[key]
+        for key in [key for key in self._answers if key[0] == topic_id]:
+            del self._answers[key]

@@ -1,4 +1,4 @@
-"""A controller that was started is watched until it has met the brokers that run."""
+"""A controller that was started is watched until the running brokers have caught up with it."""
 
 import os
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli import meeting, probe
+from strandline_cli import metadata_catch_up, probe
 from strandline_cli.errors import CliError
 from strandline_cli.local_cluster import LocalCluster
 from strandline_cli.processes import start_identity
@@ -49,7 +49,7 @@ def test_it_is_over_as_soon_as_every_broker_has_applied_something_new(
         return 7 + (asked[address] > 3)
 
     answering(monkeypatch, offset)
-    meeting.watch(cluster, {1: 7, 2: 7}, wait_s=60.0)
+    metadata_catch_up.wait_beyond(cluster, {1: 7, 2: 7}, wait_s=60.0)
     assert list(asked.values()) == [4, 4]
 
 
@@ -66,20 +66,20 @@ def test_a_controller_that_ends_meanwhile_is_told_with_its_last_words(
 
     answering(monkeypatch, offset)
     with pytest.raises(CliError, match=r"the controller has ended(.|\n)*must not run"):
-        meeting.watch(cluster, {1: 7, 2: 7}, wait_s=60.0)
+        metadata_catch_up.wait_beyond(cluster, {1: 7, 2: 7}, wait_s=60.0)
 
 
 def test_brokers_that_hear_of_nothing_new_are_not_waited_for_for_long(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, lambda address: 7)
-    meeting.watch(cluster, {1: 7}, wait_s=0.05)
+    metadata_catch_up.wait_beyond(cluster, {1: 7}, wait_s=0.05)
 
 
 def test_only_brokers_that_run_and_answer_are_to_be_met(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, lambda address: 7 if address == cluster.address(2) else None)
-    assert meeting.applied(cluster) == {2: 7}
+    assert metadata_catch_up.applied_offsets(cluster) == {2: 7}
     cluster.process(2).forget()
-    assert meeting.applied(cluster) == {}
+    assert metadata_catch_up.applied_offsets(cluster) == {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CHUNK: Final = 1 << 20
 
 
-def write_again(segment: Segment, recovery_point: int) -> None:
+def rewrite_from(segment: Segment, recovery_point: int) -> None:
     """What `segment`, open for writing, holds from the batch with `recovery_point` on; an fsync
     follows. OSError as of any write.
     """

@@ -1,8 +1,8 @@
-"""Has a controller that was started met the brokers?
+"""Have the running brokers applied what a controller that was started has written?
 
 A broker that remembers more than the controller's store shows that it is not the store it has
-obeyed, and the controller ends (P-76), a moment after it has answered for the first time. Met is a
-broker that has applied something new since: at least the record with which each start begins.
+obeyed, and the controller ends (P-76), a moment after it has answered for the first time. A broker
+has caught up once it has applied something new: at least the record with which each start begins.
 """
 
 import time
@@ -16,12 +16,12 @@ from strandline_cli.errors import CliError
 if TYPE_CHECKING:
     from strandline_cli.local_cluster import LocalCluster
 
-MEETING_S: Final = 2.0
+CATCH_UP_S: Final = 2.0
 _ASK_S: Final = 0.5
 _POLL_S: Final = 0.02
 
 
-def applied(cluster: "LocalCluster") -> dict[int, int]:
+def applied_offsets(cluster: "LocalCluster") -> dict[int, int]:
     """The last record of the controller's log that each broker which answers has applied."""
     found = ((broker_id, _applied_by(cluster, broker_id)) for broker_id in cluster.broker_ids)
     return {broker_id: offset for broker_id, offset in found if offset is not None}
@@ -36,7 +36,9 @@ def _applied_by(cluster: "LocalCluster", broker_id: int) -> int | None:
         return None
 
 
-def watch(cluster: "LocalCluster", before: Mapping[int, int], *, wait_s: float = MEETING_S) -> None:
+def wait_beyond(
+    cluster: "LocalCluster", before: Mapping[int, int], *, wait_s: float = CATCH_UP_S
+) -> None:
     """Until each of these brokers has applied more than it had `before`, but no longer than
     `wait_s`. Raises CliError with the controller's last words if it ends meanwhile.
     """
@@ -48,7 +50,7 @@ def watch(cluster: "LocalCluster", before: Mapping[int, int], *, wait_s: float =
             if now is not None and now > offset:
                 del waiting[broker_id]
         if cluster.process(CONTROLLER).pid is None:
-            raise CliError(cluster.obituary(CONTROLLER))
+            raise CliError(cluster.exit_report(CONTROLLER))
         if time.monotonic() > deadline:
             return
         time.sleep(_POLL_S)
