@@ -73,7 +73,7 @@ ANOMALIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     anomalies: dict[str, Anomaly]
     sent: int
     acknowledged: int
@@ -184,7 +184,7 @@ class _Facts:
                 yield send.key, send.offset, send.value
 
 
-def check(events: Iterable[Event]) -> Verdict:
+def check(events: Iterable[Event]) -> CheckResult:
     """Compare what was promised with what was read."""
     events = list(events)
     facts = _Facts(events)
@@ -199,7 +199,7 @@ def check(events: Iterable[Event]) -> Verdict:
     _check_ends(facts, found)
     outcomes = [send.outcome for send in facts.sends.values()]
     read = sum(len(values) for values in facts.final.values())
-    return Verdict(
+    return CheckResult(
         anomalies=found,
         sent=len(outcomes),
         acknowledged=outcomes.count("ok"),

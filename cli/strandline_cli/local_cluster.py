@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from strandline_cli import metadata_catch_up, probe
+from strandline_cli import probe
 from strandline_cli.cluster_files import (
     CONTROLLER,
     DEFAULT_PORT,
@@ -27,6 +27,7 @@ from strandline_cli.cluster_files import (
     write_cluster_files,
 )
 from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.metadata_catch_up import applied_offsets, wait_beyond
 from strandline_cli.overrides import check_overrides
 from strandline_cli.patience import Patience
 from strandline_cli.processes import ServerProcess, how_it_ended
@@ -194,9 +195,8 @@ class LocalCluster:
                 raise
 
     def start(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
-        """Start one process and wait until it answers (a broker: until the controller counts it
-        as alive, not at all while there is no controller to do so; the controller: until the
-        brokers that run have caught up with it, which may show that it must not run).
+        """Start one process and wait until it answers (a broker: until the controller, if there is
+        one, counts it as alive; the controller: until the brokers have caught up, P-76).
         """
         with self._starting():
             pid = self.process(process_id).pid
@@ -204,13 +204,11 @@ class LocalCluster:
                 raise CliError(f"{self._title(process_id)} is running already (pid {pid})")
             self._check_port(process_id)
             is_controller = self._name(process_id) == CONTROLLER
-            applied = (
-                metadata_catch_up.applied_offsets(self) if is_controller and wait_s > 0 else {}
-            )
+            applied = applied_offsets(self) if is_controller and wait_s > 0 else {}
             self.launch(process_id)
         if wait_s > 0 and (is_controller or self.process(CONTROLLER).pid is not None):
             self.wait_process(process_id, wait_s=wait_s)
-            metadata_catch_up.wait_beyond(self, applied)
+            wait_beyond(self, applied)
 
     def launch(self, process_id: ProcessId) -> None:
         """Start one process and wait for nothing."""

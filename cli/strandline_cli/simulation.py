@@ -14,7 +14,7 @@ from strandline_cli.output import note, write_line
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.plan import Plan
-    from strandline_chaos.sim.run import Outcome
+    from strandline_chaos.sim.run import RunResult
 
 DIRTY: Final = "-dirty"
 VERSION: Final = "version "
@@ -115,37 +115,36 @@ def save_plan(plan: Plan, folder: Path) -> Path:
     return file
 
 
-def _struck(outcome: Outcome) -> str:
+def _struck(result: RunResult) -> str:
     """How many of the plan's faults have done something."""
-    planned, struck = len(outcome.plan.faults), outcome.struck.total()
+    planned, struck = len(result.plan.faults), result.struck.total()
     said = f"{struck} of {planned} faults struck"
     if struck < planned:
         said += f"; {planned - struck} found nothing to strike"
-        said += " before everything healed" if outcome.sound else " by then"
-    if outcome.unprompted:
-        said += f"; {outcome.unprompted} waited in vain for an event, and went on without it"
+        said += " before everything healed" if result.sound else " by then"
+    if result.unprompted:
+        said += f"; {result.unprompted} waited in vain for an event, and went on without it"
     return said
 
 
-def report(outcome: Outcome, file: Path | None, *, timeline: bool) -> None:
+def report(result: RunResult, file: Path | None, *, timeline: bool) -> None:
     """A run in words: the plan, what each node said, what was broken, how to see it again."""
     from strandline_chaos.sim.report import last_words
 
-    plan = outcome.plan
+    plan = result.plan
     write_line(plan.text())
     if timeline:
-        write_line(outcome.timeline.text())
-    elif not outcome.sound:
-        write_line(last_words(outcome))
+        write_line(result.timeline.text())
+    elif not result.sound:
+        write_line(last_words(result))
     write_line(
-        f"{outcome.steps} steps, {outcome.simulated_s:.1f} simulated seconds,"
-        f" digest {outcome.digest}"
+        f"{result.steps} steps, {result.simulated_s:.1f} simulated seconds, digest {result.digest}"
     )
     if plan.faults:
-        write_line(_struck(outcome))
-    if outcome.sound:
-        write_line(f"sound: {outcome.acknowledged} records acknowledged")
+        write_line(_struck(result))
+    if result.sound:
+        write_line(f"sound: {result.acknowledged} records acknowledged")
         return
-    write_line(f"BROKEN {outcome.invariant}: {outcome.what}")
+    write_line(f"BROKEN {result.invariant}: {result.what}")
     if file is not None:
         write_line(f"replay: strandline chaos replay {file}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_chaos.sim.plan import Plan
-    from strandline_chaos.sim.report import Result
+    from strandline_chaos.sim.report import RunSummary
     from strandline_chaos.sim.sweep import Finding
 
 PROGRESS_S: Final = 5.0
@@ -57,7 +57,7 @@ class Sweep:
     def run(
         self,
         plans: Iterable[Plan],
-        sweep: Callable[[Iterable[Plan], Callable[[Result], None]], None],
+        sweep: Callable[[Iterable[Plan], Callable[[RunSummary], None]], None],
     ) -> int:
         """The exit status. Ctrl-C ends it at once, with what is known by then. `sweep` is that of a
         pool of workers.
@@ -83,7 +83,7 @@ class Sweep:
             self._begun += 1
             yield plan
 
-    def _on_result(self, result: Result) -> None:
+    def _on_result(self, result: RunSummary) -> None:
         self._running.pop(id(result.plan), None)
         if self._tally.add(result):
             self._tell_failure(result)
@@ -92,7 +92,7 @@ class Sweep:
             self._told = now
             self._tell_progress(now - self._start)
 
-    def _tell_failure(self, result: Result) -> None:
+    def _tell_failure(self, result: RunSummary) -> None:
         assert result.broken is not None
         file = self._kept[result.broken.kind] = save_plan(result.plan, self._save)
         say = note if self._output is Format.JSON else write_line

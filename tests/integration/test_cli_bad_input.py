@@ -26,11 +26,11 @@ from strandline_proto.errors import (
     UnknownLeaderEpoch,
 )
 from support.cluster import MakeCluster, eventually
-from support.command import COMMAND, Outcome, clean_environ, start_strandline, strandline
+from support.command import COMMAND, CompletedCommand, clean_environ, start_strandline, strandline
 from support.raw import one_record, produce_raw, run_server, send_bytes, where_is
 
 
-def _on(cluster: LocalCluster, *arguments: object, stdin: str | bytes = b"") -> Outcome:
+def _on(cluster: LocalCluster, *arguments: object, stdin: str | bytes = b"") -> CompletedCommand:
     return strandline(*arguments, "--bootstrap", cluster.bootstrap, stdin=stdin)
 
 
@@ -45,7 +45,7 @@ def _values(cluster: LocalCluster, topic: str) -> list[str]:
     return read.out.splitlines()
 
 
-def _server_error(ended: Outcome) -> str:
+def _server_error(ended: CompletedCommand) -> str:
     """The last line of a server that could not start; log lines may stand before it."""
     assert ended.status == 1, ended
     assert "Traceback" not in ended.err

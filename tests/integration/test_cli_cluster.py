@@ -13,7 +13,7 @@ import pytest
 from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.batch import iter_headers
 from support.cluster import eventually
-from support.command import Outcome, start_strandline, strandline
+from support.command import CompletedCommand, start_strandline, strandline
 from support.far_away import far_away
 
 STATUS_KEYS = {"id", "pid", "address", "state"}
@@ -29,7 +29,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     LocalCluster.open(path).kill_all()
 
 
-def _in(directory: Path, *arguments: object, stdin: str | bytes = b"") -> Outcome:
+def _in(directory: Path, *arguments: object, stdin: str | bytes = b"") -> CompletedCommand:
     return strandline(*arguments, stdin=stdin, environ={"STRANDLINE_DIR": str(directory)})
 
 

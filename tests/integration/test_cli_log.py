@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 from support.cluster import MakeCluster
-from support.command import Outcome, strandline
+from support.command import CompletedCommand, strandline
 
 
-def _log(*arguments: object) -> Outcome:
+def _log(*arguments: object) -> CompletedCommand:
     return strandline("log", *arguments, "--format", "json")
 
 

@@ -24,7 +24,7 @@ from strandline.errors import (
     RequestTimedOut,
 )
 from support.cluster import MakeCluster, eventually
-from support.command import Outcome, strandline
+from support.command import CompletedCommand, strandline
 from support.raw import topic_config
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 DELETE = AlterConfigOpType.DELETE
 
 
-def _on(cluster: LocalCluster, *arguments: object, stdin: str | bytes = b"") -> Outcome:
+def _on(cluster: LocalCluster, *arguments: object, stdin: str | bytes = b"") -> CompletedCommand:
     return strandline(*arguments, "--bootstrap", cluster.bootstrap, stdin=stdin)
 
 
-def _alter(cluster: LocalCluster, *arguments: object) -> Outcome:
+def _alter(cluster: LocalCluster, *arguments: object) -> CompletedCommand:
     altered = _on(cluster, "config", "alter", *arguments)
     assert (altered.status, altered.err) == (0, ""), altered
     return altered

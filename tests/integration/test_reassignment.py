@@ -10,7 +10,7 @@ import pytest
 from strandline import sync
 from strandline.errors import NoReassignmentInProgress
 from strandline_cli.local_cluster import LocalCluster
-from support.command import Outcome, strandline
+from support.command import CompletedCommand, strandline
 
 LINES = [f"value {number}" for number in range(500)]
 
@@ -25,7 +25,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     LocalCluster.open(path).kill_all()
 
 
-def _in(directory: Path, *arguments: object, stdin: str = "") -> Outcome:
+def _in(directory: Path, *arguments: object, stdin: str = "") -> CompletedCommand:
     return strandline(*arguments, stdin=stdin, environ={"STRANDLINE_DIR": str(directory)})
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from strandline_broker.core.leader import Leader
 from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Outcome
+from strandline_chaos.sim.run import RunResult
 from strandline_chaos.sim.topology import Topology
 from strandline_cli.main import run
 from strandline_cli.simulation import commit, report
@@ -61,12 +61,12 @@ def test_how_many_faults_have_struck_is_said(
     planned: int, struck: int, unprompted: int, said_so: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kill = Fault(1.0, "kill", {"node": "broker-1", "restart_s": 1.0}, after="isr")
-    outcome = Outcome(
+    result = RunResult(
         Plan(1, Topology(), (kill,) * planned),
         struck=Counter({"kill": struck}),
         unprompted=unprompted,
     )
-    report(outcome, None, timeline=False)
+    report(result, None, timeline=False)
     assert said_so in said(capsys)[0]
 
 

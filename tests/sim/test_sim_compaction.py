@@ -16,7 +16,7 @@ from strandline_chaos.sim.oracles.compaction import CompactionOracle, _check_lef
 from strandline_chaos.sim.oracles.log_view import LogView
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import CLEANER_MS, Fault, Plan
-from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.run import RunResult, run_plan
 from strandline_chaos.sim.topology import Topology
 from strandline_proto.batch import build_batch
 
@@ -28,11 +28,11 @@ def compaction(at_s: float, **other: Any) -> Fault:
     return Fault(at_s, "compaction", drawn)
 
 
-def run(*faults: Fault, chaos_s: float = 6.0, seed: int = 3, **topology: Any) -> Outcome:
+def run(*faults: Fault, chaos_s: float = 6.0, seed: int = 3, **topology: Any) -> RunResult:
     topology = {"partitions": 1, "cleaner_ms": CLEANER_MS, **topology}
-    outcome = run_plan(Plan(seed, Topology(**topology), faults, chaos_s=chaos_s))
-    assert outcome.failure is None, f"{outcome.failure}\n{outcome.timeline.text()}"
-    return outcome
+    result = run_plan(Plan(seed, Topology(**topology), faults, chaos_s=chaos_s))
+    assert result.failure is None, f"{result.failure}\n{result.timeline.text()}"
+    return result
 
 
 def test_logs_are_compacted_and_read_meanwhile() -> None:

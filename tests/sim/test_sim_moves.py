@@ -9,7 +9,7 @@ import pytest
 from strandline_broker.config_loading import load_broker_config
 from strandline_chaos.sim.disk_fs import SimFs
 from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Outcome, Run
+from strandline_chaos.sim.run import Run, RunResult
 from strandline_chaos.sim.topology import DATA, TOPIC, Topology
 
 
@@ -31,12 +31,12 @@ def kill(at_s: float, node: str, restart_s: float, after: str | None = None) -> 
     return Fault(at_s, "kill", {"node": node, "restart_s": restart_s}, after)
 
 
-def ran(*faults: Fault, **topology: Any) -> tuple[Run, Outcome]:
+def ran(*faults: Fault, **topology: Any) -> tuple[Run, RunResult]:
     plan = Plan(seed=1, topology=Topology(brokers=4, partitions=1, **topology), faults=faults)
     run = Run(plan)
-    outcome = run.execute()
-    assert outcome.failure is None, outcome.timeline.text()
-    return run, outcome
+    result = run.execute()
+    assert result.failure is None, result.timeline.text()
+    return run, result
 
 
 def replicas_of(run: Run) -> tuple[int, ...]:
@@ -53,35 +53,35 @@ def logs_of(run: Run) -> set[int]:
 
 
 def test_replicas_move_and_the_old_ones_are_deleted() -> None:
-    run, outcome = ran(move(2.0, 4, 3))
+    run, result = ran(move(2.0, 4, 3))
     assert replicas_of(run) == (4, 3)
     assert logs_of(run) == {3, 4}
-    assert outcome.sometimes["reassignment completed"] == 1
-    assert outcome.acknowledged > 100
+    assert result.sometimes["reassignment completed"] == 1
+    assert result.acknowledged > 100
 
 
 def test_a_move_there_and_back_again() -> None:
-    run, outcome = ran(move(2.0, 4, 2, 3), move(4.0, 1, 2, 3), move(6.0, 3, 4, 1))
+    run, result = ran(move(2.0, 4, 2, 3), move(4.0, 1, 2, 3), move(6.0, 3, 4, 1))
     assert replicas_of(run) == (3, 4, 1)
     assert logs_of(run) == {1, 3, 4}
-    assert outcome.sometimes["reassignment completed"] == 3
+    assert result.sometimes["reassignment completed"] == 3
 
 
 def test_a_move_waits_for_a_broker_that_died_and_a_cancel_does_not() -> None:
     dies = kill(2.3, "broker-4", 5.0)
     slow = Fault(1.9, "slow-disk", {"node": "broker-4", "for_s": 1.0, "factor": 200})
-    run, outcome = ran(slow, move(2.0, 4, 2, 3), dies)
+    run, result = ran(slow, move(2.0, 4, 2, 3), dies)
     assert replicas_of(run) == (4, 2, 3)
-    run, outcome = ran(slow, cancel(2.0, 3.0, 4, 2, 3), dies)
-    assert outcome.sometimes["reassignment cancelled"] == 1
+    run, result = ran(slow, cancel(2.0, 3.0, 4, 2, 3), dies)
+    assert result.sometimes["reassignment cancelled"] == 1
     assert replicas_of(run) == (1, 2, 3)
     assert logs_of(run) == {1, 2, 3}
 
 
 def test_another_target_takes_the_place_of_the_first() -> None:
-    run, outcome = ran(override(2.0, 0.005, [4, 2, 3], [1, 2, 4, 3]))
+    run, result = ran(override(2.0, 0.005, [4, 2, 3], [1, 2, 4, 3]))
     assert replicas_of(run) == (1, 2, 4, 3)
-    assert outcome.sometimes["reassignment overridden"] == 1
+    assert result.sometimes["reassignment overridden"] == 1
 
 
 @pytest.mark.parametrize("restart_s", [0.3, 2.5])
@@ -97,18 +97,18 @@ def test_a_removed_broker_that_was_away_serves_nothing_of_it_when_it_is_back(
 def test_a_removed_broker_that_missed_it_and_is_a_replica_again_starts_in_the_new_epoch() -> None:
     """P-26: for it, and for a leader that heard of both at once, nothing remembered counts."""
     away = kill(1.9, "broker-1", 3.0)
-    run, outcome = ran(away, move(2.5, 4, 2, 3), move(4.7, 1, 2, 3), move(6.0, 1, 2, 3, 4))
+    run, result = ran(away, move(2.5, 4, 2, 3), move(4.7, 1, 2, 3), move(6.0, 1, 2, 3, 4))
     assert replicas_of(run) == (1, 2, 3, 4)
-    assert outcome.sometimes["replica removed"] >= 1
+    assert result.sometimes["replica removed"] >= 1
 
 
 def test_a_broker_whose_log_was_set_aside_becomes_a_replica_again() -> None:
     """I-87, P-26: it begins anew beside what it had, which stays for the operator."""
     away = kill(1.9, "broker-1", 1.0)
-    run, outcome = ran(away, move(2.0, 4, 2, 3), move(4.0, 1, 2, 3), move(6.0, 4, 2, 3))
+    run, result = ran(away, move(2.0, 4, 2, 3), move(4.0, 1, 2, 3), move(6.0, 4, 2, 3))
     assert replicas_of(run) == (4, 2, 3)
     assert logs_of(run) == {2, 3, 4}
-    assert outcome.sometimes["reassignment completed"] == 3
+    assert result.sometimes["reassignment completed"] == 3
     names = SimFs(run.world.nodes["broker-1"].disk).listdir(DATA)
     (stray,) = [name for name in names if name.endswith("-stray")]
     assert stray.startswith(f"{TOPIC}-0.")
@@ -119,10 +119,10 @@ def test_what_a_disk_did_not_delete_is_no_replica_again() -> None:
     is to be one again.
     """
     refuses = Fault(1.98, "write-error", {"node": "broker-1", "for_s": 1.0, "rate": 1.0})
-    run, outcome = ran(refuses, move(2.0, 4, 2, 3), move(4.0, 1, 2, 3))
+    run, result = ran(refuses, move(2.0, 4, 2, 3), move(4.0, 1, 2, 3))
     assert replicas_of(run) == (1, 2, 3)
     assert logs_of(run) == {1, 2, 3}
-    said = outcome.timeline.text()
+    said = result.timeline.text()
     assert "a replica could not be removed" in said
     assert "stray replica set aside" in said, "before the new one is made"
 
@@ -150,7 +150,7 @@ def test_a_throttled_move_takes_its_time_and_holds_nobody_else_up(
     assert held_run.acknowledged > 0.9 * free_run.acknowledged
 
 
-def duration_of(*moves: Fault) -> tuple[float, Outcome]:
+def duration_of(*moves: Fault) -> tuple[float, RunResult]:
     """Seconds from the first change of the replicas to the last."""
     plan = Plan(seed=1, topology=Topology(brokers=4, partitions=2), faults=moves)
     run, changes = Run(plan), []
@@ -162,6 +162,6 @@ def duration_of(*moves: Fault) -> tuple[float, Outcome]:
         real(where, old, new)
 
     run.oracles.control.moves.on_change = on_change  # type: ignore[method-assign]
-    outcome = run.execute()
-    assert outcome.failure is None, outcome.timeline.text()
-    return changes[-1] - changes[0], outcome
+    result = run.execute()
+    assert result.failure is None, result.timeline.text()
+    return changes[-1] - changes[0], result

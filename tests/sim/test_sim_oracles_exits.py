@@ -3,14 +3,14 @@
 import pytest
 
 from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Outcome, Run
+from strandline_chaos.sim.run import Run, RunResult
 from strandline_chaos.sim.topology import Topology
 
 FULL = Fault(2.0, "disk-full", {"node": "broker-1", "for_s": 2.0, "room": 0})
 TWIN = Fault(2.0, "twin", {"node": "broker-1", "disk": "empty", "for_s": 0.3, "again": False})
 
 
-def ended(node: str, why: str, *faults: Fault) -> Outcome:
+def ended(node: str, why: str, *faults: Fault) -> RunResult:
     """A run in which a process ends so, three seconds after its beginning."""
     run = Run(Plan(9, Topology(partitions=1), faults, chaos_s=3.5))
     run.world.loop.post(3.0, None, lambda: run.world.nodes[node]._end(why))
@@ -27,8 +27,8 @@ def ended(node: str, why: str, *faults: Fault) -> Outcome:
     ],
 )
 def test_what_befell_another_machine_ends_no_process(node: str, why: str) -> None:
-    outcome = ended(node, why, FULL, TWIN)
-    assert (outcome.invariant, why in str(outcome.failure)) == ("exit", True)
+    result = ended(node, why, FULL, TWIN)
+    assert (result.invariant, why in str(result.failure)) == ("exit", True)
 
 
 def test_what_befell_its_own_machine_may_end_a_process() -> None:

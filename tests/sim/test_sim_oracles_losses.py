@@ -17,7 +17,7 @@ from strandline_chaos.sim.oracles.log_starts import LogStartOracle
 from strandline_chaos.sim.oracles.log_view import Entry
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.run import RunResult, run_plan
 from strandline_chaos.sim.topology import Topology
 from strandline_chaos.sim.watch import CheckedHistory
 
@@ -29,7 +29,7 @@ FLIPPED = Fault(3.0, "bit-flip", FLIP)
 TINY = {"scrub_ms": 1500, "segment_bytes": 400}
 
 
-def ran(*faults: Fault, chaos_s: float = 4.0, **topology: Any) -> Outcome:
+def ran(*faults: Fault, chaos_s: float = 4.0, **topology: Any) -> RunResult:
     return run_plan(Plan(1, Topology(partitions=1, **topology), faults, chaos_s=chaos_s))
 
 

@@ -10,7 +10,7 @@ from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_chaos.mutants.catalogue import mutant_named
 from strandline_chaos.mutants.plans import plans
-from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.run import RunResult, run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def the_shortest_leads(patch: Patch) -> None:
     patch.setattr(LogEnds, "of", of)
 
 
-def run(name: str) -> Outcome:
+def run(name: str) -> RunResult:
     (plan,) = plans(mutant_named(name).needs, first=1, number=1)
     return run_plan(plan)
 
@@ -41,9 +41,9 @@ def run(name: str) -> Outcome:
     "name", ["who-left-is-forgotten-at-once", "who-was-waited-for-is-forgotten"]
 )
 def test_all_lose_power_and_the_longest_log_leads(name: str) -> None:
-    outcome = run(name)
-    assert outcome.failure is None, outcome.timeline.text()
-    assert outcome.sometimes["balanced recovery"] > 0
+    result = run(name)
+    assert result.failure is None, result.timeline.text()
+    assert result.sometimes["balanced recovery"] > 0
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,6 @@ def test_what_a_recovery_forgets(
     monkeypatch: Patch, plant: Callable[[Patch], None], says: str
 ) -> None:
     plant(monkeypatch)
-    outcome = run("who-left-is-forgotten-at-once")
-    assert outcome.invariant == "I-53"
-    assert says in outcome.what
+    result = run("who-left-is-forgotten-at-once")
+    assert result.invariant == "I-53"
+    assert says in result.what

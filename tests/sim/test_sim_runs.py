@@ -20,7 +20,7 @@ from strandline_chaos.sim.faults import BEFORE_HEALING_S
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
-from strandline_chaos.sim.run import Outcome, Run, run_plan
+from strandline_chaos.sim.run import Run, RunResult, run_plan
 from strandline_chaos.sim.sweep import shrink
 from strandline_chaos.sim.topology import Topology
 
@@ -39,10 +39,10 @@ def with_faults(*faults: Fault, **topology: Any) -> Plan:
 
 
 def test_a_cluster_without_faults_works() -> None:
-    outcome = run_plan(QUIET)
-    assert outcome.failure is None
-    assert outcome.acknowledged > 50
-    assert outcome.sometimes["leader changed"] == 0
+    result = run_plan(QUIET)
+    assert result.failure is None
+    assert result.acknowledged > 50
+    assert result.sometimes["leader changed"] == 0
 
 
 def test_a_run_that_is_cut_off_drops_no_coroutine_half_run() -> None:
@@ -60,8 +60,8 @@ def test_a_run_that_is_cut_off_drops_no_coroutine_half_run() -> None:
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_a_seed_is_sound(seed: int) -> None:
-    outcome = run_plan(draw_plan(seed))
-    assert outcome.failure is None, outcome.timeline.text()
+    result = run_plan(draw_plan(seed))
+    assert result.failure is None, result.timeline.text()
 
 
 def every_kind_at_once() -> Plan:
@@ -96,7 +96,7 @@ def digests_in_processes(plans: list[Plan], hash_seeds: Sequence[str]) -> list[l
 def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
     plans = [draw_plan(5), draw_plan(6), every_kind_at_once()]
     here = [run_plan(plan) for plan in plans]
-    digests = [outcome.digest for outcome in here]
+    digests = [result.digest for result in here]
     assert len(set(digests)) == len(plans)
     assert len(here[-1].struck) >= 0.9 * len(KINDS)
     assert digests_in_processes(plans, ["0", "1", "4711", "random"]) == [digests] * 4
@@ -105,52 +105,52 @@ def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None
 
 def test_a_killed_leader_is_replaced_at_once() -> None:
     kill = Fault(2.0, "kill", {"node": "leader-0", "restart_s": 1.0})
-    outcome = run_plan(with_faults(kill))
-    assert outcome.failure is None
-    assert outcome.sometimes["leader changed"] >= 1
-    assert outcome.struck == {"kill": 1}
+    result = run_plan(with_faults(kill))
+    assert result.failure is None
+    assert result.sometimes["leader changed"] >= 1
+    assert result.struck == {"kill": 1}
 
 
 def test_all_machines_without_power_lose_nothing_that_was_flushed() -> None:
     dark = {"nodes": ["controller", "broker-1", "broker-2", "broker-3"], "restart_s": 0.5}
     power = Fault(2.5, "power", {**dark, "survival": 0.0})
-    outcome = run_plan(with_faults(power, flush_policy="always"))
-    assert outcome.failure is None
-    assert outcome.sometimes["loss permitted"] == 0
+    result = run_plan(with_faults(power, flush_policy="always"))
+    assert result.failure is None
+    assert result.sometimes["loss permitted"] == 0
 
 
 @pytest.mark.parametrize("operation", [1, 9, 35])
 def test_no_disk_operation_is_a_bad_moment_to_lose_all_power(operation: int) -> None:
     for plan in list(crash_point_plans(operation))[-3:]:
-        outcome = run_plan(plan)
-        assert outcome.failure is None, f"{plan.text()}\n{outcome.timeline.text()}"
-        assert outcome.sometimes["power lost at a disk operation"] == 1
+        result = run_plan(plan)
+        assert result.failure is None, f"{plan.text()}\n{result.timeline.text()}"
+        assert result.sometimes["power lost at a disk operation"] == 1
 
 
 def test_a_fault_may_wait_for_a_change_of_the_isr() -> None:
     pause = Fault(2.0, "pause", {"node": "broker-1", "for_s": 2.5})
     kill = Fault(1.0, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
-    outcome = run_plan(with_faults(pause, kill))
-    assert outcome.struck == {"pause": 1, "kill": 1}
-    assert outcome.unprompted == 0
-    assert death_of("broker-2", outcome) < 1.0 + PATIENCE_S
+    result = run_plan(with_faults(pause, kill))
+    assert result.struck == {"pause": 1, "kill": 1}
+    assert result.unprompted == 0
+    assert death_of("broker-2", result) < 1.0 + PATIENCE_S
 
 
 @pytest.mark.parametrize(("at_s", "dies_s"), [(1.0, 1.0 + PATIENCE_S), (3.0, 5.0), (4.9, 5.0)])
 def test_a_fault_whose_event_does_not_come_strikes_all_the_same(at_s: float, dies_s: float) -> None:
     """After a while, and before everything heals."""
     kill = Fault(at_s, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
-    outcome = run_plan(with_faults(kill))
-    assert outcome.failure is None
-    assert outcome.struck == {"kill": 1}
-    assert outcome.unprompted == 1
-    assert dies_s - BEFORE_HEALING_S <= death_of("broker-2", outcome) < dies_s + 0.001
+    result = run_plan(with_faults(kill))
+    assert result.failure is None
+    assert result.struck == {"kill": 1}
+    assert result.unprompted == 1
+    assert dies_s - BEFORE_HEALING_S <= death_of("broker-2", result) < dies_s + 0.001
 
 
 def test_a_fault_may_wait_for_ever() -> None:
     kill = Fault(1.0, "kill", {"node": "broker-2", "restart_s": 0.5}, after="isr", delay_s=0.02)
-    outcome = run_plan(dataclasses.replace(with_faults(kill), patience_s=None))
-    assert (outcome.struck, outcome.unprompted) == ({}, 0)
+    result = run_plan(dataclasses.replace(with_faults(kill), patience_s=None))
+    assert (result.struck, result.unprompted) == ({}, 0)
 
 
 def test_each_fault_that_waits_hears_of_its_event() -> None:
@@ -161,13 +161,13 @@ def test_each_fault_that_waits_hears_of_its_event() -> None:
     ]
     stop = Fault(1.0, "kill", {"node": "broker-1", "restart_s": 0.3})
     again = Fault(3.5, "kill", {"node": "broker-1", "restart_s": 0.3})
-    outcome = run_plan(dataclasses.replace(with_faults(stop, again, *waits), patience_s=None))
-    assert outcome.sound, outcome.failure
-    assert outcome.struck["kill"] == 4
+    result = run_plan(dataclasses.replace(with_faults(stop, again, *waits), patience_s=None))
+    assert result.sound, result.failure
+    assert result.struck["kill"] == 4
 
 
-def death_of(name: str, outcome: Outcome) -> float:
-    (death,) = (li for li in outcome.timeline.lines if (li.node, li.event) == (name, "killed"))
+def death_of(name: str, result: RunResult) -> float:
+    (death,) = (li for li in result.timeline.lines if (li.node, li.event) == (name, "killed"))
     return float(death.time_s)
 
 
@@ -189,9 +189,9 @@ def test_a_fault_that_lies_in_wait_has_struck_when_it_does() -> None:
 
 def test_an_operation_that_hangs_for_five_seconds_is_survived() -> None:
     hang = {"node": "leader-0", "for_s": 3.0, "probability": 0.2, "stall_s": 5.0}
-    outcome = run_plan(with_faults(Fault(1.5, "stalling-disk", hang)))
-    assert outcome.failure is None
-    assert outcome.sometimes["disk operation hung"] == 1, "once, or what waits would wait on"
+    result = run_plan(with_faults(Fault(1.5, "stalling-disk", hang)))
+    assert result.failure is None
+    assert result.sometimes["disk operation hung"] == 1, "once, or what waits would wait on"
 
 
 @pytest.mark.parametrize("kind", ["read-error", "disk-full"])
@@ -199,9 +199,9 @@ def test_the_controllers_disk_may_fail_too(kind: str) -> None:
     how = {"rate": 0.5} if kind == "read-error" else {"room": 0}
     strike = Fault(1.5, kind, {"node": "controller", "for_s": 1.5, **how})
     restart = Fault(1.6, "kill", {"node": "controller", "restart_s": 0.2})
-    outcome = run_plan(with_faults(strike, restart))
-    assert outcome.failure is None
-    assert outcome.struck == {kind: 1, "kill": 1}
+    result = run_plan(with_faults(strike, restart))
+    assert result.failure is None
+    assert result.struck == {kind: 1, "kill": 1}
 
 
 # What the oracles are for: each of these takes one rule out of the broker.
@@ -226,8 +226,8 @@ def test_a_leader_that_commits_without_its_followers_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Leader, "_advance", commits_alone(Leader._advance))
-    outcome = run_plan(QUIET)
-    assert outcome.invariant == "I-9"
+    result = run_plan(QUIET)
+    assert result.invariant == "I-9"
 
 
 def test_a_leader_that_commits_below_its_minimum_is_caught(
@@ -235,8 +235,8 @@ def test_a_leader_that_commits_below_its_minimum_is_caught(
 ) -> None:
     monkeypatch.setattr(Leader, "below_min_isr", ignores_the_minimum)
     pauses = [Fault(1.0, "pause", {"node": f"broker-{n}", "for_s": 3.5}) for n in (2, 3)]
-    outcome = run_plan(with_faults(*pauses, partitions=1))
-    assert outcome.invariant == "I-9"
+    result = run_plan(with_faults(*pauses, partitions=1))
+    assert result.invariant == "I-9"
 
 
 def test_a_failing_plan_is_shrunk_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,10 +257,10 @@ def test_a_plan_is_shrunk_to_what_breaks_it_in_the_same_way(
 ) -> None:
     """Not to what breaks the same invariant otherwise."""
 
-    def run(plan: Plan) -> Outcome:
+    def run(plan: Plan) -> RunResult:
         kinds = {fault.kind for fault in plan.faults}
         why = "a log ends at 3" if {"kill", "stop"} <= kinds else "nobody holds it"
-        return Outcome(plan, Violation("I-9", why if "kill" in kinds else "an offset is lost"))
+        return RunResult(plan, Violation("I-9", why if "kill" in kinds else "an offset is lost"))
 
     monkeypatch.setattr(sweep, "run_plan", run)
     needed = [Fault(1.0, kind, {"node": "broker-1", "restart_s": 0.3}) for kind in ("kill", "stop")]

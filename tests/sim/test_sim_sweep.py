@@ -14,7 +14,7 @@ from strandline_chaos.sim.expected import EVENTS, KIND, ODDS, RARE_KINDS, RUNS_M
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.plan import Plan, draw_plan
 from strandline_chaos.sim.pool import NoWorker, Pool
-from strandline_chaos.sim.report import Broken, Result
+from strandline_chaos.sim.report import Broken, RunSummary
 from strandline_chaos.sim.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here
 from strandline_chaos.sim.topology import Topology
 from strandline_cli.options import Format
@@ -42,16 +42,16 @@ def numbered(*seeds: int) -> Iterator[Plan]:
     return (Plan(seed, Topology(), ()) for seed in seeds)
 
 
-def by_seed(results: list[Result]) -> list[Result]:
+def by_seed(results: list[RunSummary]) -> list[RunSummary]:
     return sorted(results, key=lambda result: result.plan.seed)
 
 
 def swept(
-    run: Callable[[Plan], Result],
-) -> Callable[[Iterable[Plan], Callable[[Result], None]], None]:
+    run: Callable[[Plan], RunSummary],
+) -> Callable[[Iterable[Plan], Callable[[RunSummary], None]], None]:
     """A sweep in this process."""
 
-    def sweep(plans: Iterable[Plan], on_result: Callable[[Result], None]) -> None:
+    def sweep(plans: Iterable[Plan], on_result: Callable[[RunSummary], None]) -> None:
         for plan in plans:
             on_result(run(plan))
 
@@ -60,7 +60,7 @@ def swept(
 
 def test_two_processes_come_to_the_same_as_one() -> None:
     plans = [dataclasses.replace(QUICK, seed=seed) for seed in (1, 2, 3)]
-    there: list[Result] = []
+    there: list[RunSummary] = []
     Pool(2).sweep(plans, there.append)
     here = [run_here(plan) for plan in plans]
     assert by_seed(there) == by_seed(here)
@@ -68,7 +68,7 @@ def test_two_processes_come_to_the_same_as_one() -> None:
 
 
 def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
-    results: list[Result] = []
+    results: list[RunSummary] = []
     pool = Pool(2, command=[sys.executable, "-c", WORKER], run_s=1.0)
     pool.sweep(numbered(11, 12, 13, 14, 15, 16, 17), results.append)
     assert [result.plan.seed for result in by_seed(results)] == [11, 12, 13, 14, 15, 16, 17]
@@ -83,14 +83,14 @@ def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
 COPIES = """
 import os, sys, time
 from strandline_chaos.sim import worker
-from strandline_chaos.sim.report import Result
+from strandline_chaos.sim.report import RunSummary
 def run(plan):
     if plan.seed == 13:
         os.kill(os.getpid(), 9)
     if plan.seed == 14:
         open(sys.argv[1], "w").write(str(os.getpid()))
         time.sleep(60)
-    return Result(plan, steps=os.getpid(), simulated_s=os.getppid())
+    return RunSummary(plan, steps=os.getpid(), simulated_s=os.getppid())
 worker.RUNS_PER_COPY = 2
 worker.run_here = run
 worker.main()
@@ -106,7 +106,7 @@ def runs(pid: int) -> bool:
 
 
 def test_a_copy_of_a_worker_carries_out_a_few_runs(tmp_path: Path) -> None:
-    found: dict[int, Result] = {}
+    found: dict[int, RunSummary] = {}
     pool = Pool(1, command=[sys.executable, "-c", COPIES, str(tmp_path / "pid")], run_s=5.0)
     pool.sweep(
         numbered(1, 2, 3, 4, 13, 5, 14), lambda result: found.update({result.plan.seed: result})
@@ -123,7 +123,7 @@ def test_a_copy_of_a_worker_carries_out_a_few_runs(tmp_path: Path) -> None:
 
 
 def test_a_run_that_hangs_is_noticed_while_others_go_on() -> None:
-    results: list[Result] = []
+    results: list[RunSummary] = []
     runs_max = 500
 
     def plans() -> Iterator[Plan]:
@@ -160,7 +160,7 @@ def test_an_error_of_the_simulator_is_a_failure_of_its_seed(
 def test_failures_that_differ_in_numbers_only_are_one_finding() -> None:
     tally = Tally()
     new = [
-        tally.add(Result(plan, Broken("I-9", f"broker-{plan.seed} ends at {plan.seed}", "")))
+        tally.add(RunSummary(plan, Broken("I-9", f"broker-{plan.seed} ends at {plan.seed}", "")))
         for plan in numbered(*range(1, 1001))
     ]
     assert new == [True] + [False] * 999
@@ -172,7 +172,7 @@ def test_failures_that_differ_in_numbers_only_are_one_finding() -> None:
 def test_a_sweep_of_many_different_failures_stays_small() -> None:
     tally = Tally()
     for plan in numbered(*range(1000)):
-        tally.add(Result(plan, Broken("I-9", "x" * plan.seed, "")))
+        tally.add(RunSummary(plan, Broken("I-9", "x" * plan.seed, "")))
     assert len(tally.findings) == KINDS_KEPT
     assert tally.failures == 1000
 
@@ -228,8 +228,8 @@ def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(
 def test_a_sweep_tells_how_its_measures_are_spread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def measured(plan: Plan) -> Result:
-        return Result(plan, spreads={"wait": [plan.seed * 100.0, 10.0]})
+    def measured(plan: Plan) -> RunSummary:
+        return RunSummary(plan, spreads={"wait": [plan.seed * 100.0, 10.0]})
 
     for output in (Format.JSON, Format.TABLE):
         shown = Sweep(
@@ -249,8 +249,8 @@ def test_a_sweep_tells_how_its_measures_are_spread(
 def test_the_first_plan_of_each_kind_of_failure_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(plan: Plan) -> Result:
-        return Result(plan, Broken("I-9", f"offset {plan.seed}", "what nodes said"))
+    def broken(plan: Plan) -> RunSummary:
+        return RunSummary(plan, Broken("I-9", f"offset {plan.seed}", "what nodes said"))
 
     shown = Sweep(
         number=3,

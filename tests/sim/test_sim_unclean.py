@@ -9,7 +9,7 @@ from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.hosts.losses import Losses
 from strandline_broker.hosts.partition import Partition
 from strandline_chaos.sim.plan import Fault, Plan, moment
-from strandline_chaos.sim.run import Outcome, run_plan
+from strandline_chaos.sim.run import RunResult, run_plan
 from strandline_chaos.sim.topology import Topology
 
 if TYPE_CHECKING:
@@ -19,37 +19,37 @@ CLUSTER = Topology(partitions=1)
 FAULTS = tuple(moment("unclean-election", random.Random(2), CLUSTER, 1.0))
 
 
-def run(*faults: Fault) -> Outcome:
+def run(*faults: Fault) -> RunResult:
     return run_plan(Plan(1, CLUSTER, faults, chaos_s=7.0))
 
 
 def test_an_election_that_the_topic_allows_costs_records_and_says_so() -> None:
-    outcome = run(*FAULTS)
-    assert outcome.failure is None, outcome.timeline.text()
-    assert outcome.sometimes["elected uncleanly, as the topic allows"] > 0
-    assert outcome.sometimes["committed records lost by an unclean election"] > 0
-    assert outcome.sometimes["loss reported with a count"] > 0
+    result = run(*FAULTS)
+    assert result.failure is None, result.timeline.text()
+    assert result.sometimes["elected uncleanly, as the topic allows"] > 0
+    assert result.sometimes["committed records lost by an unclean election"] > 0
+    assert result.sometimes["loss reported with a count"] > 0
 
 
 def test_the_same_faults_cost_nothing_where_it_does_not() -> None:
-    outcome = run(*(fault for fault in FAULTS if fault.kind != "unclean"))
-    assert outcome.failure is None, outcome.timeline.text()
-    assert outcome.sometimes["elected uncleanly, as the topic allows"] == 0
-    assert outcome.sometimes["loss permitted"] == 0
+    result = run(*(fault for fault in FAULTS if fault.kind != "unclean"))
+    assert result.failure is None, result.timeline.text()
+    assert result.sometimes["elected uncleanly, as the topic allows"] == 0
+    assert result.sometimes["loss permitted"] == 0
 
 
 def test_an_election_that_the_topic_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ControllerState, "elects_uncleanly", lambda self, topic: True)
-    outcome = run(*(fault for fault in FAULTS if fault.kind != "unclean"))
-    assert outcome.invariant == "I-48"
-    assert "its topic does not allow that" in outcome.what
+    result = run(*(fault for fault in FAULTS if fault.kind != "unclean"))
+    assert result.invariant == "I-48"
+    assert "its topic does not allow that" in result.what
 
 
 def test_a_loss_that_nobody_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Losses, "on_cut", lambda self, partition, offset, in_recovery: None)
-    outcome = run(*FAULTS)
-    assert outcome.invariant == "I-53"
-    assert "in no range that is reported" in outcome.what
+    result = run(*FAULTS)
+    assert result.invariant == "I-53"
+    assert "in no range that is reported" in result.what
 
 
 def test_an_end_that_lags_behind_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +58,6 @@ def test_an_end_that_lags_behind_what_was_acknowledged(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         Partition, "committed_end", lambda self, leader: max(0, real(self, leader) - 3)
     )
-    outcome = run()
-    assert outcome.invariant == "I-11"
-    assert "no deposed leader was left" in outcome.what
+    result = run()
+    assert result.invariant == "I-11"
+    assert "no deposed leader was left" in result.what

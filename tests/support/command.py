@@ -14,7 +14,7 @@ DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CompletedCommand:
     """What a command printed and how it ended."""
 
     status: int
@@ -43,7 +43,7 @@ def strandline(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     deadline_s: float = DEADLINE_S,
-) -> Outcome:
+) -> CompletedCommand:
     """Run `strandline` with these arguments; fails if it does not end by the deadline."""
     ended = subprocess.run(
         [*COMMAND, *map(str, arguments)],
@@ -54,7 +54,7 @@ def strandline(
         timeout=deadline_s,
         check=False,
     )
-    return Outcome(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+    return CompletedCommand(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
 def start_strandline(

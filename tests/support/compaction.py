@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from strandline_broker.storage.cleaner.cleaner import Cleaner, Outcome, Task
+from strandline_broker.storage.cleaner.cleaner import Cleaner, CleaningResult, Task
 from strandline_broker.storage.log import Log
 from strandline_proto.batch import (
     BatchHeader,
@@ -63,7 +63,7 @@ def clean(
     bound: int | None = None,
     live_producers: dict[int, int] | None = None,
     dedupe_bytes: int = 1 << 20,
-) -> Outcome:
+) -> CleaningResult:
     store.flush()
     task = task_of(store.log, now_ms=now_ms, bound=bound, live_producers=live_producers)
     cleaner = Cleaner(store.fs, dedupe_bytes=dedupe_bytes, buffer_bytes=300)

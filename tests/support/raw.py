@@ -13,7 +13,7 @@ from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.batch import build_batch
 from strandline_proto.v1 import metadata_pb2, produce_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
-from support.command import Outcome, clean_environ
+from support.command import CompletedCommand, clean_environ
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def send_bytes(address: str, data: bytes) -> bytes:
     return received
 
 
-def run_server(cluster: LocalCluster, process: str, *settings: str) -> Outcome:
+def run_server(cluster: LocalCluster, process: str, *settings: str) -> CompletedCommand:
     """A server of `cluster` with changed settings, which must end by itself within the deadline."""
     kind = "controller" if process == "controller" else "broker"
     config: Path = cluster.directory / f"{process}.toml"
@@ -111,4 +111,4 @@ def run_server(cluster: LocalCluster, process: str, *settings: str) -> Outcome:
         check=False,
         text=True,
     )
-    return Outcome(ended.returncode, ended.stdout, ended.stderr)
+    return CompletedCommand(ended.returncode, ended.stdout, ended.stderr)

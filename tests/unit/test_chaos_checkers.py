@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.checkers import ANOMALIES, FINAL_READ, REMOVED, Verdict, check
+from strandline_chaos.checkers import ANOMALIES, FINAL_READ, REMOVED, CheckResult, check
 from strandline_chaos.history import Event, History, read_history
 
 KEY = 0
@@ -42,14 +42,14 @@ class Run:
         by = self.reader if process is None else process
         self.history.ended(by, self.history.invoke_ends(by), {KEY: end})
 
-    def final(self, *pairs: tuple[int, int]) -> Verdict:
+    def final(self, *pairs: tuple[int, int]) -> CheckResult:
         process = self.history.new_process()
         self.history.note(FINAL_READ, [process])
         self.poll(*pairs, process=process)
         return check(read_history(self.lines))
 
 
-def found(verdict: Verdict) -> set[str]:
+def found(verdict: CheckResult) -> set[str]:
     return {name for name, anomaly in verdict.anomalies.items() if anomaly.count > 0}
 
 
@@ -268,7 +268,7 @@ def good() -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.lines]
 
 
-def verdict_of(events: list[dict[str, Any]]) -> Verdict:
+def verdict_of(events: list[dict[str, Any]]) -> CheckResult:
     return check(read_history(json.dumps(event) for event in events))
 
 

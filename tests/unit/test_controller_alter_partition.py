@@ -6,7 +6,7 @@ import pytest
 
 from strandline_broker.core.controller.alter_partition import (
     Proposal,
-    Verdict,
+    ProposalResult,
     decide_alter_partition,
 )
 from strandline_proto.errors import (
@@ -56,7 +56,7 @@ class Setting:
     def epoch(self, broker_id: BrokerId) -> BrokerEpoch:
         return self.cluster.state.brokers[broker_id].epoch
 
-    def alter(self, *proposals: Proposal, sender: BrokerId = B1) -> list[Verdict]:
+    def alter(self, *proposals: Proposal, sender: BrokerId = B1) -> list[ProposalResult]:
         decision = decide_alter_partition(self.cluster.state, sender, self.epoch(sender), proposals)
         return self.cluster.commit(decision)
 

@@ -6,7 +6,7 @@ import pytest
 
 from strandline_broker.core.controller.alter_partition import (
     Proposal,
-    Verdict,
+    ProposalResult,
     decide_alter_partition,
 )
 from strandline_broker.core.controller.heartbeat import Heartbeat
@@ -58,7 +58,7 @@ class Moving:
     def cancel(self) -> None:
         assert self.error(cancel=True) is None
 
-    def propose(self, *members: BrokerId) -> Verdict:
+    def propose(self, *members: BrokerId) -> ProposalResult:
         state, partition = self.cluster.state, self.now()
         proposal = Proposal(
             topic_id=self.topic,
@@ -86,7 +86,7 @@ class Moving:
         )
         self.cluster.commit(decide_offline_replicas(state, heartbeat))
 
-    def join(self, *joiners: BrokerId) -> Verdict:
+    def join(self, *joiners: BrokerId) -> ProposalResult:
         return self.propose(*self.now().isr, *joiners)
 
     @property

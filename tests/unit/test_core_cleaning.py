@@ -7,8 +7,8 @@ import pytest
 from strandline_broker.core.cleaning import (
     INT64_MAX,
     CompactedLog,
+    LogToClean,
     SealedSegment,
-    Verdict,
     judge,
     next_to_clean,
     within_log,
@@ -34,7 +34,7 @@ LOG = CompactedLog(
 
 
 def test_everything_sealed_and_committed_may_be_cleaned() -> None:
-    assert judge(LOG, now_ms=NOW_MS) == Verdict(10, 40, 0.75, wanted=True)
+    assert judge(LOG, now_ms=NOW_MS) == LogToClean(10, 40, 0.75, wanted=True)
 
 
 @pytest.mark.parametrize(("committed", "bound"), [(39, 30), (30, 30), (29, 20), (9, 10), (100, 40)])
@@ -60,13 +60,13 @@ def test_the_lag_does_not_matter_to_what_was_cleaned_before() -> None:
 
 def test_a_log_is_cleaned_when_its_dirty_share_is_above_the_ratio() -> None:
     half = replace(LOG, cleaned_to=20)
-    assert judge(half, now_ms=NOW_MS) == Verdict(20, 40, 0.5, wanted=False)
+    assert judge(half, now_ms=NOW_MS) == LogToClean(20, 40, 0.5, wanted=False)
     assert judge(replace(half, min_dirty_ratio=0.49), now_ms=NOW_MS).wanted
 
 
 def test_nothing_dirty_is_never_cleaned() -> None:
     log = replace(LOG, cleaned_to=40, min_dirty_ratio=0.0, max_lag_ms=1)
-    assert judge(log, now_ms=NOW_MS) == Verdict(40, 40, 0.0, wanted=False)
+    assert judge(log, now_ms=NOW_MS) == LogToClean(40, 40, 0.0, wanted=False)
     assert not judge(replace(log, sealed=()), now_ms=NOW_MS).wanted
 
 
@@ -95,9 +95,9 @@ def test_only_what_may_be_cleaned_makes_a_log_due() -> None:
 
 def test_the_greatest_dirty_ratio_comes_next_among_those_that_should_be_cleaned() -> None:
     verdicts = [
-        ("quiet", Verdict(0, 10, 0.9, wanted=False)),
-        ("some", Verdict(0, 10, 0.3, wanted=True)),
-        ("more", Verdict(0, 10, 0.6, wanted=True)),
+        ("quiet", LogToClean(0, 10, 0.9, wanted=False)),
+        ("some", LogToClean(0, 10, 0.3, wanted=True)),
+        ("more", LogToClean(0, 10, 0.6, wanted=True)),
     ]
     assert next_to_clean(verdicts) == "more"
     assert next_to_clean(verdicts[:1]) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from strandline_broker.core.controller.log_ends import LogEnds
-from strandline_broker.core.controller.reassignment import Outcome, Wish
+from strandline_broker.core.controller.reassignment import ReassignmentResult, Wish
 from strandline_broker.hosts.controller.administration import MOVES_PER_BATCH, Administration
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import BrokerId
@@ -16,7 +16,7 @@ B4 = BrokerId(4)
 MANY = 2 * MOVES_PER_BATCH + 50
 
 
-def reassign(room: int) -> tuple[list[Outcome], list[int]]:
+def reassign(room: int) -> tuple[list[ReassignmentResult], list[int]]:
     """Every partition of a topic to other brokers, and the first of them once more."""
     cluster = Cluster([B1, B2, B3, B4])
     cluster.topic("t", *([(B1, B2, B3)] * MANY))

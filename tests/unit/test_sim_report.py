@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline_broker.core.partition_state import IsrMember
 from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
 from strandline_chaos.sim.plan import Plan
-from strandline_chaos.sim.run import Outcome
+from strandline_chaos.sim.run import RunResult
 from strandline_chaos.sim.topology import Topology
 from strandline_proto.ids import BrokerEpoch, BrokerId
 
@@ -14,13 +14,13 @@ MEMBER = IsrMember(BrokerId(2), BrokerEpoch(7))
 
 
 def test_the_number_of_an_invariant_is_said_once() -> None:
-    outcome = Outcome(PLAN, Violation("I-9", "broker-1 t-0: committed 5"))
-    assert (outcome.invariant, outcome.what) == ("I-9", "broker-1 t-0: committed 5")
+    result = RunResult(PLAN, Violation("I-9", "broker-1 t-0: committed 5"))
+    assert (result.invariant, result.what) == ("I-9", "broker-1 t-0: committed 5")
 
 
 def test_another_failure_is_told_as_it_is() -> None:
-    outcome = Outcome(PLAN, AssertionError("no such thing"))
-    assert (outcome.invariant, outcome.what) == ("AssertionError", "no such thing")
+    result = RunResult(PLAN, AssertionError("no such thing"))
+    assert (result.invariant, result.what) == ("AssertionError", "no such thing")
 
 
 def test_members_of_an_isr_are_told_in_words() -> None:

@@ -46,7 +46,7 @@ class CompactedLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LogToClean:
     """What there is to clean in one log."""
 
     first_dirty: int
@@ -61,7 +61,7 @@ def within_log(cleaned_to: int, *, log_start: int, log_end: int) -> int:
     return cleaned_to if log_start <= cleaned_to <= log_end else log_start
 
 
-def judge(log: CompactedLog, *, now_ms: int) -> Verdict:
+def judge(log: CompactedLog, *, now_ms: int) -> LogToClean:
     """What of the log may be cleaned now, and whether it should be."""
     bound = _first_uncleanable(log, now_ms)
     clean = dirty = 0
@@ -74,7 +74,7 @@ def judge(log: CompactedLog, *, now_ms: int) -> Verdict:
             due = due or _is_due(segment, log.max_lag_ms, now_ms)
     ratio = dirty / (clean + dirty) if dirty > 0 else 0.0
     wanted = dirty > 0 and (due or ratio > log.min_dirty_ratio)
-    return Verdict(log.cleaned_to, max(bound, log.cleaned_to), ratio, wanted)
+    return LogToClean(log.cleaned_to, max(bound, log.cleaned_to), ratio, wanted)
 
 
 def _first_uncleanable(log: CompactedLog, now_ms: int) -> int:
@@ -96,9 +96,9 @@ def _is_due(segment: SealedSegment, max_lag_ms: int, now_ms: int) -> bool:
 Name = TypeVar("Name")
 
 
-def next_to_clean(verdicts: Iterable[tuple[Name, Verdict]]) -> Name | None:
+def next_to_clean(logs: Iterable[tuple[Name, LogToClean]]) -> Name | None:
     """The log with the greatest dirty ratio of those that should be cleaned."""
-    wanted = [(name, verdict) for name, verdict in verdicts if verdict.wanted]
+    wanted = [(name, log) for name, log in logs if log.wanted]
     if not wanted:
         return None
     return max(wanted, key=lambda found: found[1].dirty_ratio)[0]

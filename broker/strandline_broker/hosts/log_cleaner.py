@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 from strandline_broker.core.cleaning import (
     INT64_MAX,
     CompactedLog,
+    LogToClean,
     SealedSegment,
-    Verdict,
     judge,
     next_to_clean,
     within_log,
@@ -30,7 +30,7 @@ from strandline_broker.core.cleaning import (
 from strandline_broker.storage.cleaner.cleaner import (
     CannotClean,
     Cleaner,
-    Outcome,
+    CleaningResult,
     Progress,
     Replace,
     Task,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.segment import Segment
 
 T = TypeVar("T")
-Step = Progress | Replace | Outcome
+Step = Progress | Replace | CleaningResult
 
 
 class CleanerMetrics:
@@ -84,7 +84,7 @@ class _Cleaning:
     """The one that is under way."""
 
     def __init__(
-        self, partition: Partition, steps: Generator[Progress | Replace, None, Outcome]
+        self, partition: Partition, steps: Generator[Progress | Replace, None, CleaningResult]
     ) -> None:
         self.partition = partition
         self.steps = steps
@@ -144,21 +144,21 @@ class LogCleaner:
 
     async def clean_next(self) -> bool:
         """Clean the log that needs it most; False if none does, or it could not be cleaned."""
-        verdicts = await self._judge_all()
-        self._metrics.dirty_ratio.set(max((v.dirty_ratio for _, v in verdicts), default=0.0))
-        partition = next_to_clean(verdicts)
+        logs = await self._judge_all()
+        self._metrics.dirty_ratio.set(max((log.dirty_ratio for _, log in logs), default=0.0))
+        partition = next_to_clean(logs)
         if partition is None:
             return False
-        verdict = next(v for p, v in verdicts if p is partition)
+        chosen = next(log for p, log in logs if p is partition)
         log_start = partition.log.log_start_offset
         task = Task(
             segments=tuple(
                 s
                 for s in partition.log.segments[:-1]
                 # What lies below the log's start waits for its deletion, and is not merged.
-                if log_start < s.end_offset <= verdict.first_uncleanable
+                if log_start < s.end_offset <= chosen.first_uncleanable
             ),
-            first_dirty=verdict.first_dirty,
+            first_dirty=chosen.first_dirty,
             config=partition.log.config,
             live_producers={
                 producer_id: last_offset
@@ -186,7 +186,7 @@ class LogCleaner:
 
     # Which
 
-    async def _judge_all(self) -> list[tuple[Partition, Verdict]]:
+    async def _judge_all(self) -> list[tuple[Partition, LogToClean]]:
         now_ms = self._context.wall_ms()
         found = []
         held = list(self._partitions())
@@ -219,7 +219,7 @@ class LogCleaner:
                 max_lag_ms=log.config.max_compaction_lag_ms,
             )
             found.append((partition, judge(compacted, now_ms=now_ms)))
-        return [(p, verdict) for p, verdict in found if self._is_candidate(p)]
+        return [(p, log) for p, log in found if self._is_candidate(p)]
 
     def _is_candidate(self, partition: Partition) -> bool:
         log = partition.log
@@ -266,7 +266,7 @@ class LogCleaner:
                 if not cleaning.may_go_on:
                     return False
                 step = await self._in_own_thread(partial(_next, cleaning.steps))
-            if isinstance(step, Outcome):
+            if isinstance(step, CleaningResult):
                 return await self._finished(cleaning, step)
             if isinstance(step, Progress):
                 await self._pace(step.bytes)
@@ -294,19 +294,19 @@ class LogCleaner:
             cleaning.replacements = log.state.replacements
         return True
 
-    async def _finished(self, cleaning: _Cleaning, outcome: Outcome) -> bool:
+    async def _finished(self, cleaning: _Cleaning, result: CleaningResult) -> bool:
         partition, log = cleaning.partition, cleaning.partition.log
         if not cleaning.may_go_on:
             return False
-        log.clean_to(max(log.cleaned_to, outcome.cleaned_to))
+        log.clean_to(max(log.cleaned_to, result.cleaned_to))
         cleaned = {(log.topic, log.partition): log.cleaned_to}
         await self._context.dirs.save(lambda directory: directory.write_cleaned_offsets(cleaned))
-        counts = outcome.counts
+        counts = result.counts
         self._metrics.records_removed.inc(counts.records_read - counts.records_kept)
         self._context.runtime.log.info(
             "log cleaned",
             partition=partition.name,
-            cleaned_to=outcome.cleaned_to,
+            cleaned_to=result.cleaned_to,
             records_read=counts.records_read,
             records_kept=counts.records_kept,
             bytes_read=counts.bytes_read,
@@ -352,12 +352,12 @@ def _grounds(log: Log) -> tuple[int, int]:
     return log.state.truncations, log.config.max_message_decompressed_bytes
 
 
-def _next(steps: Generator[Progress | Replace, None, Outcome]) -> Step:
+def _next(steps: Generator[Progress | Replace, None, CleaningResult]) -> Step:
     try:
         return next(steps)
     except StopIteration as end:
-        outcome: Outcome = end.value
-        return outcome
+        result: CleaningResult = end.value
+        return result
     except (CannotClean, OSError):
         raise
     except Exception as error:

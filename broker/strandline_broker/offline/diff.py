@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strandline_proto.decompression import Bound
 
 
-class Outcome(StrEnum):
+class Agreement(StrEnum):
     IDENTICAL = "identical"
     PREFIX = "prefix"
     """One log ends where the other goes on: it lags, and nothing contradicts."""
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    outcome: Outcome
+    outcome: Agreement
     a: Side
     b: Side
     high_watermark: int | None
@@ -102,9 +102,9 @@ def diff(
         difference = found
     marks = [mark for mark in (a.high_watermark, b.high_watermark) if mark is not None]
     high_watermark = max(marks, default=None)
-    outcome = Outcome.IDENTICAL if ends[0] == ends[1] else Outcome.PREFIX
+    outcome = Agreement.IDENTICAL if ends[0] == ends[1] else Agreement.PREFIX
     return DiffReport(
-        outcome if difference is None else Outcome.DIVERGED,
+        outcome if difference is None else Agreement.DIVERGED,
         Side(path_a, a.log_start, ends[0], a.torn_bytes),
         Side(path_b, b.log_start, ends[1], b.torn_bytes),
         high_watermark,

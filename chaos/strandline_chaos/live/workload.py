@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.checkers import ANOMALIES, Verdict, check
+from strandline_chaos.checkers import ANOMALIES, CheckResult, check
 from strandline_chaos.history import History
 from strandline_chaos.workload import FinalReadIncomplete, Plan, Workload
 
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _run(arguments: argparse.Namespace) -> Verdict:
+async def _run(arguments: argparse.Namespace) -> CheckResult:
     from strandline_chaos.live.clients import open_reader, open_sender
 
     bootstrap, topic = arguments.bootstrap, arguments.topic
@@ -125,7 +125,7 @@ async def _until_told(seconds: float, work: Workload) -> None:
         )
 
 
-def _show(verdict: Verdict, *, as_json: bool) -> None:
+def _show(verdict: CheckResult, *, as_json: bool) -> None:
     document: dict[str, Any] = verdict.document()
     if as_json:
         sys.stdout.write(json.dumps(document) + "\n")

@@ -44,7 +44,7 @@ Action = tuple[Any, ...]
 Step = tuple[Action, State]
 
 
-class Outcome(NamedTuple):
+class Successor(NamedTuple):
     """What a broker's step leads to. Places, and what the truth has to know of it."""
 
     node: int
@@ -99,7 +99,7 @@ class World:
             found = self._known[key] = self.place(change(self._parts[place], *rest))
         return found
 
-    def _step(self, compute: Callable[..., leader_steps.Done], *places: int) -> Outcome:
+    def _step(self, compute: Callable[..., leader_steps.Done], *places: int) -> Successor:
         """A broker's step, with its result in the table."""
         key = (compute, *places)
         found = self._known.get(key)
@@ -109,7 +109,7 @@ class World:
             node = done.node
             entries = None if done.committed is None else node.log.entries[: done.committed]
             sender = None if done.sender is None else self.place(done.sender)
-            found = self._known[key] = Outcome(
+            found = self._known[key] = Successor(
                 self.place(node), node.broker_id, sender, entries, done.cut
             )
         return found
@@ -173,17 +173,17 @@ class World:
         elif isinstance(role, FollowerView) and node.fetch is None:
             yield from self._fetches(state, node)
         if isinstance(node.fetch, FetchResponse):
-            outcome = self._step(fetch_steps.on_fetch_response, state[b])
-            yield ("answer-arrives", b), self._after(state, outcome)
+            successor = self._step(fetch_steps.on_fetch_response, state[b])
+            yield ("answer-arrives", b), self._after(state, successor)
         if node.push is not None:
-            outcome = self._step(role_steps.on_push, state[b])
-            yield ("push-arrives-late", b), self._after(state, outcome)
+            successor = self._step(role_steps.on_push, state[b])
+            yield ("push-arrives-late", b), self._after(state, successor)
         if node.late is not None:
-            outcome = self._step(fetch_steps.on_late_response, state[b])
-            yield ("late-answer-arrives", b), self._after(state, outcome)
+            successor = self._step(fetch_steps.on_late_response, state[b])
+            yield ("late-answer-arrives", b), self._after(state, successor)
         if isinstance(node.alter, IsrResponse):
-            outcome = self._step(leader_steps.on_isr_response, state[b])
-            yield ("isr-answer-arrives", b), self._after(state, outcome)
+            successor = self._step(leader_steps.on_isr_response, state[b])
+            yield ("isr-answer-arrives", b), self._after(state, successor)
         yield from self._of_control(state, node)
 
     def _of_leaders(self, state: State, node: Node, role: LeaderView) -> Iterator[Step]:
@@ -194,15 +194,15 @@ class World:
         proposal = role.proposal
         used = self._spend(state, "lags")
         if proposal is None and used is not None:
-            outcome = self._step(leader_steps.time_passes, place)
-            if outcome.node != place:
-                yield ("lag-passes", b), self._after(used, outcome)
+            successor = self._step(leader_steps.time_passes, place)
+            if successor.node != place:
+                yield ("lag-passes", b), self._after(used, successor)
         if proposal is not None and proposal.waits_to_retry:
             yield ("asks-again", b), self._after(state, self._step(leader_steps.retry, place))
         used = self._spend(state, "timeouts")
         if used is not None and isinstance(node.alter, IsrRequest) and node.alter.is_awaited:
-            outcome = self._step(leader_steps.give_up_on_isr_response, place)
-            yield ("gives-up-waiting", b), self._after(used, outcome)
+            successor = self._step(leader_steps.give_up_on_isr_response, place)
+            yield ("gives-up-waiting", b), self._after(used, successor)
 
     def _fetches(self, state: State, node: Node) -> Iterator[Step]:
         """A fetch that is served at once, or sent to be served later."""
@@ -212,8 +212,8 @@ class World:
             return
         leader = node.role.told.leader
         if self.node(state, leader).is_up:
-            outcome = self._step(fetch_steps.serve, state[leader], place)
-            after = self._after(state, outcome)
+            successor = self._step(fetch_steps.serve, state[leader], place)
+            after = self._after(state, successor)
             if after != state:
                 yield ("fetch", b), after
         used = self._spend(state, "delays")
@@ -225,8 +225,8 @@ class World:
         b, place, sent = node.broker_id, state[node.broker_id], node.fetch
         if isinstance(sent, FetchRequest):
             if self.node(state, sent.leader).is_up:
-                outcome = self._step(fetch_steps.serve_sent, state[sent.leader], place)
-                yield ("fetch-is-served", b), self._after(state, outcome)
+                successor = self._step(fetch_steps.serve_sent, state[sent.leader], place)
+                yield ("fetch-is-served", b), self._after(state, successor)
             if not self._can_still_matter(state, node, sent):
                 lost = self._node_after(fetch_steps.lose_fetch, place)
                 yield ("fetch-is-lost", b), _put(state, b, lost)
@@ -238,10 +238,10 @@ class World:
     def _alter_partition(self, decided: Decided, node: Node) -> tuple[int, int]:
         """The controller's decision, and the broker that waits for it now."""
         assert isinstance(node.alter, IsrRequest)
-        after, outcome = controller_steps.alter_partition(decided, node.broker_id, node.alter)
+        after, answer = controller_steps.alter_partition(decided, node.broker_id, node.alter)
         response = None
         if node.alter.is_awaited:
-            response = IsrResponse(node.alter.leader_epoch, outcome)
+            response = IsrResponse(node.alter.leader_epoch, answer)
         return self.place(after), self.place(node._replace(alter=response))
 
     def _can_still_matter(self, state: State, node: Node, request: FetchRequest) -> bool:
@@ -341,35 +341,35 @@ class World:
 
     # What a broker's step means for the truth
 
-    def _after(self, state: State, outcome: Outcome) -> State:
-        if outcome.sender is not None:
-            state = _put(state, self._parts[outcome.sender].broker_id, outcome.sender)
-        state = _put(state, outcome.broker_id, outcome.node)
-        if outcome.committed is None and not outcome.cut:
+    def _after(self, state: State, successor: Successor) -> State:
+        if successor.sender is not None:
+            state = _put(state, self._parts[successor.sender].broker_id, successor.sender)
+        state = _put(state, successor.broker_id, successor.node)
+        if successor.committed is None and not successor.cut:
             return state
         ghost = self.ghost(state)
-        truth, committed = ghost.committed, outcome.committed or ()
-        self._check_cut(state, outcome, truth)
+        truth, committed = ghost.committed, successor.committed or ()
+        self._check_cut(state, successor, truth)
         common = min(len(committed), len(truth))
         if committed[:common] != truth[:common]:
             raise Violation(
-                f"I-18: broker {outcome.broker_id} calls {committed} committed, where {truth} was"
+                f"I-18: broker {successor.broker_id} calls {committed} committed, where {truth} was"
             )
         if len(committed) <= len(truth):
             return state
         return _put(state, 4, self.place(ghost._replace(committed=committed)))
 
-    def _check_cut(self, state: State, outcome: Outcome, truth: tuple[Entry, ...]) -> None:
+    def _check_cut(self, state: State, successor: Successor, truth: tuple[Entry, ...]) -> None:
         """I-41. A follower that has missed an election may still cut what its old leader lacks and
         a newer one has committed since: it is in no ISR, and fetches that again.
         """
-        known = self.node(state, outcome.broker_id).known
+        known = self.node(state, successor.broker_id).known
         if known is None or known.leader_epoch != self.decided(state).leader_epoch:
             return
-        for offset, entry in outcome.cut:
+        for offset, entry in successor.cut:
             if offset < len(truth) and truth[offset] == entry:
                 raise Violation(
-                    f"I-41: broker {outcome.broker_id} cuts away the committed record {offset}"
+                    f"I-41: broker {successor.broker_id} cuts away the committed record {offset}"
                 )
 
     # What must hold

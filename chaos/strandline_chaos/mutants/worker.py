@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_chaos.mutants.mutant import Mutant
-    from strandline_chaos.sim.run import Outcome
+    from strandline_chaos.sim.run import RunResult
 
 MISTAKES: Final = (ImportError, TypeError, NameError, AttributeError, SyntaxError)
 """Errors of a bad patch. One of them is never a detection."""
@@ -50,23 +50,23 @@ def _leaves(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _raised(outcome: Outcome, in_calls: list[BaseException]) -> list[BaseException]:
+def _raised(result: RunResult, in_calls: list[BaseException]) -> list[BaseException]:
     """What nodes have died of, and what their handlers have raised."""
-    errors = [*in_calls, *_leaves(outcome.failure)]
-    for line in outcome.timeline.lines:
+    errors = [*in_calls, *_leaves(result.failure)]
+    for line in result.timeline.lines:
         error = line.fields.get("exc_info")
         if isinstance(error, BaseException):
             errors.extend(_leaves(error))
     return errors
 
 
-def _found_by(outcome: Outcome, raised: list[BaseException]) -> str:
+def _found_by(result: RunResult, raised: list[BaseException]) -> str:
     """The invariant's number; `assertion` if the mutated code itself contradicts the run."""
-    if outcome.invariant in ("exit", "uncaught") and any(
+    if result.invariant in ("exit", "uncaught") and any(
         isinstance(error, AssertionError) and not isinstance(error, Violation) for error in raised
     ):
         return "assertion"
-    return outcome.invariant
+    return result.invariant
 
 
 def _check_sources(mutant: Mutant, root: str) -> None:
@@ -94,22 +94,22 @@ def search(name: str, first: int, number: int, seconds: float, root: str) -> dic
     for plan in plans(mutant.needs, first=first, number=number):
         if time.monotonic() - start > seconds:
             break
-        outcome = run_plan(plan)
+        result = run_plan(plan)
         runs += 1
-        raised = _raised(outcome, mistakes.found)
+        raised = _raised(result, mistakes.found)
         mistake = next((error for error in raised if isinstance(error, MISTAKES)), None)
         if mistake is not None:
             found = {"status": "bad patch", "why": f"{type(mistake).__name__}: {mistake}"}
             break
-        if not outcome.sound:
+        if not result.sound:
             found = {
                 "status": "found",
-                "by": _found_by(outcome, raised),
-                "why": outcome.what,
+                "by": _found_by(result, raised),
+                "why": result.what,
                 "number": first + runs - 1,
             }
             break
-        outcome.timeline = None
+        result.timeline = None
         gc.collect()
     return found | {"runs": runs, "seconds": round(time.monotonic() - start, 1)}
 

@@ -17,7 +17,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.report import Broken, Result, read_result
+from strandline_chaos.sim.report import Broken, RunSummary, read_summary
 from strandline_chaos.sim.worker import READY
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Worker:
         except BrokenPipeError:
             return  # reading tells what has become of it
 
-    def take(self) -> Result | None:
+    def take(self) -> RunSummary | None:
         """What has come; None if that is not a whole answer yet. Raises NoWorker."""
         data = os.read(self.fileno(), 1 << 20)
         if not data:
@@ -87,22 +87,22 @@ class _Worker:
         plan, self.plan = self.plan, None
         answer, self._received = self._received, b""
         assert plan is not None, answer
-        return read_result(plan, json.loads(answer))
+        return read_summary(plan, json.loads(answer))
 
-    def overdue(self) -> Result | None:
+    def overdue(self) -> RunSummary | None:
         """The failure of a run that does not end; the process is ended then."""
         if self.plan is None or time.monotonic() < self._until:
             return None
         self.end()
         return self._died(f"the run did not end within {self._run_s:.0f} s")
 
-    def _died(self, why: str) -> Result:
+    def _died(self, why: str) -> RunSummary:
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - TAIL))
         said = self._errors.read().decode(errors="replace").strip()
         if not self._ready or self.plan is None:
             raise NoWorker(f"a worker of the sweep cannot start: {why}\n{said}")
-        return Result(self.plan, Broken("crash", why, said))
+        return RunSummary(self.plan, Broken("crash", why, said))
 
     @property
     def has_ended(self) -> bool:
@@ -139,7 +139,7 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
 
-    def sweep(self, plans: Iterable[Plan], on_result: Callable[[Result], None]) -> None:
+    def sweep(self, plans: Iterable[Plan], on_result: Callable[[RunSummary], None]) -> None:
         """Run all of them. Raises NoWorker; whatever ends it, no process is left."""
         coming = iter(plans)
         try:
@@ -156,7 +156,7 @@ class Pool:
                 self._drop(worker)
             self._selector.close()
 
-    def _results(self) -> list[tuple[_Worker, Result]]:
+    def _results(self) -> list[tuple[_Worker, RunSummary]]:
         found = []
         for key, _ in self._selector.select(LOOK_S):
             worker = key.fileobj

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.plan import Plan
-    from strandline_chaos.sim.run import Outcome
+    from strandline_chaos.sim.run import RunResult
 
 LINES_PER_NODE: Final = 12
 OUTAGES: Final = "wait for an acknowledgement of more than half a second"
@@ -35,7 +35,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunSummary:
     plan: Plan
     broken: Broken | None = None
     digest: str = ""
@@ -62,10 +62,10 @@ class Result:
         }
 
 
-def read_result(plan: Plan, document: dict[str, Any]) -> Result:
-    """The inverse of `Result.document`."""
+def read_summary(plan: Plan, document: dict[str, Any]) -> RunSummary:
+    """The inverse of `RunSummary.document`."""
     broken, struck, sometimes = (document.pop(name) for name in ("broken", "struck", "sometimes"))
-    return Result(
+    return RunSummary(
         plan,
         None if broken is None else Broken(*broken),
         struck=Counter(struck),
@@ -74,26 +74,26 @@ def read_result(plan: Plan, document: dict[str, Any]) -> Result:
     )
 
 
-def result_of(outcome: Outcome) -> Result:
-    """The outcome without what is large: its timeline and its failure's frames."""
+def summary_of(result: RunResult) -> RunSummary:
+    """The result without what is large: its timeline and its failure's frames."""
     broken = None
-    if not outcome.sound:
-        broken = Broken(outcome.invariant, outcome.what, last_words(outcome))
-    return Result(
-        outcome.plan,
+    if not result.sound:
+        broken = Broken(result.invariant, result.what, last_words(result))
+    return RunSummary(
+        result.plan,
         broken,
-        outcome.digest,
-        outcome.steps,
-        outcome.simulated_s,
-        outcome.acknowledged,
-        outcome.struck,
-        outcome.sometimes,
-        _spreads(outcome),
+        result.digest,
+        result.steps,
+        result.simulated_s,
+        result.acknowledged,
+        result.struck,
+        result.sometimes,
+        _spreads(result),
     )
 
 
-def _spreads(outcome: Outcome) -> dict[str, list[float]]:
-    found = outcome.measures
+def _spreads(result: RunResult) -> dict[str, list[float]]:
+    found = result.measures
     if found is None:
         return {}
     return {
@@ -103,23 +103,23 @@ def _spreads(outcome: Outcome) -> dict[str, list[float]]:
     }
 
 
-def crashed(plan: Plan, error: BaseException) -> Result:
+def crashed(plan: Plan, error: BaseException) -> RunSummary:
     """A run that the simulator itself did not survive."""
     text = "".join(traceback.format_exception(error))
-    return Result(plan, Broken(type(error).__name__, str(error), text))
+    return RunSummary(plan, Broken(type(error).__name__, str(error), text))
 
 
-def kind_of(outcome: Outcome) -> str:
+def kind_of(result: RunResult) -> str:
     """Equal for runs that are broken in the same way; empty for a sound one."""
-    if outcome.sound:
+    if result.sound:
         return ""
-    return Broken(outcome.invariant, str(outcome.failure), "").kind
+    return Broken(result.invariant, str(result.failure), "").kind
 
 
-def last_words(outcome: Outcome) -> str:
+def last_words(result: RunResult) -> str:
     """The last lines of each node, node by node."""
     shown = ["the last of what each node said:"]
-    for name in (*outcome.plan.topology.nodes, "*"):
-        lines = [str(line) for line in outcome.timeline.lines if line.node == name]
+    for name in (*result.plan.topology.nodes, "*"):
+        lines = [str(line) for line in result.timeline.lines if line.node == name]
         shown += lines[-LINES_PER_NODE:]
     return "\n".join(shown)

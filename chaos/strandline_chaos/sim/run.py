@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.checkers import Verdict, check
+from strandline_chaos.checkers import CheckResult, check
 from strandline_chaos.sim.churn import CHURN
 from strandline_chaos.sim.clients import workload
 from strandline_chaos.sim.core import Core
@@ -52,7 +52,7 @@ EXCUSED: Final = "loss permitted"
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunResult:
     """What came of a run. `failure` is the first thing that was wrong, None for a sound run."""
 
     plan: Plan
@@ -97,9 +97,9 @@ class Run:
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
         self.operator = Operator(self.nemesis.scene)
-        self.verdict: Verdict | None = None
+        self.verdict: CheckResult | None = None
 
-    def execute(self) -> Outcome:
+    def execute(self) -> RunResult:
         """Run it to the end or to the first contradiction."""
         try:
             return self._execute()
@@ -108,24 +108,24 @@ class Run:
             # Python would complain at length.
             self.world.close()
 
-    def _execute(self) -> Outcome:
-        outcome, loop = Outcome(self.plan), self.world.loop
+    def _execute(self) -> RunResult:
+        result, loop = RunResult(self.plan), self.world.loop
         try:
             with guarded():
                 loop.run(self._main())
             self._check_uncaught()
         except (AssertionError, Deadlock, Livelock) as failure:
-            outcome.failure = failure
-        outcome.digest, outcome.steps = loop.digest(), loop.steps
-        outcome.simulated_s = loop.now
-        outcome.struck = self.nemesis.struck
-        outcome.unprompted = self.nemesis.unprompted
-        outcome.sometimes = self._sometimes()
+            result.failure = failure
+        result.digest, result.steps = loop.digest(), loop.steps
+        result.simulated_s = loop.now
+        result.struck = self.nemesis.struck
+        result.unprompted = self.nemesis.unprompted
+        result.sometimes = self._sometimes()
         if self.verdict is not None:
-            outcome.acknowledged = self.verdict.acknowledged
-            outcome.measures = self.verdict.measures
-        outcome.timeline = self.world.timeline
-        return outcome
+            result.acknowledged = self.verdict.acknowledged
+            result.measures = self.verdict.measures
+        result.timeline = self.world.timeline
+        return result
 
     def _sometimes(self) -> Counter[str]:
         found = Counter(self.oracles.sometimes)
@@ -390,7 +390,7 @@ class Run:
             raise Violation("history", "nothing was acknowledged or read back")
 
 
-def run_plan(plan: Plan) -> Outcome:
+def run_plan(plan: Plan) -> RunResult:
     """Garbage waits for the caller: a world that is half taken down is a slow thing to collect."""
     collects = gc.isenabled()
     gc.disable()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.expected import missing
-from strandline_chaos.sim.report import Result, crashed, kind_of, result_of
+from strandline_chaos.sim.report import RunSummary, crashed, kind_of, summary_of
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.spread import Spread
 
@@ -26,7 +26,7 @@ SEEDS_KEPT: Final = 20
 class Finding:
     """Failures of one kind: the first that came, and which seeds show it too."""
 
-    first: Result
+    first: RunSummary
     count: int = 0
     seeds: list[int] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ class Tally:
     findings: dict[str, Finding] = field(default_factory=dict)
     spreads: dict[str, Spread] = field(default_factory=lambda: defaultdict(Spread))
 
-    def add(self, result: Result) -> bool:
+    def add(self, result: RunSummary) -> bool:
         """Whether this is the first failure of its kind."""
         self.runs += 1
         self.steps += result.steps
@@ -74,10 +74,10 @@ class Tally:
         return missing(self.runs, self.struck, self.sometimes)
 
 
-def run_here(plan: Plan) -> Result:
+def run_here(plan: Plan) -> RunSummary:
     """A run in this process. An error of the simulator itself is a failure of its plan too."""
     try:
-        return result_of(run_plan(plan))
+        return summary_of(run_plan(plan))
     except Exception as error:  # noqa: BLE001 - the sweep goes on, and tells it in full
         return crashed(plan, error)
 

@@ -26,7 +26,7 @@ _POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthReport:
     """What is wrong, in plain sentences; nothing if healthy."""
 
     problems: tuple[str, ...]
@@ -68,25 +68,27 @@ def health(
     addresses = single or find_target(bootstrap=bootstrap, directory=directory).addresses
     check_addresses(",".join(addresses))
     while True:
-        verdict = _judge(
+        report = _judge(
             addresses, timeout, alone=bool(single), is_controller=controller is not None
         )
-        if verdict.healthy or time.monotonic() >= deadline:
+        if report.healthy or time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)
     document = {
-        "healthy": verdict.healthy,
-        "problems": list(verdict.problems),
-        "notes": list(verdict.notes),
+        "healthy": report.healthy,
+        "problems": list(report.problems),
+        "notes": list(report.notes),
     }
-    line = "healthy" if verdict.healthy else f"not healthy: {'; '.join(verdict.problems)}"
-    if verdict.notes:
-        line += f" (note: {'; '.join(verdict.notes)})"
+    line = "healthy" if report.healthy else f"not healthy: {'; '.join(report.problems)}"
+    if report.notes:
+        line += f" (note: {'; '.join(report.notes)})"
     emit_done(output, document, line)
-    return 0 if verdict.healthy else 1
+    return 0 if report.healthy else 1
 
 
-def _judge(addresses: list[str], timeout_s: float, *, alone: bool, is_controller: bool) -> Verdict:
+def _judge(
+    addresses: list[str], timeout_s: float, *, alone: bool, is_controller: bool
+) -> HealthReport:
     if not alone:
         return judge_cluster(addresses, timeout_s)
     try:
@@ -95,11 +97,11 @@ def _judge(addresses: list[str], timeout_s: float, *, alone: bool, is_controller
         else:
             probe.ask_metadata(addresses[0], timeout_s)
     except CliError as why:
-        return Verdict((str(why),))
-    return Verdict(())
+        return HealthReport((str(why),))
+    return HealthReport(())
 
 
-def judge_cluster(addresses: list[str], timeout_s: float = 10.0) -> Verdict:
+def judge_cluster(addresses: list[str], timeout_s: float = 10.0) -> HealthReport:
     """The cluster as the first broker that answers, and through it the controller, describe it.
 
     Who does not answer is asked again until the time is over: a packet may have been lost.
@@ -117,14 +119,14 @@ def judge_cluster(addresses: list[str], timeout_s: float = 10.0) -> Verdict:
                 problems.append(str(why))
                 is_plain &= why.is_plain
                 continue
-            return _verdict(cluster, metadata)
+            return _assess(cluster, metadata)
         if is_plain or time.monotonic() >= deadline:
-            return Verdict(tuple(problems))
+            return HealthReport(tuple(problems))
 
 
-def _verdict(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") -> Verdict:
+def _assess(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") -> HealthReport:
     if cluster.error_code != 0:
-        return Verdict((f"the controller cannot be reached: {cluster.error_message}",))
+        return HealthReport((f"the controller cannot be reached: {cluster.error_message}",))
     states = probe.states_in(cluster)
     problems = [
         *_broker_problems(states),
@@ -132,7 +134,7 @@ def _verdict(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") -
         *_refusals(states, metadata),
         *_partition_problems(metadata),
     ]
-    return Verdict(tuple(problems), tuple(_strays(states)))
+    return HealthReport(tuple(problems), tuple(_strays(states)))
 
 
 def _strays(states: list[probe.BrokerState]) -> list[str]:

@@ -36,7 +36,7 @@ def diff(
     Ends with 0 if they are identical or one is a prefix of the other, 1 if they diverge, 2 if
     one cannot be read.
     """
-    from strandline_broker.offline.diff import Outcome
+    from strandline_broker.offline.diff import Agreement
     from strandline_broker.offline.diff import diff as compare
     from strandline_proto.errors import RecordTooLarge
     from strandline_runtime.real import RealFileSystem
@@ -54,7 +54,7 @@ def diff(
         emit_json(dataclasses.asdict(report))
     else:
         _show(report)
-    return EXIT_FAILED if report.outcome is Outcome.DIVERGED else EXIT_OK
+    return EXIT_FAILED if report.outcome is Agreement.DIVERGED else EXIT_OK
 
 
 def _show(report: "DiffReport") -> None:
@@ -66,13 +66,13 @@ def _show(report: "DiffReport") -> None:
             f"compacted ({report.compacted}): the records that both hold were compared; "
             f"{report.only_a} are in A alone, {report.only_b} in B alone, as after a cleaning"
         )
-    write_line(_verdict(report))
+    write_line(_summary(report))
     if report.difference is not None:
         write_line(f"  A: {report.difference.a}")
         write_line(f"  B: {report.difference.b}")
 
 
-def _verdict(report: "DiffReport") -> str:
+def _summary(report: "DiffReport") -> str:
     mark = report.high_watermark
     found = report.difference
     if found is not None:

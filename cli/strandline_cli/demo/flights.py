@@ -183,7 +183,7 @@ def _epochs_after(cluster: LocalCluster, victim: Victim) -> dict[int, tuple[int,
 
 def _await_health(cluster: LocalCluster) -> None:
     deadline = cluster.patience(FULL_ISR_S)
-    while not (verdict := judge_cluster([cluster.address(cluster.broker_ids[0])])).healthy:
+    while not (report := judge_cluster([cluster.address(cluster.broker_ids[0])])).healthy:
         if deadline.is_over():
-            raise CliError(f"not every ISR is full after {FULL_ISR_S:.0f} s: {verdict.problems[0]}")
+            raise CliError(f"not every ISR is full after {FULL_ISR_S:.0f} s: {report.problems[0]}")
         time.sleep(_POLL_S)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strandline_cli.demo.kip101_history import ACKNOWLEDGED, History, Outcome
+from strandline_cli.demo.kip101_history import ACKNOWLEDGED, History, HistoryResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,20 +55,20 @@ class Kip101Demo:
 
     def _play(self, directory: Path, truncation: str, history: str) -> Played:
         self.console.rule(f"{history}, replica.truncation={truncation}")
-        outcome = History(
+        result = History(
             directory=directory / f"{truncation}-{history}",
             truncation=truncation,
             is_divergence=history == "divergence",
             tell=self.console.print,
             show=self._show_logs,
         ).play()
-        happened = bool(outcome.diverged if history == "divergence" else outcome.lost)
+        happened = bool(result.diverged if history == "divergence" else result.lost)
         played = Played(
             truncation=truncation,
             history=history,
             happened=happened,
             expected=truncation == "high-watermark",
-            what=_describe(history, outcome),
+            what=_describe(history, result),
         )
         self.console.print(played.what, style="bold red" if happened else "green")
         return played
@@ -99,15 +99,15 @@ class Kip101Demo:
         self.console.print(table)
 
 
-def _describe(history: str, outcome: Outcome) -> str:
+def _describe(history: str, result: HistoryResult) -> str:
     if history == "divergence":
-        if not outcome.diverged:
+        if not result.diverged:
             return "A and C hold the same records"
-        offset, (at_a, at_c) = next(iter(outcome.diverged.items()))
+        offset, (at_a, at_c) = next(iter(result.diverged.items()))
         return f"A and C differ for good: at offset {offset} A has {at_a!r}, C has {at_c!r}"
-    if not outcome.lost:
+    if not result.lost:
         return f"{ACKNOWLEDGED!r} is still there"
-    return f"acknowledged and lost: {', '.join(map(repr, outcome.lost))}"
+    return f"acknowledged and lost: {', '.join(map(repr, result.lost))}"
 
 
 def _document(one: Played) -> dict[str, object]:

@@ -43,7 +43,7 @@ CONTROLLER_CONFIG: Final = {"broker.session.timeout.ms": "60000"}
 
 
 @dataclass(slots=True)
-class Outcome:
+class HistoryResult:
     """What a history ended with."""
 
     lost: list[str]
@@ -75,7 +75,7 @@ class History:
             controller_config=CONTROLLER_CONFIG,
         )
 
-    def play(self) -> Outcome:
+    def play(self) -> HistoryResult:
         """Start a cluster, play, and stop it."""
         try:
             self.cluster.up()
@@ -123,7 +123,7 @@ class History:
 
     # The two ends.
 
-    def _loss(self) -> Outcome:
+    def _loss(self) -> HistoryResult:
         for broker in (B, A):
             self.cluster.start(broker)
         self._await(lambda: self._isr_seen_by_c() == {A, B, C}, "A and B are in sync again")
@@ -131,9 +131,11 @@ class History:
         self.show(self)
         readable = run_client(self._read())
         sent = (*FIRST, ACKNOWLEDGED)
-        return Outcome([value for value in sent if value not in readable], self._differences())
+        return HistoryResult(
+            [value for value in sent if value not in readable], self._differences()
+        )
 
-    def _divergence(self) -> Outcome:
+    def _divergence(self) -> HistoryResult:
         self._send("m'")
         self.tell('C takes another record, "m\'". A comes back and follows C.')
         self.cluster.start(A)
@@ -141,7 +143,7 @@ class History:
         self._send(LATER)
         self._await(lambda: LATER in self.logs()[A].values(), "A has fetched the last record")
         self.show(self)
-        return Outcome([], self._differences())
+        return HistoryResult([], self._differences())
 
     def _differences(self) -> dict[int, tuple[str, str]]:
         logs = self.logs()

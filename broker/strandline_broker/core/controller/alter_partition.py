@@ -57,7 +57,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProposalResult:
     """What became of one proposal: what is committed, or why it was refused. One that ended the
     leader's own epoch, as it completed a reassignment, is committed and has an error that says so.
     """
@@ -72,13 +72,13 @@ def decide_alter_partition(
     broker_id: BrokerId,
     broker_epoch: BrokerEpoch,
     proposals: Sequence[Proposal],
-) -> Decision[list[Verdict]]:
+) -> Decision[list[ProposalResult]]:
     """Judge each proposal by itself; those that pass are one batch. Raises if the sender is no
     current incarnation.
     """
     check_broker_epoch(state, broker_id, broker_epoch)
     records: list[PartitionChangeRecord] = []
-    verdicts = []
+    results = []
     named: set[tuple[TopicId, int]] = set()
     for proposal in proposals:
         committed: Committed | None = None
@@ -107,8 +107,8 @@ def decide_alter_partition(
             )
         except WireError as refused:
             error = refused
-        verdicts.append(Verdict(proposal, committed, error))
-    return Decision(records, answer=verdicts)
+        results.append(ProposalResult(proposal, committed, error))
+    return Decision(records, answer=results)
 
 
 def _judge(

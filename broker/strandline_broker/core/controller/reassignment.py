@@ -43,7 +43,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReassignmentResult:
     wish: Wish
     error: WireError | None
 
@@ -58,12 +58,12 @@ def check_count(wishes: Sequence[Wish]) -> None:
 
 def decide_reassignments(
     state: ControllerState, wishes: Sequence[Wish], earlier: Sequence[Wish] = ()
-) -> Decision[list[Outcome]]:
+) -> Decision[list[ReassignmentResult]]:
     """Judge each wish by itself; those that pass are one batch. `earlier` ones of the same request
     were decided before: no partition is named twice.
     """
     records: list[PartitionChangeRecord] = []
-    outcomes = []
+    results = []
     named = {(wish.topic, wish.partition) for wish in earlier}
     for wish in wishes:
         error: WireError | None = None
@@ -79,8 +79,8 @@ def decide_reassignments(
                 records += _begin(state, partition, wish.target, where)
         except WireError as refused:
             error = refused
-        outcomes.append(Outcome(wish, error))
-    return Decision(records, answer=outcomes)
+        results.append(ReassignmentResult(wish, error))
+    return Decision(records, answer=results)
 
 
 def completion(

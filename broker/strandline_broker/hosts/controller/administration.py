@@ -19,7 +19,7 @@ from strandline_broker.core.controller.leadership import (
 )
 from strandline_broker.core.controller.partitions import decide_create_partitions
 from strandline_broker.core.controller.reassignment import (
-    Outcome,
+    ReassignmentResult,
     check_count,
     decide_reassignments,
 )
@@ -127,12 +127,12 @@ class Administration:
             results += elected
         return results
 
-    async def reassign(self, wishes: Sequence[Wish]) -> list[Outcome]:
+    async def reassign(self, wishes: Sequence[Wish]) -> list[ReassignmentResult]:
         """What one batch has begun stays begun if a later one is not taken any more: each wish that
         was not judged has the error then.
         """
         check_count(wishes)
-        outcomes: list[Outcome] = []
+        results: list[ReassignmentResult] = []
         for first in range(0, len(wishes), MOVES_PER_BATCH):
             batch, earlier = wishes[first : first + MOVES_PER_BATCH], wishes[:first]
             try:
@@ -140,9 +140,9 @@ class Administration:
                     partial(decide_reassignments, self._state, batch, earlier)
                 )
             except ThrottlingQuotaExceeded as full:
-                return [*outcomes, *(Outcome(wish, full) for wish in wishes[first:])]
-            outcomes += judged
-        return outcomes
+                return [*results, *(ReassignmentResult(wish, full) for wish in wishes[first:])]
+            results += judged
+        return results
 
     async def decommission(self, broker_id: BrokerId, *, undo: bool) -> None:
         await self._pipeline.submit(partial(decide_decommission, self._state, broker_id, undo=undo))

@@ -61,7 +61,7 @@ from strandline_proto.ids import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from strandline_broker.core.controller.alter_partition import Proposal, Verdict
+    from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
     from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.registration import Registration
@@ -253,7 +253,7 @@ class Controller:
 
     async def alter_partition(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: Sequence[Proposal]
-    ) -> list[Verdict]:
+    ) -> list[ProposalResult]:
         return await self._pipeline.submit(
             partial(decide_alter_partition, self.state, broker_id, broker_epoch, proposals)
         )

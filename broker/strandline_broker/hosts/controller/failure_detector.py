@@ -37,7 +37,7 @@ NEVER_CALLED: Final = 0
 """The generation of a broker without a heartbeat stream so far."""
 
 
-class Verdict(enum.Enum):
+class Liveness(enum.Enum):
     DEAD = "dead"
     ALIVE = "alive"
     UNKNOWN = "unknown"
@@ -100,14 +100,14 @@ class FailureDetector:
             await asyncio.sleep(pause_s)
             if not still_broken():
                 return
-            verdict = await self._ask(broker)
-            if verdict is Verdict.ALIVE:
+            liveness = await self._ask(broker)
+            if liveness is Liveness.ALIVE:
                 return
-            if verdict is Verdict.DEAD:
+            if liveness is Liveness.DEAD:
                 await self._judged.fence_dead(broker_id, epoch, still_broken)
                 return
 
-    async def _ask(self, broker: Broker) -> Verdict:
+    async def _ask(self, broker: Broker) -> Liveness:
         """Whatever the address does to the network, it proves nothing and ends nobody else."""
         try:
             return await self._identified(broker)
@@ -115,20 +115,20 @@ class FailureDetector:
             self._runtime.log.warning(
                 "a broker cannot be asked", broker=broker.broker_id, why=str(error)
             )
-            return Verdict.UNKNOWN
+            return Liveness.UNKNOWN
 
-    async def _identified(self, broker: Broker) -> Verdict:
+    async def _identified(self, broker: Broker) -> Liveness:
         endpoint = broker.inter_broker_endpoint
         probe = await self._runtime.network.probe(endpoint.host, endpoint.port, PROBE_TIMEOUT_S)
         if probe is Probe.REFUSED:
-            return Verdict.DEAD
+            return Liveness.DEAD
         if probe is Probe.SILENT:
-            return Verdict.UNKNOWN
+            return Liveness.UNKNOWN
         channel = self._dial(broker)
         try:
             found = await channel.identify(timeout_s=PROBE_TIMEOUT_S)
         except grpc.RpcError:
-            return Verdict.UNKNOWN
+            return Liveness.UNKNOWN
         finally:
             await channel.close()
         same = (
@@ -136,4 +136,4 @@ class FailureDetector:
             and found.broker_id == broker.broker_id
             and found.incarnation_id == broker.incarnation_id
         )
-        return Verdict.ALIVE if same else Verdict.DEAD
+        return Liveness.ALIVE if same else Liveness.DEAD

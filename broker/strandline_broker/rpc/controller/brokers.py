@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.controller.alter_partition import Proposal, Verdict
+from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import Endpoint, LossRecord, OfflineReplica
@@ -90,7 +90,7 @@ class BrokersRpc:
         self, request: controller_pb2.AlterPartitionRequest, context: Any
     ) -> controller_pb2.AlterPartitionResponse:
         try:
-            verdicts = await self._controller.alter_partition(
+            results = await self._controller.alter_partition(
                 BrokerId(request.broker_id),
                 BrokerEpoch(request.broker_epoch),
                 list(_proposals(request)),
@@ -100,11 +100,11 @@ class BrokersRpc:
                 error_code=error.code, error_message=str(error)
             )
         response = controller_pb2.AlterPartitionResponse()
-        for verdict in verdicts:
-            topic_id = verdict.proposal.topic_id
+        for result in results:
+            topic_id = result.proposal.topic_id
             if not response.topics or response.topics[-1].topic_id != topic_id:
                 response.topics.add(topic_id=topic_id)
-            response.topics[-1].partitions.append(_verdict(verdict))
+            response.topics[-1].partitions.append(_proposal_result(result))
         return response
 
     async def AllocateProducerIds(
@@ -199,10 +199,10 @@ def _proposals(request: controller_pb2.AlterPartitionRequest) -> Iterable[Propos
             )
 
 
-def _verdict(verdict: Verdict) -> controller_pb2.AlterPartitionPartitionResult:
-    committed, error = verdict.committed, verdict.error
+def _proposal_result(decided: ProposalResult) -> controller_pb2.AlterPartitionPartitionResult:
+    committed, error = decided.committed, decided.error
     result = controller_pb2.AlterPartitionPartitionResult(
-        partition_index=verdict.proposal.partition,
+        partition_index=decided.proposal.partition,
         error_code=NONE if error is None else error.code,
     )
     if committed is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.controller.reassignment import Outcome, Wish
+from strandline_broker.core.controller.reassignment import ReassignmentResult, Wish
 from strandline_broker.rpc.controller.answers import limit_s, refuse
 from strandline_proto.errors import UnknownTopicOrPartition, WireError
 from strandline_proto.ids import BrokerId
@@ -29,12 +29,12 @@ class ReassignmentsRpc:
         response = reassignment_pb2.AlterPartitionReassignmentsResponse()
         try:
             async with asyncio.timeout(limit_s(request.timeout_ms)):
-                outcomes = await self._administration.reassign(list(_wishes(request)))
+                results = await self._administration.reassign(list(_wishes(request)))
         except (WireError, TimeoutError) as error:
             refuse(response, error)
             return response
-        for outcome in outcomes:
-            _add(response, outcome)
+        for result in results:
+            _add(response, result)
         return response
 
     async def ListPartitionReassignments(
@@ -91,8 +91,10 @@ def _wishes(request: reassignment_pb2.AlterPartitionReassignmentsRequest) -> Ite
             yield Wish(topic.name, partition.partition_index, target)
 
 
-def _add(response: reassignment_pb2.AlterPartitionReassignmentsResponse, outcome: Outcome) -> None:
-    wish, error = outcome.wish, outcome.error
+def _add(
+    response: reassignment_pb2.AlterPartitionReassignmentsResponse, decided: ReassignmentResult
+) -> None:
+    wish, error = decided.wish, decided.error
     if not response.topics or response.topics[-1].name != wish.topic:
         response.topics.add(name=wish.topic)
     result = response.topics[-1].partitions.add(partition_index=wish.partition)

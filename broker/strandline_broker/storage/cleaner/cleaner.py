@@ -83,7 +83,7 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CleaningResult:
     cleaned_to: int
     is_whole: bool
     """False if the map was full before the last segment: more passes are needed."""
@@ -99,7 +99,7 @@ class Cleaner:
     load_factor: float = LOAD_FACTOR
     buffer_bytes: int = BUFFER_BYTES
 
-    def clean(self, log: Log, task: Task) -> Outcome:
+    def clean(self, log: Log, task: Task) -> CleaningResult:
         """All steps in a row, where nobody else uses the log: for tools and tests."""
         log.gaps.expect()
         steps = self.steps(task)
@@ -107,9 +107,9 @@ class Cleaner:
             try:
                 step = next(steps)
             except StopIteration as end:
-                outcome: Outcome = end.value
-                log.clean_to(outcome.cleaned_to)
-                return outcome
+                result: CleaningResult = end.value
+                log.clean_to(result.cleaned_to)
+                return result
             if isinstance(step, Replace):
                 swap = Swap(self.fs, log, step.old, step.new)
                 step.done = swap.show()
@@ -118,12 +118,12 @@ class Cleaner:
                 swap.name()
                 swap.settle(now_ms=task.now_ms)
 
-    def steps(self, task: Task) -> Generator[Progress | Replace, None, Outcome]:
+    def steps(self, task: Task) -> Generator[Progress | Replace, None, CleaningResult]:
         """Raises CannotClean; OSError of writing is for the owner of the directory to judge."""
         counts = Counts()
         dirty = [s for s in task.segments if s.end_offset > task.first_dirty]
         if not dirty:
-            return Outcome(task.first_dirty, True, counts)
+            return CleaningResult(task.first_dirty, True, counts)
         bytes_wanted = sum(s.size for s in dirty) // RECORD_BYTES_MIN * SLOT_BYTES
         memory = min(self.dedupe_bytes, MAP_BYTES_MIN + bytes_wanted)
         last_offsets = OffsetMap(memory, self.load_factor)
@@ -146,7 +146,7 @@ class Cleaner:
             index_interval=task.config.index_interval_bytes,
         ):
             yield from self._clean_group(group, batches, task.config, counts)
-        return Outcome(bound, bound == end, counts)
+        return CleaningResult(bound, bound == end, counts)
 
     def _fill(
         self, last_offsets: OffsetMap, dirty: list[Segment], task: Task, end: int
