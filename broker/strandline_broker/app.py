@@ -19,8 +19,10 @@ from strandline_broker.hosts.isr_changes import IsrChanges
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, CannotStart
 from strandline_broker.hosts.producer_ids import ProducerIds
 from strandline_broker.hosts.push import PushReceiver
+from strandline_broker.hosts.push_streams import PushStreams
 from strandline_broker.hosts.record_check import RecordChecks, warn_of_slow_checks
 from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.to_controller import ControllerSide
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import (
     BROKER_SERVICE,
@@ -116,30 +118,23 @@ class Broker:
         epoch = self.lifecycle.epoch
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
+        streams = PushStreams(runtime)
         self.replicas = ReplicaManager(
             runtime,
             config,
             self.directories,
             self.metadata,
-            broker_epoch=epoch,
-            propose_isr=self.isr_changes.propose,
+            ControllerSide(self.lifecycle, self.isr_changes, streams),
             open_fetch=FetchClient(runtime.network),
         )
         thread = runtime.serial_executor("record-checks")
         self._record_checks = RecordChecks(self.replicas, thread)
         warn_of_slow_checks(runtime.log)
-        context = self.replicas.context
-        context.report_offline = self.lifecycle.report_offline
-        context.offline_known_at = self.lifecycle.offline_known_at
-        self.lifecycle.tell_offline(self.replicas.offline_replicas)
-        self.lifecycle.tell_losses(context.losses)
-        self.lifecycle.tell_strays(self.replicas.strays)
-        partitions = self.replicas.partitions
-        self.lifecycle.tell_refused(lambda: context.truncations.of(partitions.values()))
         self.receiver = PushReceiver(
             runtime,
             self.metadata,
             self.replicas,
+            streams,
             broker_epoch=epoch,
             on_applied=self.lifecycle.on_applied,
         )
@@ -191,7 +186,7 @@ class Broker:
 
     async def _serve_until(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
-            heartbeats = group.create_task(self.lifecycle.run(), name="lifecycle")
+            heartbeats = group.create_task(self.lifecycle.run(self.replicas), name="lifecycle")
             background = [
                 group.create_task(self._replicate(), name="replicas"),
                 group.create_task(self.isr_changes.run(), name="isr-changes"),

@@ -94,7 +94,7 @@ async def test_a_follower_heals_what_the_scrub_finds_once_it_is_out_of_the_isr(
         assert ranges(b) == [(base, base + 2)], "it may be needed while it is in the ISR"
 
         told: list[tuple[bool, int]] = []
-        b.replicas.context.report_offline = lambda: told.append(
+        b.controller.on_offline = lambda: told.append(
             (b.replicas.offline_replicas() == {}, b.partition.log.log_end_offset)
         )
         await decide(two(1, epoch=0, isr=(1,), partition_epoch=1), a, b)
@@ -113,7 +113,7 @@ async def test_nothing_is_cut_before_the_controller_knows_of_the_damage(tmp_path
             await stack.enter_async_context(run_node(tmp_path / str(i), i, **SMALL)) for i in (1, 2)
         ]
         known: list[int] = []
-        b.replicas.context.offline_known_at = lambda _: known[0] if known else None
+        b.controller.known_at = lambda _: known[0] if known else None
         await decide(two(1, epoch=0, isr=(1,)), a, b)
         await produce(a, 12)
         await eventually(lambda: b.partition.log.log_end_offset == 24, "it follows")

@@ -223,7 +223,7 @@ async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_ane
         assert len(errors) == len(bad), "taken out of log.dirs: known from the other directory"
         assert node.replicas.offline_replicas() == missing
         told: list[bool] = []
-        node.replicas.context.report_offline = lambda: told.append(True)
+        node.controller.on_offline = lambda: told.append(True)
         assert await push(node, elsewhere) == [], "out of the ISR: made anew"
         assert (told, list(node.replicas.offline_replicas())) == ([True], [(TOPIC_ID, bad[1])])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.push import PushReceiver
+from strandline_broker.hosts.push_streams import PushStreams
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_replica_service
 from strandline_broker.rpc.fetch_client import FetchClient
@@ -19,18 +20,21 @@ from strandline_broker.rpc.identify import IdentifyRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
-from strandline_proto.ids import BrokerEpoch, BrokerId
+from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, push_pb2
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.real import real_runtime
 from support.scripted_controller import WAIT_S, running
+from support.told_controller import ToldController
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     import grpc.aio
 
+    from strandline_broker.config import BrokerConfig
+    from strandline_broker.hosts.role_observer import RoleObserver
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import FileSystem
 
@@ -47,15 +51,11 @@ class Subject:
     replicas: ReplicaManager
     metadata: MetadataCache
     directory: BrokerDirectories
+    controller: ToldController
 
 
-@asynccontextmanager
-async def broker(path: Path, *, fs: FileSystem | None = None) -> AsyncIterator[Subject]:
-    """A broker that is loaded and registered; `receiver.run` is up to the test."""
-    runtime = real_runtime("broker-1")
-    if fs is not None:
-        runtime = replace(runtime, fs=fs)
-    config = load_broker_config(
+def _config(path: Path) -> BrokerConfig:
+    return load_broker_config(
         None,
         {
             "node.id": "1",
@@ -65,25 +65,40 @@ async def broker(path: Path, *, fs: FileSystem | None = None) -> AsyncIterator[S
         },
         {},
     )
+
+
+@asynccontextmanager
+async def broker(
+    path: Path, *, fs: FileSystem | None = None, observers: Sequence[RoleObserver] = ()
+) -> AsyncIterator[Subject]:
+    """A broker that is loaded and registered; `receiver.run` is up to the test."""
+    runtime = real_runtime("broker-1")
+    if fs is not None:
+        runtime = replace(runtime, fs=fs)
+    config = _config(path)
     directory = BrokerDirectories.open(
         runtime.fs, [str(path)], node_id=1, cluster_id=None, new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="cluster", store_id=directory.state.store_id or "")
 
-    def epoch() -> BrokerEpoch:
-        return BrokerEpoch(MY_EPOCH)
-
+    streams = PushStreams(runtime)
+    controller = ToldController(MY_EPOCH, on_asked=streams.ask_for_all)
     replicas = ReplicaManager(
         runtime,
         config,
         directory,
         metadata,
-        broker_epoch=epoch,
-        propose_isr=lambda *_: None,
+        controller,
         open_fetch=FetchClient(runtime.network),
+        observers=observers,
     )
     receiver = PushReceiver(
-        runtime, metadata, replicas, broker_epoch=epoch, on_applied=lambda: None
+        runtime,
+        metadata,
+        replicas,
+        streams,
+        broker_epoch=controller.broker_epoch,
+        on_applied=lambda: None,
     )
     server = runtime.network.server()
     identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
@@ -96,7 +111,9 @@ async def broker(path: Path, *, fs: FileSystem | None = None) -> AsyncIterator[S
     channel = runtime.network.channel(f"127.0.0.1:{port}")
     try:
         async with running(replicas.run()):
-            yield Subject(ReplicaServiceStub(channel), receiver, replicas, metadata, directory)
+            yield Subject(
+                ReplicaServiceStub(channel), receiver, replicas, metadata, directory, controller
+            )
     finally:
         await channel.close()
         await server.stop(None)

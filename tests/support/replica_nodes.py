@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from strandline_broker.config_loading import load_broker_config
@@ -43,6 +43,7 @@ from strandline_proto.ids import (
 )
 from strandline_proto.v1 import services_pb2
 from strandline_runtime.real import real_runtime
+from support.told_controller import ToldController
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +68,11 @@ class Node:
     metadata: MetadataCache
     directory: BrokerDirectories
     port: int
-    proposals: list[ProposeIsr] = field(default_factory=list)
+    controller: ToldController
+
+    @property
+    def proposals(self) -> list[ProposeIsr]:
+        return self.controller.proposals
 
     @property
     def target(self) -> str:
@@ -107,23 +112,20 @@ async def run_node(
         new_id=runtime.random_id,
     )
     metadata = MetadataCache(cluster_id="c")
-    proposals: list[ProposeIsr] = []
+    controller = ToldController(broker_id)
     replicas = ReplicaManager(
         runtime,
         config,
         directory,
         metadata,
-        broker_epoch=lambda: BrokerEpoch(broker_id),
-        propose_isr=lambda partition, proposal: proposals.append(proposal),
+        controller,
         open_fetch=FetchClient(runtime.network),
     )
-    replicas.context.offline_known_at = lambda key: (
-        0 if key in replicas.offline_replicas() else None
-    )
+    controller.known_at = lambda key: 0 if key in replicas.offline_replicas() else None
     await replicas.load()
     add_broker_service(server, _data_plane(runtime, replicas))
     await server.start()
-    node = Node(BrokerId(broker_id), replicas, metadata, directory, port, proposals)
+    node = Node(BrokerId(broker_id), replicas, metadata, directory, port, controller)
     runner = asyncio.get_running_loop().create_task(replicas.run())
     try:
         yield node

@@ -59,7 +59,7 @@ def may_heal(state: object, *, leader_is_offline: bool = False) -> bool:
     view = SimpleNamespace(partition=lambda *_: told)
     context = SimpleNamespace(
         me=3,
-        offline_known_at=lambda _: 20,
+        controller=SimpleNamespace(offline_known_at=lambda _: 20),
         metadata=SimpleNamespace(applied_offset=20, view=view),
     )
     watch: Any = SimpleNamespace(_context=context)

@@ -35,8 +35,7 @@ class Machine:
         )
         log = SimpleNamespace(topic="orders", partition=3)
         self.dir: Any = SimpleNamespace(path="/d", directory=SimpleNamespace(logs=lambda: [log]))
-        self.dirs = FullDirs(runtime, directories)
-        self.dirs.on_change = self._count
+        self.dirs = FullDirs(runtime, directories, self._count)
 
     def _count(self) -> None:
         self.changes += 1

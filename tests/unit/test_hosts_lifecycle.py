@@ -14,9 +14,10 @@ import pytest
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import Endpoint
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_broker.hosts import lifecycle as lifecycle_module
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart
+from strandline_broker.hosts.losses import Losses
 from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_proto.errors import (
@@ -31,6 +32,7 @@ from strandline_proto.v1 import common_pb2, controller_pb2
 from strandline_runtime.real import real_runtime
 from support.envelopes import applied, envelope
 from support.scripted_controller import WAIT_S, running, scripted_controller
+from support.told_controller import ToldController
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -48,11 +50,26 @@ def _exit(why: str) -> NoReturn:
     raise Exited(why)
 
 
+class NoReplicas:
+    def __init__(self) -> None:
+        self.losses = Losses(real_runtime("broker-1"), ToldController(7))
+
+    def offline_replicas(self) -> dict[tuple[bytes, int], ReplicaCondition]:
+        return {}
+
+    def strays(self) -> list[str]:
+        return []
+
+    def refused_truncations(self) -> list[RefusedTruncation]:
+        return []
+
+
 @dataclass
 class Subject:
     lifecycle: BrokerLifecycle
     directory: BrokerDirectories
     metadata: MetadataCache
+    replicas: NoReplicas
 
 
 @asynccontextmanager
@@ -88,7 +105,7 @@ async def broker(
         version="1",
     )
     try:
-        yield Subject(lifecycle, directory, metadata)
+        yield Subject(lifecycle, directory, metadata, NoReplicas())
     finally:
         await link.close()
         directory.close()
@@ -102,7 +119,7 @@ async def within(waiting: asyncio.Event) -> None:
 async def failure(subject: Subject, kind: type[Exception]) -> str:
     with pytest.raises(kind) as caught:
         async with asyncio.timeout(WAIT_S):
-            await subject.lifecycle.run()
+            await subject.lifecycle.run(subject.replicas)
     return str(caught.value)
 
 
@@ -116,7 +133,7 @@ async def test_a_registration_says_who_where_and_what_was_applied_before(tmp_pat
         scripted_controller() as controller,
         broker(tmp_path, controller.target, before) as b,
     ):
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await within(b.lifecycle.registered)
         assert b.lifecycle.broker_epoch == 7
         assert b.directory.cluster_id == b.metadata.cluster_id == "cluster"
@@ -138,7 +155,10 @@ async def test_the_epoch_of_a_clean_shutdown_is_presented_once(tmp_path: Path) -
         async with broker(tmp_path, controller.target) as first:
             first.directory.write_clean_shutdown(5)
         for _ in range(2):
-            async with broker(tmp_path, controller.target) as b, running(b.lifecycle.run()):
+            async with (
+                broker(tmp_path, controller.target) as b,
+                running(b.lifecycle.run(b.replicas)),
+            ):
                 await within(b.lifecycle.registered)
     assert [r.previous_broker_epoch for r in controller.registrations] == [5, -1]
 
@@ -149,8 +169,8 @@ async def test_what_cannot_be_served_is_named_at_once_and_known_once_it_is_answe
     key = (b"t" * 16, 3)
     offline: dict[tuple[bytes, int], ReplicaCondition] = {}
     async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
-        b.lifecycle.tell_offline(lambda: dict(offline))
-        async with running(b.lifecycle.run()):
+        b.replicas.offline_replicas = lambda: dict(offline)  # type: ignore[method-assign]
+        async with running(b.lifecycle.run(b.replicas)):
             await controller.until(lambda: len(controller.heartbeats) >= 1)
             assert b.lifecycle.offline_known_at(key) is None
             offline[key] = ReplicaCondition.DAMAGED
@@ -177,7 +197,7 @@ async def test_a_broker_wants_to_be_fenced_until_it_has_loaded_and_applied_a_sna
     tmp_path: Path,
 ) -> None:
     async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await controller.until(lambda: len(controller.heartbeats) >= 2)
             b.lifecycle.on_loaded()
             seen = len(controller.heartbeats)
@@ -195,7 +215,7 @@ async def test_a_broker_wants_to_be_fenced_until_it_has_loaded_and_applied_a_sna
 async def test_a_controller_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     async with scripted_controller() as gone:
         port = int(gone.target.rpartition(":")[2])
-    async with broker(tmp_path, f"127.0.0.1:{port}") as b, running(b.lifecycle.run()):
+    async with broker(tmp_path, f"127.0.0.1:{port}") as b, running(b.lifecycle.run(b.replicas)):
         await asyncio.sleep(0)
         async with scripted_controller(port):
             await within(b.lifecycle.registered)
@@ -206,7 +226,7 @@ async def test_a_broken_heartbeat_stream_is_opened_again_without_registering_aga
 ) -> None:
     async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
         controller.on_heartbeat = lambda _: None
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await controller.until(lambda: controller.streams >= 3)
     assert len(controller.registrations) == 1
 
@@ -218,7 +238,7 @@ async def test_a_silent_controller_costs_one_message_timeout_not_the_stream(
     monkeypatch.setattr(lifecycle_module, "ANSWER_TIMEOUT_S_MIN", 0.1)
     async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
         controller.heartbeats_go_on.clear()
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await controller.until(lambda: controller.streams >= 2)
             assert b.lifecycle.last_answer_s is None
             controller.heartbeats_go_on.set()
@@ -256,7 +276,7 @@ async def test_a_controller_that_does_not_know_the_broker_gets_the_same_incarnat
         controller.on_heartbeat = lambda beat: Heartbeat(
             error_code=BrokerIdNotRegistered.code if beat.broker_epoch == 7 else 0
         )
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await controller.until(lambda: len(controller.heartbeats) >= 3)
     assert b.lifecycle.broker_epoch == 30
     assert len({r.incarnation_id for r in controller.registrations}) == 1
@@ -312,7 +332,7 @@ async def test_a_broker_that_serves_outlives_another_controller_in_the_place_of_
         controller.on_heartbeat = lambda _: Heartbeat(
             error_code=BrokerIdNotRegistered.code if len(controller.registrations) < 4 else 0
         )
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             b.metadata.store_id = "store"
             await controller.until(lambda: len(controller.registrations) == 4)
             await controller.until(lambda: len(controller.heartbeats) >= 3)
@@ -326,7 +346,7 @@ async def test_a_controller_that_is_not_ready_is_asked_again(tmp_path: Path) -> 
         controller.on_registration = lambda request: (
             Registration(error_code=NotController.code) if next(refusals) else accept(request)
         )
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await within(b.lifecycle.registered)
     assert len(controller.registrations) == 3
 
@@ -337,7 +357,7 @@ async def test_a_controlled_shutdown_waits_for_the_word_of_the_controller(tmp_pa
             should_shut_down=beat.want_shut_down
             and sum(1 for h in controller.heartbeats if h.want_shut_down) >= 3
         )
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await within(b.lifecycle.registered)
             async with asyncio.timeout(WAIT_S):
                 await b.lifecycle.shut_down()
@@ -350,7 +370,7 @@ async def test_a_shutdown_that_is_not_granted_goes_on_at_its_deadline(tmp_path: 
         broker(tmp_path, controller.target, controlled_shutdown_max_wait_ms="100") as b,
     ):
         controller.on_heartbeat = lambda _: Heartbeat()
-        async with running(b.lifecycle.run()):
+        async with running(b.lifecycle.run(b.replicas)):
             await within(b.lifecycle.registered)
             async with asyncio.timeout(WAIT_S):
                 await b.lifecycle.shut_down()
@@ -365,7 +385,7 @@ async def test_a_shutdown_does_not_wait_long_for_a_controller_that_is_gone(
         async with scripted_controller() as controller:
             subject = broker(tmp_path, controller.target, controlled_shutdown_max_wait_ms="600000")
             b = await rest.enter_async_context(subject)
-            await rest.enter_async_context(running(b.lifecycle.run()))
+            await rest.enter_async_context(running(b.lifecycle.run(b.replicas)))
             await within(b.lifecycle.registered)
         async with asyncio.timeout(WAIT_S):
             await b.lifecycle.shut_down()

@@ -115,7 +115,7 @@ async def test_what_a_full_disk_kept_from_being_loaded_is_loaded_when_there_is_r
             nonlocal told
             told += 1
 
-        b.replicas.context.report_offline = report_offline
+        b.controller.on_offline = report_offline
         tries = disk.refusals
         await eventually(lambda: disk.refusals > tries + 1, "it is tried again")
         assert refused(b)
@@ -206,7 +206,7 @@ async def test_a_replica_that_the_disk_did_not_let_go_makes_way_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever takes the name next is neither refused for good nor given the old files."""
-    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.1)
+    monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.1)
     disk = Disk()
     async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()

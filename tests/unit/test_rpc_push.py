@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.core.push_envelope import Envelope
-    from strandline_broker.hosts.push import PushAnswer, PushStream
+    from strandline_broker.hosts.push import PushAnswer
+    from strandline_broker.hosts.push_streams import PushStream
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
@@ -191,7 +192,7 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         return real(*arguments)
 
     monkeypatch.setattr(BrokerDirectories, "create_log", create_log)
-    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.5)
+    monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.5)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
         answer = await ask(call, with_topic(push(9, 4, full=True)))
@@ -238,7 +239,7 @@ async def test_where_a_log_ends_is_told_once_the_push_can_be_recorded(
         real(*arguments, **changes)
 
     monkeypatch.setattr(BrokerDirectories, "update_state", update_state)
-    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.2)
+    monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.2)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
         answer = await ask(call, nobody_leads(push(9, 4, full=True)))
@@ -260,7 +261,7 @@ async def test_a_role_that_could_not_be_taken_is_asked_for_again(
         real(*arguments)
 
     monkeypatch.setattr(Log, "assign_epoch", assign_epoch)
-    monkeypatch.setattr("strandline_broker.hosts.push.FULL_DISK_RETRY_S", 0.2)
+    monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.2)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
         answer = await ask(call, with_topic(push(9, 4, full=True)))
@@ -295,7 +296,7 @@ async def test_a_stream_that_is_given_up_in_its_first_write_ends_with_a_status(
 
 async def test_what_an_older_stream_sent_is_dropped_if_it_was_not_begun(tmp_path: Path) -> None:
     async with broker(tmp_path) as b:
-        old = b.receiver.open_stream()
+        old = b.receiver.streams.open()
         waiting = asyncio.get_running_loop().create_future()
 
         async def submit_old() -> None:
@@ -306,7 +307,7 @@ async def test_what_an_older_stream_sent_is_dropped_if_it_was_not_begun(tmp_path
         async with asyncio.TaskGroup() as group:
             group.create_task(submit_old())
             await waiting
-            new = b.receiver.open_stream()
+            new = b.receiver.streams.open()
             async with running(b.receiver.run()):
                 answer = await b.receiver.apply(new, envelope_from_wire(push(9, 8, full=True)))
         assert answer is not None

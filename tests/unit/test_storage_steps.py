@@ -65,7 +65,7 @@ async def test_who_waits_for_the_directory_has_a_turn_between_two_steps(tmp_path
         runtime.fs, [str(tmp_path)], node_id=1, cluster_id="c", new_id=runtime.random_id
     )
     log = directories.online[0].create_log("t", TOPIC_ID, 0, LARGE)
-    dirs = LogDirs(runtime, directories)
+    dirs = LogDirs(runtime, directories, on_failed=lambda _: None, on_full=lambda: None)
     answered = False
 
     def monstrous() -> Steps[str]:

@@ -124,11 +124,11 @@ class DamageWatch:
             self._out.add(partition)
             dirs.suffers(dirs.of(partition.log), OSError(errno.EIO, partition.out_of_service))
             partition.stop_role(partition.out_of_service)
-            self._context.report_offline()
+            self._context.controller.report_offline()
 
     async def _take_note(self, partition: Partition) -> None:
         ranges = partition.log.damaged_ranges
-        self._context.report_offline()
+        self._context.controller.report_offline()
         for segment in sorted(ranges.unsure):
             # A reader takes all that is behind the first bad byte for bad, so look closely.
             await self._on_scrub_thread(partial(check_segment, partition.log, segment))
@@ -177,7 +177,7 @@ class DamageWatch:
             return False
         if context.me in state.elr or any(m.broker_id == context.me for m in state.isr):
             return False
-        known_at = context.offline_known_at(partition.key)
+        known_at = context.controller.offline_known_at(partition.key)
         if known_at is None or context.metadata.applied_offset + 1 < known_at:
             return False
         told = context.metadata.view.partition(TopicId(partition.key[0]), partition.key[1])

@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse
-from strandline_broker.hosts.partition import Listener
+from strandline_broker.hosts.listener import Listener
 from strandline_broker.hosts.reads import Divergence, read_for_consumer, read_for_follower
 from strandline_proto.errors import (
     FetchSessionIdNotFound,

@@ -93,7 +93,7 @@ class FetchStream:
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=self._session_id,
                 session_epoch=self._requests,
-                replica=Replica(context.me, context.broker_epoch()),
+                replica=Replica(context.me, context.controller.broker_epoch()),
                 positions=positions,
                 forgotten=forgotten,
             )

@@ -32,7 +32,10 @@ class FullDirs:
     left out at least.
     """
 
-    def __init__(self, runtime: Runtime, directories: BrokerDirectories) -> None:
+    def __init__(
+        self, runtime: Runtime, directories: BrokerDirectories, on_change: Callable[[], None]
+    ) -> None:
+        """`on_change`: which replicas count may have changed."""
         from prometheus_client import Gauge
 
         self._fs = runtime.fs
@@ -42,8 +45,7 @@ class FullDirs:
         self._since_s: dict[str, float] = {}
         self._had_room_s: dict[str, float] = {}
         self._hold_s: dict[str, float] = {}
-        self.on_change: Callable[[], None] = lambda: None
-        """Which replicas count may have changed; set by the replicas' context."""
+        self._on_change = on_change
         self._gauge = Gauge(
             "strandline_full_log_dirs",
             "Data directories that have refused a write for want of room, and have none yet.",
@@ -69,7 +71,7 @@ class FullDirs:
             partitions=",".join(names),
             next=f"free disk space: with {ROOM_BYTES >> 20} MiB they come back by themselves",
         )
-        self.on_change()
+        self._on_change()
 
     def look(self, each: LogDir) -> None:
         """Let it count again if it may; blocking."""
@@ -100,4 +102,4 @@ class FullDirs:
         self._had_room_s[each.path] = self._clock.monotonic()
         self._gauge.set(len(self._full))
         self._log.warning("data directory has room again", path=each.path)
-        self.on_change()
+        self._on_change()

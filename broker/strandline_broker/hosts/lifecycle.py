@@ -31,12 +31,11 @@ from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
-    from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.hosts.controller_calls import (
         ControllerCalls,
         HeartbeatAnswer,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
         OfflineReplicas,
         Registered,
     )
-    from strandline_broker.hosts.losses import Losses
+    from strandline_broker.hosts.to_controller import ReplicaReports
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 
@@ -120,28 +119,8 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._unreachable_since_s: float | None = None
         self._quiet_until_s = 0.0
-        self._offline: Callable[[], OfflineReplicas] = dict
-        self._losses: Losses | None = None
-        self._strays: Callable[[], Sequence[str]] = tuple
-        self._refused: Callable[[], list[RefusedTruncation]] = list
         self._known_at: dict[tuple[bytes, int], int] = {}
         self._heartbeats = 0
-
-    def tell_offline(self, offline: Callable[[], OfflineReplicas]) -> None:
-        """Name with each heartbeat the replicas that `offline` says cannot serve."""
-        self._offline = offline
-
-    def tell_losses(self, losses: Losses) -> None:
-        """Name with each heartbeat what has been lost since the last one that was answered."""
-        self._losses = losses
-
-    def tell_strays(self, strays: Callable[[], Sequence[str]]) -> None:
-        """Name with each heartbeat the directories of replicas that nobody claims (I-87)."""
-        self._strays = strays
-
-    def tell_refused(self, refused: Callable[[], list[RefusedTruncation]]) -> None:
-        """Name with each heartbeat what replicas here have refused to cut (I-41)."""
-        self._refused = refused
 
     def report_offline(self) -> None:
         """There is news of such a replica."""
@@ -166,13 +145,14 @@ class BrokerLifecycle:
         """An envelope has been applied."""
         self._wake.set()
 
-    async def run(self) -> None:
+    async def run(self, replicas: ReplicaReports) -> None:
+        """Tell of `replicas` with each heartbeat."""
         # A controller that starts together with its brokers is no cause for complaint.
         self._quiet_until_s = self._runtime.clock.monotonic() + QUIET_START_S
         await self._register()
         while True:
             try:
-                await self._beat()
+                await self._beat(replicas)
             except _NotRegistered:
                 self._log.warning("the controller does not know this broker; registering again")
                 await self._register()
@@ -286,25 +266,24 @@ class BrokerLifecycle:
 
     # Heartbeats
 
-    async def _beat(self) -> None:
+    async def _beat(self, replicas: ReplicaReports) -> None:
         """One heartbeat stream, until it breaks."""
         call = self._controller.heartbeats()
         timeout_s = max(ANSWER_TIMEOUT_S_MIN, 2 * self._config.broker_heartbeat_interval_ms / 1000)
         try:
             while True:
                 self._wake.clear()
-                told = self._offline()
+                told = replicas.offline_replicas()
                 # The controller takes back what this one does not name, however late it answers.
                 self._known_at = {key: at for key, at in self._known_at.items() if key in told}
-                lost = [] if self._losses is None else self._losses.waiting()
+                lost = replicas.losses.waiting()
                 async with asyncio.timeout(timeout_s):
-                    await call.write(self._heartbeat(told, lost))
+                    await call.write(self._heartbeat(replicas, told, lost))
                     answer = await call.read()
                 if answer is None:
                     raise NotController("the controller has ended the heartbeat stream")
                 self._on_answer(answer)
-                if self._losses is not None:
-                    self._losses.told(lost)
+                replicas.losses.told(lost)
                 self._known_at = {
                     key: self._known_at.get(key, answer.metadata_end_offset) for key in told
                 }
@@ -316,7 +295,9 @@ class BrokerLifecycle:
         finally:
             call.cancel()
 
-    def _heartbeat(self, offline: OfflineReplicas, lost: list[LossReport]) -> Heartbeat:
+    def _heartbeat(
+        self, replicas: ReplicaReports, offline: OfflineReplicas, lost: list[LossReport]
+    ) -> Heartbeat:
         self._heartbeats += 1
         return Heartbeat(
             number=self._heartbeats,
@@ -328,8 +309,8 @@ class BrokerLifecycle:
             offline_log_dirs=list(self._directory.failed),
             full_log_dirs=sorted(self._directory.full),
             losses=lost,
-            stray_dirs=self._strays()[:STRAYS_TOLD_MAX],
-            refused_truncations=self._refused(),
+            stray_dirs=replicas.strays()[:STRAYS_TOLD_MAX],
+            refused_truncations=replicas.refused_truncations(),
             offline_replicas=offline,
         )
 

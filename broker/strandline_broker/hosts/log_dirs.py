@@ -67,15 +67,24 @@ class LogDir:
 class LogDirs:
     """Of one broker. `request` and `flushed` are those of the flusher that the log belongs to."""
 
-    def __init__(self, runtime: Runtime, directories: BrokerDirectories) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        directories: BrokerDirectories,
+        *,
+        on_failed: Callable[[LogDir], None],
+        on_full: Callable[[], None],
+    ) -> None:
+        """`on_failed`: the replicas of that directory serve nothing from now on. `on_full`: which
+        directories refuse writes for want of room has changed.
+        """
         self._runtime = runtime
         self.directories = directories
         self.all = [LogDir(runtime, d, number) for number, d in enumerate(directories.online)]
         self._by_path = {each.path: each for each in self.all}
-        self.full = FullDirs(runtime, directories)
+        self.full = FullDirs(runtime, directories, on_full)
         self._registry = runtime.serial_executor("directories")
-        self.on_failed: Callable[[LogDir], None] = lambda _: None
-        """The replicas of the directory serve nothing from now on; set by the replica manager."""
+        self._on_failed = on_failed
 
     def of(self, log: Log) -> LogDir:
         return self._by_path[os.path.dirname(log.path)]
@@ -194,7 +203,7 @@ class LogDirs:
             reason=why,
             left=",".join(other.path for other in self.online()),
         )
-        self.on_failed(each)
+        self._on_failed(each)
 
 
 def _step(steps: Steps[T]) -> tuple[bool, T | None]:

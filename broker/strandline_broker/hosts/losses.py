@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.hosts.controller_calls import LossReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
 WAITING_MAX: Final = 10_000
@@ -22,10 +21,9 @@ PER_HEARTBEAT_MAX: Final = 500
 
 
 class Losses:
-    def __init__(self, runtime: Runtime, wake: Callable[[], None]) -> None:
-        """`wake`: have a heartbeat sent soon."""
+    def __init__(self, runtime: Runtime, controller: ToController) -> None:
         self._log = runtime.log
-        self._wake = wake
+        self._controller = controller
         self._waiting: deque[LossReport] = deque(maxlen=WAITING_MAX)
 
     def on_cut(self, partition: Partition, offset: int, *, in_recovery: bool) -> None:
@@ -61,7 +59,7 @@ class Losses:
             if self._waiting and self._waiting[0] is report:
                 self._waiting.popleft()
         if self._waiting:
-            self._wake()
+            self._controller.report_offline()
 
     def _report(
         self, partition: Partition, *, leader_epoch: int, start: int, committed: int, end: int
@@ -85,4 +83,4 @@ class Losses:
                 committed=committed,
             )
         )
-        self._wake()
+        self._controller.report_offline()

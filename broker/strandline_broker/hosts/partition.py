@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.core.topic_config import TopicConfig
+    from strandline_broker.hosts.listener import Listener
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
@@ -50,16 +51,6 @@ ACKS_ALL = -1
 OFFSET_MAX = 2**63 - 1
 
 T = TypeVar("T")
-
-
-class Listener:
-    """Whoever waits for news of a partition (a fetch session)."""
-
-    def on_news(self, partition: Partition) -> None:
-        """There may be something to read, or the role has changed."""
-
-    def on_watermark(self, partition: Partition) -> None:
-        """The high watermark has risen; that alone gives a follower nothing to read."""
 
 
 class Partition:
@@ -142,11 +133,15 @@ class Partition:
 
     def stop_role(self, why: str) -> None:
         """Serve nothing from here on; what waits learns that its fate is unknown (P-25)."""
+        led = self.leader is not None
         self.leader = None
         self.follower = None
         error = NotLeaderOrFollower(f"{self.name}: {why}; the records may still be committed")
         self.appends.fail_all(error)
         self.deletions.on_news()
+        if led:
+            for observer in self.context.observers:
+                observer.resigned(self)
         self.tell(self.replica_listeners)
         self.tell(self.consumer_listeners)
 
@@ -155,7 +150,7 @@ class Partition:
         context = self.context
         self.leader = Leader(
             context.me,
-            context.broker_epoch(),
+            context.controller.broker_epoch(),
             state,
             log_end_offset=Offset(self.log.log_end_offset),
             log_start_offset=Offset(self.log.log_start_offset),
@@ -169,6 +164,8 @@ class Partition:
         self.state = state
         context.truncations.release(self, "it leads")
         context.losses.on_lead(self, state)
+        for observer in context.observers:
+            observer.elected(self, state.leader_epoch, self.leader.epoch_start)
         self.carry_out(self.leader.on_tick(context.now_ms()))
         if context.flush_always:
             context.flusher.request(self.log)
@@ -210,9 +207,11 @@ class Partition:
                 self.high_watermark = effect.to
                 raised = True
             elif isinstance(effect, ProposeIsr):
-                self.context.propose_isr(self, effect)
+                self.context.controller.propose_isr(self, effect)
         if raised:
             self.appends.on_committed(self.high_watermark)
+            for observer in self.context.observers:
+                observer.committed(self, self.high_watermark)
             self.tell(self.consumer_listeners)
             for listener in self.replica_listeners:
                 listener.on_watermark(self)
@@ -345,7 +344,7 @@ class Partition:
         )
         if self.healing and to <= self.log.log_end_offset:
             self.healing = False
-            self.context.report_offline()
+            self.context.controller.report_offline()
 
     def raise_log_start(self, to: int) -> bool:
         """Let the log begin at `to`, which is committed, and tell followers; False if it does.

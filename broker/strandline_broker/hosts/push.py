@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.push_envelope import LogEnd
-from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.hosts.push_streams import PushStream, PushStreams
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
     from strandline_runtime.runtime import Runtime
@@ -53,13 +53,6 @@ class PushAnswer:
     """Of the partitions in the envelope that have no leader."""
 
 
-class PushStream:
-    """One connection of a controller. `replaced` is set when a newer one is to take its place."""
-
-    def __init__(self) -> None:
-        self.replaced = asyncio.Event()
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     stream: PushStream
@@ -73,28 +66,18 @@ class PushReceiver:
         runtime: Runtime,
         metadata: MetadataCache,
         replicas: ReplicaManager,
+        streams: PushStreams,
         *,
         broker_epoch: Callable[[], BrokerEpoch],
         on_applied: Callable[[], None],
     ) -> None:
         self._log = runtime.log
-        self._clock = runtime.clock
-        self._again_at_s: float | None = None
-        """When to ask for everything again, as something could not be applied."""
         self._metadata = metadata
         self._replicas = replicas
-        replicas.ask_for_all = self._ask_for_all
+        self.streams = streams
         self._broker_epoch = broker_epoch
         self._on_applied = on_applied
-        self._current: PushStream | None = None
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue(ENVELOPES_WAITING_MAX)
-
-    def open_stream(self) -> PushStream:
-        """A controller has connected; an earlier stream gets nothing applied from here on."""
-        if self._current is not None:
-            self._current.replaced.set()
-        self._current = PushStream()
-        return self._current
 
     async def apply(self, stream: PushStream, envelope: Envelope) -> PushAnswer | None:
         """Apply it in its turn; None if a newer stream has taken the stream's place before that.
@@ -114,34 +97,23 @@ class PushReceiver:
             job = await self._next_job()
             if job.answer.cancelled():
                 continue
-            answer = None if job.stream is not self._current else await self._apply(job.envelope)
+            answer = (
+                None if not self.streams.is_current(job.stream) else await self._apply(job.envelope)
+            )
             if not job.answer.done():
                 job.answer.set_result(answer)
 
     async def _next_job(self) -> _Job:
         while True:
-            wait_s = None
-            if self._again_at_s is not None:
-                wait_s = self._again_at_s - self._clock.monotonic()
-                if wait_s <= 0:
-                    self._ask_for_all()
-                    continue
+            wait_s = self.streams.asks_in_s()
+            if wait_s is not None and wait_s <= 0:
+                self.streams.ask_for_all()
+                continue
             try:
                 async with asyncio.timeout(wait_s):
                     return await self._jobs.get()
             except TimeoutError:
                 continue
-
-    def _ask_for_all(self) -> None:
-        """Give the stream up: the controller opens another, and begins it with a snapshot."""
-        self._again_at_s = None
-        if self._current is not None:
-            self._log.info("asking the controller for everything again")
-            self._current.replaced.set()
-            self._current = None
-
-    def _ask_again_later(self) -> None:
-        self._again_at_s = self._clock.monotonic() + FULL_DISK_RETRY_S
 
     async def _apply(self, envelope: Envelope) -> PushAnswer:
         metadata = self._metadata
@@ -156,7 +128,7 @@ class PushReceiver:
         self._replicas.lacks_something = False
         errors = await self._replicas.apply_envelope(envelope)
         if self._replicas.lacks_something:
-            self._ask_again_later()
+            self.streams.ask_later()
         # Only now may clients be sent to a leader that this envelope names.
         metadata.publish(view, store_id=envelope.store_id)
         self._on_applied()
@@ -166,7 +138,7 @@ class PushReceiver:
             where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
             failed = KafkaStorageError(f"{where}: {error}")
             self._log.error("a controller push was applied but not recorded", why=str(failed))
-            self._ask_again_later()
+            self.streams.ask_later()
             return self._answer(envelope, error=failed, partition_errors=tuple(errors))
         return replace(
             self._answer(envelope, partition_errors=tuple(errors)),

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from strandline_broker.hosts.copy_throttle import FollowerThrottle, LeaderThrottle
 from strandline_broker.hosts.eligibility import Eligibility
+from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.losses import Losses
 from strandline_broker.hosts.replaced import end_replaced
 from strandline_broker.hosts.truncations import Truncations
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from strandline_broker.config import BrokerConfig
-    from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.hosts.log_dirs import LogDirs
-    from strandline_broker.hosts.log_upkeep import LogUpkeep
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.role_observer import RoleObserver
+    from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.log import Log
-    from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -38,11 +38,13 @@ class ReplicaContext:
         runtime: Runtime,
         config: BrokerConfig,
         metadata: MetadataCache,
-        *,
-        broker_epoch: Callable[[], BrokerEpoch],
-        propose_isr: Callable[[Partition, ProposeIsr], None],
+        controller: ToController,
         dirs: LogDirs,
+        *,
+        partitions: Callable[[], Collection[Partition]],
+        observers: Sequence[RoleObserver],
     ) -> None:
+        """`partitions`: all that this broker holds at the time of asking."""
         self.runtime = runtime
         self._static = config
         self.config = config
@@ -52,26 +54,18 @@ class ReplicaContext:
         self.metadata = metadata
         self._resolved: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
         self.me = BrokerId(config.node_id)
-        self.broker_epoch = broker_epoch
-        self.propose_isr = propose_isr
+        self.controller = controller
+        self.observers = observers
         self.dirs = dirs
-        dirs.full.on_change = lambda: self.report_offline()
         self.flusher = dirs
-        self.upkeep: LogUpkeep
-        """Set by the replica manager, which knows the partitions."""
-        self.report_offline: Callable[[], None] = lambda: None
-        """Tell the controller soon which replicas cannot serve; set by the application."""
-        self.losses = Losses(runtime, lambda: self.report_offline())
-        self.truncations = Truncations(runtime, lambda: self.report_offline())
-        self.offline_known_at: Callable[[tuple[bytes, int]], int | None] = lambda _: None
-        """Metadata end offset at which the controller knew that a replica is offline; None while it
-        does not.
-        """
+        self.losses = Losses(runtime, controller)
+        self.truncations = Truncations(runtime, controller)
         self.copies_out = LeaderThrottle(self)
         self.copies_in = FollowerThrottle(self)
         self.eligibility = Eligibility(metadata)
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
         self.flush_always = config.flush_policy == "always"
+        self.upkeep = LogUpkeep(self, partitions)
 
     def alter(self, entries: Mapping[str, str]) -> None:
         """Take over what the controller says was altered at run time, whole."""

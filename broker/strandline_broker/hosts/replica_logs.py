@@ -183,7 +183,7 @@ class ReplicaLogs:
                 f"reads it; once another replica leads it is copied",
                 ReplicaCondition.DAMAGED_IDENTITY,
             )
-            self._context.report_offline()
+            self._context.controller.report_offline()
         return False
 
     async def _identify(
@@ -202,7 +202,7 @@ class ReplicaLogs:
             return
         self.refused.pop((state.topic_id, state.partition), None)
         adopt(each)
-        self._context.report_offline()
+        self._context.controller.report_offline()
 
     def _is_set_aside(self, key: Key) -> bool:
         refused = self.refused.get(key)
@@ -231,7 +231,7 @@ class ReplicaLogs:
         )
         await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
         if self.refused.pop(key, None) is not None:
-            self._context.report_offline()
+            self._context.controller.report_offline()
 
     async def create(self, state: PartitionState, config: LogConfig) -> Log:
         """A log in the directory with the fewest."""
@@ -283,7 +283,7 @@ class ReplicaLogs:
     def refuse(self, state: PartitionState, why: str) -> None:
         """Unless it is refused already: then what was known first says more."""
         self.refused.setdefault((state.topic_id, state.partition), Refusal(why))
-        self._context.report_offline()
+        self._context.controller.report_offline()
 
     async def forget(self, key: Key, *, delete: bool) -> None:
         """A replica that is refused is not assigned to this broker any more. Its files, if there

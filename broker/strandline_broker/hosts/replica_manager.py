@@ -15,7 +15,6 @@ from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs, is_full_disk
-from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_configs import configure_replicas, log_config
 from strandline_broker.hosts.replica_context import ReplicaContext
@@ -25,17 +24,19 @@ from strandline_broker.hosts.usable import admit_epoch, unusable
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from strandline_broker.config import BrokerConfig
-    from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
-    from strandline_broker.core.replica_condition import ReplicaCondition
+    from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
+    from strandline_broker.hosts.losses import Losses
+    from strandline_broker.hosts.role_observer import RoleObserver
+    from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerEpoch, BrokerId
@@ -57,25 +58,29 @@ class ReplicaManager:
         config: BrokerConfig,
         directories: BrokerDirectories,
         metadata: MetadataCache,
+        controller: ToController,
         *,
-        broker_epoch: Callable[[], BrokerEpoch],
-        propose_isr: Callable[[Partition, ProposeIsr], None],
         open_fetch: OpenFetch,
+        observers: Sequence[RoleObserver] = (),
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._open_fetch = open_fetch
-        self.dirs = LogDirs(runtime, directories)
-        self.dirs.on_failed = self._on_dir_failed
+        self.dirs = LogDirs(
+            runtime,
+            directories,
+            on_failed=self._on_dir_failed,
+            on_full=controller.report_offline,
+        )
         self.context = ReplicaContext(
             runtime,
             config,
             metadata,
-            broker_epoch=broker_epoch,
-            propose_isr=propose_isr,
-            dirs=self.dirs,
+            controller,
+            self.dirs,
+            partitions=self._all,
+            observers=observers,
         )
-        self.context.upkeep = LogUpkeep(self.context, self._all)
         self._checkpoints = LogCheckpoints(self.context, self._all)
         self.partitions: dict[Key, Partition] = {}
         self._logs = ReplicaLogs(self.context)
@@ -83,8 +88,6 @@ class ReplicaManager:
         self.waits_for_room = self._logs.waits_for_room
         self.lacks_something = False
         """Whether something of an envelope could not be applied that may be applied later."""
-        self.ask_for_all: Callable[[], None] = lambda: None
-        """Have the controller send everything again; set by the push receiver."""
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -109,6 +112,13 @@ class ReplicaManager:
 
     def strays(self) -> tuple[str, ...]:
         return self._logs.strays
+
+    def refused_truncations(self) -> list[RefusedTruncation]:
+        return self.context.truncations.of(self.partitions.values())
+
+    @property
+    def losses(self) -> Losses:
+        return self.context.losses
 
     @property
     def cluster_id(self) -> str:
@@ -163,8 +173,8 @@ class ReplicaManager:
             if self._logs.strays:
                 await self._logs.look_for_strays()  # the operator may have removed them
             if await self._logs.open_late(self._adopt_loaded):
-                self.context.report_offline()
-                self.ask_for_all()
+                self.context.controller.report_offline()
+                self.context.controller.ask_for_all()
 
     def _adopt(self, log: Log, high_watermark: int) -> Partition:
         partition = Partition(self.context, log, high_watermark)
@@ -196,7 +206,7 @@ class ReplicaManager:
             except WireError as error:
                 errors.append(self._failed(state, error))
                 self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
-                self.context.report_offline()
+                self.context.controller.report_offline()
         self.context.eligibility.tell_leaders(self.partitions)
         return errors
 
@@ -283,6 +293,8 @@ class ReplicaManager:
         self._drop(partition, "the replica has been removed")
         if stop.delete:
             await self._logs.delete(partition)
+            for observer in self.context.observers:
+                observer.deleted(partition)
 
     async def _set_strays_aside(self, envelope: Envelope) -> None:
         """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
@@ -341,7 +353,7 @@ class ReplicaManager:
                 partition.out_of_service = f"{log_dir.path} is out of service: {log_dir.failure}"
                 self._forget_fetch(partition.key)
                 partition.stop_role(partition.out_of_service)
-        self.context.report_offline()
+        self.context.controller.report_offline()
 
     def _on_flushed(self, log: Log) -> None:
         partition = self._by_log.get(log)

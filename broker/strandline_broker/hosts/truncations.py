@@ -16,22 +16,22 @@ from strandline_proto.errors import InvalidRequest, KafkaStorageError, OffsetOut
 from strandline_proto.ids import Offset, TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
 
 class Truncations:
     """Of one broker; each refusal stands on its partition."""
 
-    def __init__(self, runtime: Runtime, wake: Callable[[], None]) -> None:
-        """`wake`: have a heartbeat sent soon."""
+    def __init__(self, runtime: Runtime, controller: ToController) -> None:
         from prometheus_client import Counter, Gauge
 
         self._log = runtime.log
-        self._wake = wake
+        self._controller = controller
         self._refusals = Counter(
             "strandline_truncations_refused",
             "Cuts below a high watermark that followers were told to make, and have refused.",
@@ -68,7 +68,7 @@ class Truncations:
             next=f"`strandline replica truncate {partition.log.topic}:{partition.log.partition}"
             f" --broker {partition.context.me} --to {offset}` gives them up",
         )
-        self._wake()
+        self._controller.report_offline()
 
     def of(self, partitions: Iterable[Partition]) -> list[RefusedTruncation]:
         """What these replicas have refused to cut."""
@@ -89,7 +89,7 @@ class Truncations:
         if partition.refused is not None:
             partition.refused = None
             self._log.warning("truncation not refused any more", partition=partition.name, why=why)
-            self._wake()
+            self._controller.report_offline()
 
     def allow(self, partition: Partition, offset: int) -> None:
         """An operator lets the replica cut its log at `offset`, and where the leader's history then

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from concurrent.futures import Executor
 
-    from strandline_broker.hosts.push import PushAnswer, PushReceiver, PushStream
+    from strandline_broker.hosts.push import PushAnswer, PushReceiver
+    from strandline_broker.hosts.push_streams import PushStream
     from strandline_proto.v1 import common_pb2
 
 
@@ -57,7 +58,7 @@ class PushRpc:
         # A handler that is cancelled in its very first write would leave the call without a status:
         # grpc.aio then sends the headers twice, and fails to.
         await context.send_initial_metadata(())
-        stream = self._receiver.open_stream()
+        stream = self._receiver.streams.open()
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve(stream, requests, context))
             replaced = group.create_task(stream.replaced.wait())

@@ -24,7 +24,7 @@ ANNOUNCING: Final = (
         (
             Edit(
                 _MANAGER,
-                "        if stop.delete:\n            await self._logs.delete(partition)\n",
+                "            await self._logs.delete(partition)\n",
                 "",
             ),
             Edit(

@@ -1,0 +1,78 @@
+"""What the replicas of a broker tell their controller and know of it, and what its heartbeats ask
+them: the two protocols between replicas and whatever speaks to the controller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.core.replica_condition import RefusedTruncation
+    from strandline_broker.hosts.controller_calls import OfflineReplicas
+    from strandline_broker.hosts.isr_changes import IsrChanges
+    from strandline_broker.hosts.lifecycle import BrokerLifecycle
+    from strandline_broker.hosts.losses import Losses
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.push_streams import PushStreams
+    from strandline_proto.ids import BrokerEpoch
+
+
+class ToController(Protocol):
+    """Given to the replicas when they are made."""
+
+    def broker_epoch(self) -> BrokerEpoch:
+        """Of this incarnation; -1 before the registration."""
+        ...
+
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """The leader of `partition` wishes another ISR; its answer goes to that leader."""
+        ...
+
+    def report_offline(self) -> None:
+        """There is news of replicas that do not count, or of losses: have a heartbeat sent soon."""
+        ...
+
+    def offline_known_at(self, key: tuple[bytes, int]) -> int | None:
+        """The controller's log end when it first knew, in one run, that a replica is offline; None
+        if it does not know.
+        """
+        ...
+
+    def ask_for_all(self) -> None:
+        """Have everything pushed again: there is something that may be applied now."""
+        ...
+
+
+class ReplicaReports(Protocol):
+    """What each heartbeat names of the replicas."""
+
+    @property
+    def losses(self) -> Losses: ...
+
+    def offline_replicas(self) -> OfflineReplicas:
+        """Those that cannot serve, or do not count as others do."""
+        ...
+
+    def strays(self) -> Sequence[str]:
+        """Directories of replicas that nobody claims (I-87)."""
+        ...
+
+    def refused_truncations(self) -> Sequence[RefusedTruncation]:
+        """What replicas here have refused to cut (I-41)."""
+        ...
+
+
+class ControllerSide:
+    """`ToController` of a running broker: heartbeats, AlterPartition, the push stream."""
+
+    def __init__(
+        self, lifecycle: BrokerLifecycle, isr_changes: IsrChanges, streams: PushStreams
+    ) -> None:
+        self.broker_epoch = lifecycle.epoch
+        self.propose_isr = isr_changes.propose
+        self.report_offline = lifecycle.report_offline
+        self.offline_known_at = lifecycle.offline_known_at
+        self.ask_for_all = streams.ask_for_all
