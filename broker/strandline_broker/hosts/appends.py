@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.append_origin import AppendOrigin
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.record_check import LOG_APPEND_TIME, check_records
-from strandline_proto.batch import check_batch, stamp
+from strandline_proto.batch import check_batch, end_marker_epoch, stamp
 from strandline_proto.errors import (
     InvalidRecord,
     InvalidTimestamp,
@@ -71,13 +72,15 @@ class Appends:
         current_leader_epoch: int | None,
         on_done: Callable[[ProduceOutcome], None],
         looked: Looked | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AckWaiter | None:
-        """Append one producer's batch and answer `on_done` once, now or when its acks are reached.
+        """Append one batch as the leader; answer `on_done` once, now or when its acks are reached.
 
         Validation, sequence check, append and bookkeeping are one synchronous step (I-57). Raises
         WireError if the batch is refused: then nothing was written (I-20). A repeated batch is not
         looked into: that it was accepted once stays true, whatever the clock says now (I-55).
         """
+        assert origin is not AppendOrigin.REPLICATION, "followers append from their leader"
         partition = self._partition
         leader = partition.check_leader(current_leader_epoch)
         if len(batch) > partition.max_message_bytes:
@@ -86,19 +89,25 @@ class Appends:
                 f" ({partition.max_message_bytes}); send smaller batches or raise it"
             )
         header = check_batch(batch) if looked is None else looked.header
-        _check_attributes(header)
+        if origin.is_looked_into:
+            _check_attributes(header)
         if acks == ACKS_ALL:
             leader.check_can_append_all()
-        if header.producer_id >= 0:
+        if origin.is_looked_into and header.producer_id >= 0:
             verdict = partition.producers.check(header, partition.context.now_ms())
             if isinstance(verdict, Duplicate):
                 return self._answer_again(leader, verdict, acks, on_done)
+        if origin.is_looked_into:
+            self._check_records(batch, header, looked)
+        return self._append_new(leader, batch, header, acks, on_done)
+
+    def _check_records(self, batch: bytes, header: BatchHeader, looked: Looked | None) -> None:
+        partition = self._partition
         config = partition.log.config
         if looked is None or looked.config is not config:
             check_records(partition.name, batch, header, config, partition.context.wall_ms())
         elif looked.refused is not None:
             raise looked.refused
-        return self._append_new(leader, batch, header, acks, on_done)
 
     def _append_new(
         self,
@@ -122,7 +131,9 @@ class Appends:
             raise partition.refuse_write(error) from error
         if header.producer_id >= 0:
             partition.producers.on_append(
-                header._replace(base_offset=done.base_offset), context.now_ms()
+                header._replace(base_offset=done.base_offset),
+                context.now_ms(),
+                end_marker_epoch(batch, 0, header),
             )
         outcome = ProduceOutcome(
             base_offset=done.base_offset,
