@@ -109,11 +109,11 @@ def _with_default_wait(argv: list[str]) -> list[str]:
 
 
 def _bench(argv: list[str]) -> int:
-    """Benchmarks parse their own options; their package is looked up only when it is asked for."""
-    from importlib import import_module
+    """Benchmarks parse their own options; their package is imported only when it is asked for."""
+    from strandline_bench.main import run as run_bench
 
     try:
-        outcome = import_module("strandline_bench.main").run(argv)
+        outcome: object = run_bench(argv)
     except SystemExit as ended:  # argparse's way to end
         outcome = ended.code
     return outcome if isinstance(outcome, int) else EXIT_OK

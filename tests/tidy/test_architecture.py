@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.tidy_tree import ROOT, name_of, python_files, syntax
+from support.tidy_tree import ROOT, SOURCE_ROOTS, name_of, python_files, syntax
 
 BROKER = ROOT / "broker" / "strandline_broker"
 TESTS = ROOT / "tests"
@@ -38,6 +38,18 @@ def test_what_decides_and_what_remembers_never_awaits() -> None:
     assert [
         place for folder in pure for path in modules_below(folder) for place in awaits(path)
     ] == []
+
+
+def test_no_package_imports_another_by_a_string() -> None:
+    """The contracts on imports see statements alone."""
+    by_name = re.compile(r"""\b(?:import_module|__import__)\(\s*f?["'](strandline\w*)""")
+    found = []
+    for root in SOURCE_ROOTS:
+        for path in modules_below(ROOT / root):
+            own = path.relative_to(ROOT / root).parts[0]
+            named = by_name.findall(path.read_text("utf-8"))
+            found += [f"{name_of(path)}: {name}" for name in named if name != own]
+    assert found == []
 
 
 def test_a_log_changes_by_its_transitions_alone() -> None:
