@@ -6,8 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # A file of tests is one process's, so that what it starts once is started once. Each needs a core.
+# The order is tests/conftest.py's; by number of tests, the longest files would come last.
 WORKERS ?= 2
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# The tests start processes by the thousand: each would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 SUBMAKE := $(MAKE) --no-print-directory
 

@@ -19,6 +19,27 @@ import pytest
 from strandline_runtime.real import RealFileSystem
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+TESTS = Path(__file__).resolve().parent
+LONGEST = (
+    "integration/test_containers.py",
+    "spark/test_spark_kills.py",
+    "integration/test_cli_bad_input.py",
+    "spark/test_spark_bronze.py",
+    "spark/test_spark_source.py",
+    "sim/test_small_model.py",
+    "integration/test_cli_cluster.py",
+    "integration/test_cli_demo.py",
+    "integration/test_storage_exhaustive.py",
+    "sim/test_sim_mutants.py",
+    "integration/test_controller_restore.py",
+    "chaos/test_survival.py",
+    "integration/test_config_alteration.py",
+    "sim/test_sim_runs.py",
+    "spark/test_spark_cluster.py",
+    "integration/test_kafka_dump.py",
+    "spark/test_spark_decode.py",
+)
+"""What takes longest by `pytest --durations`, in that order."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -55,6 +76,13 @@ def _docker_missing() -> str | None:
     if answer.returncode != 0:
         return "the Docker engine or `docker compose` does not answer: start the engine"
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first: at the end they would leave every other process idle."""
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    assert all(path.is_file() for path in places), "LONGEST names a file that is gone"
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
