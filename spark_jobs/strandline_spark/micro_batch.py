@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import TableError
 from strandline_spark.offsets import Offsets, TopicPartition, from_json, names
 from strandline_spark.positions import PositionFiles
-from strandline_spark.table import BronzeTable, CommittedRange, DataFile
+from strandline_spark.table import BronzeTable, DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,21 +19,24 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from strandline_spark.commits import from_metadata, to_metadata
 from strandline_spark.errors import FenceError, TableError
-from strandline_spark.offsets import TopicPartition
 from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from strandline_spark.commits import CommittedRange
+    from strandline_spark.offsets import TopicPartition
 
 PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"
-METADATA_FORMAT: Final = 1
 _LOG: Final = "_delta_log"
 _FENCE: Final = "strandline/{topic}/{partition}"
 _CONFIGURATION: Final[dict[str, str | None]] = {
@@ -74,26 +77,6 @@ class DataFile:
     offset_max: int
     leader_epoch_min: int
     leader_epoch_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedRange:
-    """[start, end) of one partition as one commit took it in, and what came of it."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    start: int
-    end: int
-    rows: int
-    skipped: int | None
-    """Offsets without a record (control batches, compacted); None if the job did not see them."""
-    leader_epoch: int
-    """The leader's epoch when the range was planned; -1 if it is not known."""
-
-    @property
-    def tp(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
 
 
 class BronzeTable:
@@ -188,12 +171,6 @@ class BronzeTable:
         now_ms = time.time_ns() // 1_000_000
         adds: list[AddAction | RemoveAction] = [_add_action(file, now_ms) for file in files]
         fences = [Transaction(_fence(one.tp), one.end) for one in ranges]
-        metadata = {
-            "format": METADATA_FORMAT,
-            "job": app_id,
-            "batch_id": batch_id,
-            "ranges": [asdict(one) for one in ranges],
-        }
         try:
             self._handle.create_write_transaction(
                 adds,
@@ -201,7 +178,7 @@ class BronzeTable:
                 self._handle.schema(),
                 partition_by=PARTITION_COLUMNS,
                 commit_properties=CommitProperties(
-                    custom_metadata={METADATA_KEY: metadata},
+                    custom_metadata={METADATA_KEY: to_metadata(app_id, batch_id, ranges)},
                     app_transactions=[Transaction(app_id, batch_id), *fences],
                 ),
             )
@@ -213,15 +190,21 @@ class BronzeTable:
         self._handle.update_incremental()
 
     def commits(self, limit: int | None = None) -> list[list[CommittedRange]]:
-        """The ranges of each commit that the log still has, newest first."""
-        out = []
-        for entry in self._handle.history(limit):
-            data = entry.get(METADATA_KEY)
-            if isinstance(data, str):
-                data = json.loads(data)
-            if data is not None:
-                out.append([CommittedRange(**one) for one in data["ranges"]])
-        return out
+        """The ranges of each commit that the log still has, newest first. TableError if one does
+        not read, or says what no job of ours has written.
+        """
+        try:
+            entries = self._handle.history(limit)
+        except DeltaError as why:
+            raise TableError(
+                f"the log {self.path}/{_LOG} does not read ({why}): put it back from a copy, or "
+                "ingest into a new table"
+            ) from why
+        return [
+            from_metadata(entry[METADATA_KEY], f"{self.path}/{_LOG}/{entry['version']:020}.json")
+            for entry in entries
+            if entry.get(METADATA_KEY) is not None
+        ]
 
     def last_ranges(self, limit: int | None = None) -> dict[TopicPartition, CommittedRange]:
         """The newest range of each partition in the log."""

@@ -18,10 +18,12 @@ from strandline_proto.ids import topic_id_text
 from strandline_spark.errors import TableError
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.options import LATEST
-from strandline_spark.table import BronzeTable, CommittedRange
+from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from strandline_spark.commits import CommittedRange
 
 _BATCH_ROWS: Final = 1 << 17
 

@@ -108,7 +108,6 @@ ELSEWHERE = {
     "strandline_broker.storage.sealed_end": "tests/unit/test_storage_bad_input.py",
     "strandline_proto.partitioner": "a hash: every input has an answer",
     "strandline_spark.session": "asks the Java that it starts",
-    "strandline_spark.table": "what deltalake has read of a table's log",
 }
 """Modules that decode and are in no table, and why."""
 

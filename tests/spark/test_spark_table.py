@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_proto.ids import topic_id_text
+from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import FenceError, TableError
 from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
-from strandline_spark.table import FILE_SCHEMA, BronzeTable, CommittedRange, DataFile
+from strandline_spark.table import FILE_SCHEMA, BronzeTable, DataFile
 from strandline_spark.verify import Run, fold, verify
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.fake_broker_sync import FakeBroker
 
 T0 = TopicPartition("t", 0)
@@ -85,6 +86,38 @@ def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
     assert table.last_ranges()[T0] == taken(10, 20)
     assert [[one.start for one in ranges] for ranges in table.commits()] == [[10], [0]]
     assert table.version == 2
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        7,
+        "{",
+        [],
+        {},
+        {"format": 2, "ranges": []},
+        {"format": 1, "ranges": [{"topic": "t"}]},
+        {"format": 1, "ranges": [asdict(taken(9, 3))]},
+        {"format": 1, "ranges": [asdict(taken(0, 3)) | {"start": "0"}]},
+        {"format": 1, "ranges": [asdict(taken(0, 3)) | {"topic_id": "?"}]},
+    ],
+)
+def test_a_commit_of_another_writer_is_named_with_its_remedy(root: str, metadata: Any) -> None:
+    sound_table(root)
+    entry = os.path.join(root, "_delta_log", f"{2:020}.json")
+    lines = [json.loads(line) for line in Path(entry).read_text().splitlines()]
+    lines[0]["commitInfo"]["strandline"] = metadata
+    Path(entry).write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(TableError, match=f"{2:020}.json is no commit .*ingest into a new table"):
+        BronzeTable.open(root).last_ranges()
+
+
+def test_a_log_that_changes_behind_the_handle_is_no_traceback(root: str) -> None:
+    sound_table(root)
+    table = BronzeTable.open(root)
+    Path(root, "_delta_log", f"{2:020}.json").write_text("garbage")
+    with pytest.raises(TableError, match="_delta_log does not read"):
+        table.commits()
 
 
 def test_of_two_drivers_of_one_job_the_later_commit_is_refused(root: str) -> None:

@@ -18,6 +18,7 @@ from strandline_cli.cluster_files import read_cluster_file
 from strandline_cli.errors import CliError
 from strandline_cli.reassignment_plan import parse_plan
 from strandline_proto.ids import ControllerEpoch, TopicId
+from strandline_spark.commits import CommittedRange, from_metadata, to_metadata
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.find_cluster import find_bootstrap
 from strandline_spark.micro_batch import read_offset_log
@@ -81,6 +82,11 @@ POSITIONS: Final = b'{"format":1,"offsets":{"t":{"0":1}}}'
 
 LINEAGE: Final = json.dumps(
     {"format": 1, "topic_ids": {"t": ID}, "epochs": {"t": {"0": [[0, 5]]}}}
+).encode()
+
+
+COMMIT: Final = json.dumps(
+    to_metadata("j", 3, [CommittedRange("t", ID, 0, 5, 9, rows=3, skipped=1, leader_epoch=2)])
 ).encode()
 
 
@@ -158,6 +164,9 @@ DECODERS: Final = (
         (POSITIONS,),
         _on_path("p.json", lambda path: PositionFiles(str(path)).initial()),
         (OptionError,),
+    ),
+    Decoder(
+        "spark.commits", (COMMIT,), _as_text(lambda text: from_metadata(text, "x")), (TableError,)
     ),
     Decoder("spark.lineage", (LINEAGE,), _on_path("p.json.epochs", _lineage), (OptionError,)),
 )

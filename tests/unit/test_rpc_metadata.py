@@ -333,3 +333,10 @@ async def test_health_and_reflection_are_there_for_whoever_asks() -> None:
         names = [s.name for s in listed.list_services_response.service]
         assert BROKER_SERVICE in names
         call.cancel()
+
+
+def test_no_call_is_served_by_two_parts() -> None:
+    runtime = real_runtime("test")
+    parts = Part(lambda: None), Part(lambda: None)
+    with pytest.raises(TypeError, match="two parts serve Call"):
+        Service(runtime, ServerMetrics(runtime.metrics), *parts)
