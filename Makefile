@@ -74,6 +74,7 @@ contracts:
 
 proto-fresh:
 	@report=$$($(BIN)/python tools/gen_proto.py --check 2>&1) || { echo "$$report" >&2; exit 1; }
+	@$(BIN)/python tools/gen_errors.py --check
 
 proto-lint:
 	@$(BIN)/buf lint
@@ -91,8 +92,9 @@ fmt: setup ## format the code and repair what the linter can repair
 demo: setup ## three brokers, a leader killed, every record in a table (INPUT=file, SMALL=1)
 	@$(BIN)/strandline demo flights $(if $(INPUT),--input "$(INPUT)") $(if $(filter-out 0,$(SMALL)),--small)
 
-proto: setup ## generate the committed code from proto/strandline_proto/v1
+proto: setup ## generate the committed code from the contract: protobuf and the client's errors
 	@$(BIN)/python tools/gen_proto.py
+	@$(BIN)/python tools/gen_errors.py
 
 docs: setup ## write docs/reference.md (keys, errors) from the code
 	@$(BIN)/python tools/gen_docs.py

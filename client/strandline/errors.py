@@ -2,9 +2,9 @@
 
 Every error is a `StrandlineError`. It says whether the same call may succeed later (`retriable`)
 and whether the records of the call may be in the log all the same (`may_have_been_written`); False
-there is a promise (I-21). An error that a broker answered is a `BrokerError` and also an instance
-of the class of `strandline_proto.errors` with the same name, so that its numeric `code` is
-Kafka's. A time-out carries the last thing that stood in the way as `cause`.
+there is a promise (I-21). An error that a broker answered is a `BrokerError` and derives from the
+class of `strandline_proto.errors` with the same name: numeric `code` (Kafka's), meaning and
+retriability come from there. A time-out carries the last thing that stood in the way as `cause`.
 """
 
 from __future__ import annotations
@@ -148,239 +148,170 @@ class BrokerError(StrandlineError, wire.WireError):
     """A broker answered with an error code."""
 
 
-class OffsetOutOfRange(BrokerError, wire.OffsetOutOfRange):
-    """See strandline_proto.errors.OffsetOutOfRange."""
+# From here: made from strandline_proto.errors by `make proto`; change it there.
 
-    retriable = wire.OffsetOutOfRange.retriable
 
+class UnknownServerError(wire.UnknownServerError, BrokerError):
+    """The server failed in a way it did not foresee; its log says how."""
 
-class CorruptMessage(BrokerError, wire.CorruptMessage):
-    """See strandline_proto.errors.CorruptMessage."""
 
-    retriable = wire.CorruptMessage.retriable
+class OffsetOutOfRange(wire.OffsetOutOfRange, BrokerError):
+    """The offset is not in the log."""
 
 
-class LeaderNotAvailable(BrokerError, wire.LeaderNotAvailable):
-    """See strandline_proto.errors.LeaderNotAvailable."""
+class CorruptMessage(wire.CorruptMessage, BrokerError):
+    """A record batch's bytes do not match its checksum, its size or its format."""
 
-    retriable = wire.LeaderNotAvailable.retriable
 
+class UnknownTopicOrPartition(wire.UnknownTopicOrPartition, BrokerError):
+    """This broker knows no such topic or partition."""
 
-class NotLeaderOrFollower(BrokerError, wire.NotLeaderOrFollower):
-    """See strandline_proto.errors.NotLeaderOrFollower."""
 
-    retriable = wire.NotLeaderOrFollower.retriable
+class LeaderNotAvailable(wire.LeaderNotAvailable, BrokerError):
+    """The partition has no leader at the moment."""
 
 
-class RequestTimedOut(BrokerError, wire.RequestTimedOut):
-    """See strandline_proto.errors.RequestTimedOut."""
+class NotLeaderOrFollower(wire.NotLeaderOrFollower, BrokerError):
+    """This broker does not lead the partition (or holds no replica of it)."""
 
-    retriable = wire.RequestTimedOut.retriable
 
+class RequestTimedOut(wire.RequestTimedOut, BrokerError):
+    """The request's own time limit ran out; after an append the outcome is unknown."""
 
-class BrokerNotAvailable(BrokerError, wire.BrokerNotAvailable):
-    """See strandline_proto.errors.BrokerNotAvailable."""
 
-    retriable = wire.BrokerNotAvailable.retriable
+class BrokerNotAvailable(wire.BrokerNotAvailable, BrokerError):
+    """The broker is not in service."""
 
 
-class RecordTooLarge(BrokerError, wire.RecordTooLarge):
-    """See strandline_proto.errors.RecordTooLarge."""
+class RecordTooLarge(wire.RecordTooLarge, BrokerError):
+    """A batch is larger than max.message.bytes allows."""
 
-    retriable = wire.RecordTooLarge.retriable
 
+class NetworkException(wire.NetworkException, BrokerError):
+    """The connection broke before an answer came."""
 
-class NetworkException(BrokerError, wire.NetworkException):
-    """See strandline_proto.errors.NetworkException."""
 
-    retriable = wire.NetworkException.retriable
+class InvalidTopic(wire.InvalidTopic, BrokerError):
+    """The topic's name is not legal."""
 
 
-class InvalidTopic(BrokerError, wire.InvalidTopic):
-    """See strandline_proto.errors.InvalidTopic."""
+class NotEnoughReplicas(wire.NotEnoughReplicas, BrokerError):
+    """Fewer replicas in sync than min.insync.replicas; nothing was written."""
 
-    retriable = wire.InvalidTopic.retriable
 
+class NotEnoughReplicasAfterAppend(wire.NotEnoughReplicasAfterAppend, BrokerError):
+    """The ISR fell below min.insync.replicas after the append; the outcome is unknown."""
 
-class NotEnoughReplicas(BrokerError, wire.NotEnoughReplicas):
-    """See strandline_proto.errors.NotEnoughReplicas."""
 
-    retriable = wire.NotEnoughReplicas.retriable
+class InvalidRequiredAcks(wire.InvalidRequiredAcks, BrokerError):
+    """acks is not 0, 1 or -1 (all)."""
 
 
-class NotEnoughReplicasAfterAppend(BrokerError, wire.NotEnoughReplicasAfterAppend):
-    """See strandline_proto.errors.NotEnoughReplicasAfterAppend."""
+class InvalidTimestamp(wire.InvalidTimestamp, BrokerError):
+    """A record's timestamp is out of the accepted range."""
 
-    retriable = wire.NotEnoughReplicasAfterAppend.retriable
 
+class UnsupportedVersion(wire.UnsupportedVersion, BrokerError):
+    """A feature or format that this build does not support."""
 
-class InvalidRequiredAcks(BrokerError, wire.InvalidRequiredAcks):
-    """See strandline_proto.errors.InvalidRequiredAcks."""
 
-    retriable = wire.InvalidRequiredAcks.retriable
+class TopicAlreadyExists(wire.TopicAlreadyExists, BrokerError):
+    """A topic of that name exists."""
 
 
-class InvalidTimestamp(BrokerError, wire.InvalidTimestamp):
-    """See strandline_proto.errors.InvalidTimestamp."""
+class InvalidPartitions(wire.InvalidPartitions, BrokerError):
+    """The number of partitions is below one."""
 
-    retriable = wire.InvalidTimestamp.retriable
 
+class InvalidReplicationFactor(wire.InvalidReplicationFactor, BrokerError):
+    """The replication factor is below one or above the number of live brokers."""
 
-class UnsupportedVersion(BrokerError, wire.UnsupportedVersion):
-    """See strandline_proto.errors.UnsupportedVersion."""
 
-    retriable = wire.UnsupportedVersion.retriable
+class InvalidReplicaAssignment(wire.InvalidReplicaAssignment, BrokerError):
+    """An assignment names unknown or repeated brokers, or skips a partition."""
 
 
-class TopicAlreadyExists(BrokerError, wire.TopicAlreadyExists):
-    """See strandline_proto.errors.TopicAlreadyExists."""
+class InvalidConfig(wire.InvalidConfig, BrokerError):
+    """A configuration key or value that is not accepted."""
 
-    retriable = wire.TopicAlreadyExists.retriable
 
+class NotController(wire.NotController, BrokerError):
+    """The answering process is not the active controller, or knows less than the caller."""
 
-class InvalidPartitions(BrokerError, wire.InvalidPartitions):
-    """See strandline_proto.errors.InvalidPartitions."""
 
-    retriable = wire.InvalidPartitions.retriable
+class InvalidRequest(wire.InvalidRequest, BrokerError):
+    """The request contradicts itself or the protocol."""
 
 
-class InvalidReplicationFactor(BrokerError, wire.InvalidReplicationFactor):
-    """See strandline_proto.errors.InvalidReplicationFactor."""
+class PolicyViolation(wire.PolicyViolation, BrokerError):
+    """The topic's configuration does not allow what was asked."""
 
-    retriable = wire.InvalidReplicationFactor.retriable
 
+class OutOfOrderSequenceNumber(wire.OutOfOrderSequenceNumber, BrokerError):
+    """A producer's batch does not follow the last one."""
 
-class InvalidReplicaAssignment(BrokerError, wire.InvalidReplicaAssignment):
-    """See strandline_proto.errors.InvalidReplicaAssignment."""
 
-    retriable = wire.InvalidReplicaAssignment.retriable
+class InvalidProducerEpoch(wire.InvalidProducerEpoch, BrokerError):
+    """A newer producer with the same id has been seen."""
 
 
-class InvalidConfig(BrokerError, wire.InvalidConfig):
-    """See strandline_proto.errors.InvalidConfig."""
+class KafkaStorageError(wire.KafkaStorageError, BrokerError):
+    """The broker's disk failed or refused; the replica is out of service there."""
 
-    retriable = wire.InvalidConfig.retriable
 
+class UnknownProducerId(wire.UnknownProducerId, BrokerError):
+    """The broker holds no state of this producer."""
 
-class NotController(BrokerError, wire.NotController):
-    """See strandline_proto.errors.NotController."""
 
-    retriable = wire.NotController.retriable
+class FencedLeaderEpoch(wire.FencedLeaderEpoch, BrokerError):
+    """The caller speaks for a leader epoch that has ended."""
 
 
-class InvalidRequest(BrokerError, wire.InvalidRequest):
-    """See strandline_proto.errors.InvalidRequest."""
+class UnknownLeaderEpoch(wire.UnknownLeaderEpoch, BrokerError):
+    """The caller knows of a newer leader epoch than this broker."""
 
-    retriable = wire.InvalidRequest.retriable
 
+class OffsetNotAvailable(wire.OffsetNotAvailable, BrokerError):
+    """The leader is new and has not yet learnt how far its log is committed (KIP-207)."""
 
-class PolicyViolation(BrokerError, wire.PolicyViolation):
-    """See strandline_proto.errors.PolicyViolation."""
 
-    retriable = wire.PolicyViolation.retriable
+class PreferredLeaderNotAvailable(wire.PreferredLeaderNotAvailable, BrokerError):
+    """The first replica of the partition cannot lead now: it is not in sync, or not alive."""
 
 
-class OutOfOrderSequenceNumber(BrokerError, wire.OutOfOrderSequenceNumber):
-    """See strandline_proto.errors.OutOfOrderSequenceNumber."""
+class EligibleLeadersNotAvailable(wire.EligibleLeadersNotAvailable, BrokerError):
+    """No replica that was asked for can lead the partition now."""
 
-    retriable = wire.OutOfOrderSequenceNumber.retriable
 
+class ElectionNotNeeded(wire.ElectionNotNeeded, BrokerError):
+    """The partition is led as the election would have it."""
 
-class InvalidProducerEpoch(BrokerError, wire.InvalidProducerEpoch):
-    """See strandline_proto.errors.InvalidProducerEpoch."""
 
-    retriable = wire.InvalidProducerEpoch.retriable
+class NoReassignmentInProgress(wire.NoReassignmentInProgress, BrokerError):
+    """There is no reassignment of the partition to cancel."""
 
 
-class KafkaStorageError(BrokerError, wire.KafkaStorageError):
-    """See strandline_proto.errors.KafkaStorageError."""
+class InvalidRecord(wire.InvalidRecord, BrokerError):
+    """A record does not parse, contradicts its batch, or breaks a rule of its topic."""
 
-    retriable = wire.KafkaStorageError.retriable
 
+class ThrottlingQuotaExceeded(wire.ThrottlingQuotaExceeded, BrokerError):
+    """Too many requests wait already; try again later."""
 
-class UnknownProducerId(BrokerError, wire.UnknownProducerId):
-    """See strandline_proto.errors.UnknownProducerId."""
 
-    retriable = wire.UnknownProducerId.retriable
+class UnknownTopicId(wire.UnknownTopicId, BrokerError):
+    """This broker knows no topic of that id."""
 
 
-class FencedLeaderEpoch(BrokerError, wire.FencedLeaderEpoch):
-    """See strandline_proto.errors.FencedLeaderEpoch."""
+class InconsistentTopicId(wire.InconsistentTopicId, BrokerError):
+    """The name belongs to another topic id: the topic was created anew."""
 
-    retriable = wire.FencedLeaderEpoch.retriable
 
+class InconsistentClusterId(wire.InconsistentClusterId, BrokerError):
+    """The caller belongs to another cluster."""
 
-class UnknownLeaderEpoch(BrokerError, wire.UnknownLeaderEpoch):
-    """See strandline_proto.errors.UnknownLeaderEpoch."""
 
-    retriable = wire.UnknownLeaderEpoch.retriable
-
-
-class OffsetNotAvailable(BrokerError, wire.OffsetNotAvailable):
-    """See strandline_proto.errors.OffsetNotAvailable."""
-
-    retriable = wire.OffsetNotAvailable.retriable
-
-
-class PreferredLeaderNotAvailable(BrokerError, wire.PreferredLeaderNotAvailable):
-    """See strandline_proto.errors.PreferredLeaderNotAvailable."""
-
-    retriable = wire.PreferredLeaderNotAvailable.retriable
-
-
-class EligibleLeadersNotAvailable(BrokerError, wire.EligibleLeadersNotAvailable):
-    """See strandline_proto.errors.EligibleLeadersNotAvailable."""
-
-    retriable = wire.EligibleLeadersNotAvailable.retriable
-
-
-class ElectionNotNeeded(BrokerError, wire.ElectionNotNeeded):
-    """See strandline_proto.errors.ElectionNotNeeded."""
-
-    retriable = wire.ElectionNotNeeded.retriable
-
-
-class NoReassignmentInProgress(BrokerError, wire.NoReassignmentInProgress):
-    """See strandline_proto.errors.NoReassignmentInProgress."""
-
-    retriable = wire.NoReassignmentInProgress.retriable
-
-
-class InvalidRecord(BrokerError, wire.InvalidRecord):
-    """See strandline_proto.errors.InvalidRecord."""
-
-    retriable = wire.InvalidRecord.retriable
-
-
-class ThrottlingQuotaExceeded(BrokerError, wire.ThrottlingQuotaExceeded):
-    """See strandline_proto.errors.ThrottlingQuotaExceeded."""
-
-    retriable = wire.ThrottlingQuotaExceeded.retriable
-
-
-class UnknownTopicOrPartition(BrokerError, wire.UnknownTopicOrPartition):
-    """See strandline_proto.errors.UnknownTopicOrPartition."""
-
-    retriable = wire.UnknownTopicOrPartition.retriable
-
-
-class UnknownTopicId(BrokerError, wire.UnknownTopicId):
-    """See strandline_proto.errors.UnknownTopicId."""
-
-    retriable = wire.UnknownTopicId.retriable
-
-
-class InconsistentTopicId(BrokerError, wire.InconsistentTopicId):
-    """See strandline_proto.errors.InconsistentTopicId."""
-
-    retriable = wire.InconsistentTopicId.retriable
-
-
-class InconsistentClusterId(BrokerError, wire.InconsistentClusterId):
-    """See strandline_proto.errors.InconsistentClusterId."""
-
-    retriable = wire.InconsistentClusterId.retriable
-
+# To here.
 
 UnknownTopic = UnknownTopicOrPartition
 

@@ -14,6 +14,8 @@ class WireError(Exception):
 
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
+    between_servers: ClassVar[bool] = False
+    """Brokers and the controller alone answer each other so; a client has no class for it."""
 
 
 class UnknownServerError(WireError):
@@ -199,6 +201,7 @@ class FetchSessionIdNotFound(WireError):
 
     code = 70
     retriable = True
+    between_servers = True
 
 
 class InvalidFetchSessionEpoch(WireError):
@@ -206,6 +209,7 @@ class InvalidFetchSessionEpoch(WireError):
 
     code = 71
     retriable = True
+    between_servers = True
 
 
 class FencedLeaderEpoch(WireError):
@@ -226,6 +230,7 @@ class StaleBrokerEpoch(WireError):
     """The request is from, or for, an incarnation of a broker that has ended."""
 
     code = 77
+    between_servers = True
 
 
 class OffsetNotAvailable(WireError):
@@ -260,6 +265,7 @@ class StaleControllerEpoch(WireError):
     """A newer controller has taken over."""
 
     code = 11
+    between_servers = True
 
 
 class NoReassignmentInProgress(WireError):
@@ -285,18 +291,21 @@ class InvalidUpdateVersion(WireError):
     """The partition epoch of an ISR change is not the current one."""
 
     code = 95
+    between_servers = True
 
 
 class DuplicateBrokerRegistration(WireError):
     """Another live process is registered under this broker id."""
 
     code = 101
+    between_servers = True
 
 
 class BrokerIdNotRegistered(WireError):
     """No broker of this id is registered."""
 
     code = 102
+    between_servers = True
 
 
 class UnknownTopicId(WireError):
@@ -323,12 +332,14 @@ class IneligibleReplica(WireError):
     """A proposed ISR names a replica that may not be in it."""
 
     code = 107
+    between_servers = True
 
 
 class NewLeaderElected(WireError):
     """The ISR change was committed and made another replica the leader."""
 
     code = 108
+    between_servers = True
 
 
 ERRORS: Final[dict[int, type[WireError]]] = {

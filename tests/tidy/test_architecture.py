@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.tidy_tree import ROOT, SOURCE_ROOTS, name_of, python_files, syntax
 
 BROKER = ROOT / "broker" / "strandline_broker"
@@ -148,9 +150,10 @@ def strip_comments(path: Path) -> str:
     return re.sub(r"//[^\n]*", "", path.read_text("utf-8"))
 
 
-def test_the_generated_code_is_fresh() -> None:
+@pytest.mark.parametrize("tool", ["gen_proto.py", "gen_errors.py"])
+def test_the_generated_code_is_fresh(tool: str) -> None:
     checked = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "gen_proto.py"), "--check"],
+        [sys.executable, str(ROOT / "tools" / tool), "--check"],
         capture_output=True,
         text=True,
         timeout=60,
