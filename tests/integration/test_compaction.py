@@ -268,7 +268,7 @@ async def test_a_replica_that_goes_takes_its_cleaning_with_it(tmp_path: Path) ->
         partition.stop_role("it goes")
         manager = a.replicas
         del manager.partitions[partition.key]
-        await manager._logs.set_aside(partition)
+        await manager.logs.set_aside(partition)
         (aside,) = (tmp_path / "1").glob("orders-0.*-stray")
         assert not list(aside.glob("*.cleaned")) + list(aside.glob("*.swap"))
         assert not directory.exists()

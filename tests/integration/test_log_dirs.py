@@ -54,7 +54,7 @@ async def push(node: Node, *states: PartitionState, full: bool = False) -> list[
         live_brokers=(LiveBroker(BrokerId(1), BrokerEpoch(1), ()),),
     )
     view = node.metadata.prepare(envelope)
-    errors = await node.replicas.apply_envelope(envelope)
+    errors = await node.envelopes.apply(envelope)
     node.metadata.publish(view, store_id="s")
     return [error for _, _, error in errors]
 

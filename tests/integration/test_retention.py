@@ -177,7 +177,7 @@ async def test_a_silent_member_of_the_isr_is_waited_for_within_the_limit(tmp_pat
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         await fill(a, 6)
         # It follows nobody from here on, as a broker does that is partitioned away.
-        c.replicas._forget_fetch(c.partition.key)
+        c.replicas.forget_fetch(c.partition.key)
         result = await delete_records(a, 4, timeout_ms=300)
         assert result.error_code == RequestTimedOut.code
         assert "deleted at the leader" in result.error_message
@@ -193,7 +193,7 @@ async def test_the_end_of_the_leadership_ends_the_wait(tmp_path: Path) -> None:
     async with three(tmp_path) as (a, b, c):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         await fill(a, 6)
-        c.replicas._forget_fetch(c.partition.key)
+        c.replicas.forget_fetch(c.partition.key)
         waiting = asyncio.ensure_future(delete_records(a, 4))
         await eventually(lambda: b.partition.log.log_start_offset == 4, "under way")
         await decide(state(2, epoch=1, isr=(1, 2, 3)), a, b, c)

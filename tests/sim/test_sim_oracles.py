@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.core.leader import Leader
 from strandline_broker.core.remote_replica import RemoteReplica
 from strandline_broker.hosts import log_retention
+from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log import Log
 from strandline_chaos.sim.plan import Fault, Plan
@@ -72,10 +72,10 @@ def test_an_epoch_that_is_not_noted_before_it_is_led(monkeypatch: pytest.MonkeyP
 
 
 def test_a_decision_of_before_that_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    def accept(self: ReplicaManager, partition: Any, state: Any) -> bool:
+    def accept(self: Envelopes, partition: Any, state: Any) -> bool:
         return True
 
-    monkeypatch.setattr(ReplicaManager, "_accept", accept)
+    monkeypatch.setattr(Envelopes, "_accept", accept)
     assert broken(PAUSE, KILL) == "I-34"
 
 

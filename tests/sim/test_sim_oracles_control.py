@@ -15,6 +15,7 @@ from strandline_broker.core.isr_proposal import Proposal
 from strandline_broker.core.leader import Leader
 from strandline_broker.core.partition_state import PartitionState
 from strandline_broker.hosts.controller import controller, push_answers
+from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.flush_ticket import FlushTicket
 from strandline_chaos.sim.oracles.control import ControlOracle
@@ -55,14 +56,14 @@ def test_a_decision_that_is_told_before_it_is_durable(monkeypatch: pytest.Monkey
 
 
 def test_a_log_of_another_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = ReplicaManager._adopt
+    real = ReplicaManager.adopt
 
     def confuse(self: ReplicaManager, log: Log, high_watermark: int) -> Any:
         partition = real(self, log, high_watermark)
         log.topic_id = bytes(16)
         return partition
 
-    monkeypatch.setattr(ReplicaManager, "_adopt", confuse)
+    monkeypatch.setattr(ReplicaManager, "adopt", confuse)
     assert broken() == "I-36"
 
 
@@ -85,10 +86,10 @@ def test_a_broker_that_is_let_go_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_replica_that_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ignore(self: ReplicaManager, stop: Any) -> None:
+    async def ignore(self: Envelopes, stop: Any) -> None:
         return
 
-    monkeypatch.setattr(ReplicaManager, "_stop", ignore)
+    monkeypatch.setattr(Envelopes, "_stop", ignore)
     assert broken(ANEW) == "I-87"
 
 
@@ -101,10 +102,10 @@ def test_a_minimum_of_the_brokers_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_leader_that_never_applies_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def accept_none(self: ReplicaManager, partition: Any, state: Any) -> None:
+    async def accept_none(self: Envelopes, partition: Any, state: Any) -> None:
         return
 
-    monkeypatch.setattr(ReplicaManager, "_take_role", accept_none)
+    monkeypatch.setattr(Envelopes, "_take_role", accept_none)
     monkeypatch.setattr(applied.Applied, "overdue", lambda self, now_ms, limit_ms: None)
     assert broken() == "I-94"
 

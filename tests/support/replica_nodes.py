@@ -19,6 +19,7 @@ from strandline_broker.core.push_envelope import (
     PartitionMetadata,
     TopicMetadata,
 )
+from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_broker_service
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.core.leader import ProposeIsr
+    from strandline_broker.hosts.envelopes import PartitionError
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_manager import PartitionError
     from strandline_runtime.runtime import FileSystem, Runtime
 
 TOPIC_ID = TopicId(b"t" * 16)
@@ -65,6 +66,7 @@ class Node:
 
     broker_id: BrokerId
     replicas: ReplicaManager
+    envelopes: Envelopes
     metadata: MetadataCache
     directory: BrokerDirectories
     port: int
@@ -125,7 +127,8 @@ async def run_node(
     await replicas.load()
     add_broker_service(server, _data_plane(runtime, replicas))
     await server.start()
-    node = Node(BrokerId(broker_id), replicas, metadata, directory, port, controller)
+    me, envelopes = BrokerId(broker_id), Envelopes(replicas)
+    node = Node(me, replicas, envelopes, metadata, directory, port, controller)
     runner = asyncio.get_running_loop().create_task(replicas.run())
     try:
         yield node
@@ -236,7 +239,7 @@ async def decide(
             live_brokers=brokers,
         )
         view = node.metadata.prepare(envelope)
-        errors = await node.replicas.apply_envelope(envelope)
+        errors = await node.envelopes.apply(envelope)
         assert refused or errors == [], errors
         refusals += errors
         node.metadata.publish(view, store_id="s")

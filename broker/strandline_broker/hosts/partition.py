@@ -5,7 +5,8 @@ Everything between a check and the act upon it is synchronous; after each await 
 epoch are checked again (I-42, P-38). Role changes and truncations, which must be durable, run on
 the disk pool under `gate`: nothing is served, appended or applied meanwhile.
 
-Keeps I-10, I-12, I-19 to I-21, I-43 to I-46, I-57, I-58; P-13, P-25, P-35, P-36.
+When a role ends, who waits hears that their records' fate is unknown (P-25). A follower's watermark
+falls only with a truncation (I-13), which cuts epochs and producers' state too (I-47, I-58).
 """
 
 from __future__ import annotations

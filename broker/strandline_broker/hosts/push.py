@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.push_envelope import LogEnd
+from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
@@ -29,14 +30,13 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.hosts.envelopes import PartitionError
     from strandline_broker.hosts.push_streams import PushStream, PushStreams
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
     from strandline_runtime.runtime import Runtime
 
 ENVELOPES_WAITING_MAX: Final = 64
-
-PartitionError = tuple[bytes, int, WireError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class PushReceiver:
         self._log = runtime.log
         self._metadata = metadata
         self._replicas = replicas
+        self.envelopes = Envelopes(replicas)
         self.streams = streams
         self._broker_epoch = broker_epoch
         self._on_applied = on_applied
@@ -125,9 +126,8 @@ class PushReceiver:
             self._log.warning("a controller push is refused", why=str(refusal))
             return self._answer(envelope, error=refusal)
         view = metadata.prepare(envelope)
-        self._replicas.lacks_something = False
-        errors = await self._replicas.apply_envelope(envelope)
-        if self._replicas.lacks_something:
+        errors = await self.envelopes.apply(envelope)
+        if self.envelopes.lacks_something:
             self.streams.ask_later()
         # Only now may clients be sent to a leader that this envelope names.
         metadata.publish(view, store_id=envelope.store_id)

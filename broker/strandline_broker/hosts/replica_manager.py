@@ -1,8 +1,8 @@
-"""All replicas of one broker: loading, the controller's pushes, fetchers, ticks, checkpoints.
+"""The set of replicas of one broker: loading, fetchers, ticks, checkpoints.
 
-An envelope is applied in the order that keeps the promises: replicas to stop first, then new roles
-(what must be durable before it is published) with their fetchers, then the brokers that may be in
-an ISR. Keeps I-34, I-36, I-44, I-46, I-87, I-96; P-16, P-18, P-36, P-79.
+What is in the set serves. `adopt` and `drop` alone change it: at the start, and as `envelopes.py`
+applies what the controller pushes. A broker that was paused does not tick for the time that it has
+missed, as what followers sent meanwhile is still in its sockets (I-96).
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
-from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs, is_full_disk
+from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.hosts.replica_configs import configure_replicas, log_config
 from strandline_broker.hosts.replica_context import ReplicaContext
 from strandline_broker.hosts.replica_logs import ReplicaLogs
 from strandline_broker.hosts.scrubber import Scrubber
-from strandline_broker.hosts.usable import admit_epoch, unusable
-from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
+from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.partition_state import PartitionState
-    from strandline_broker.core.push_envelope import Envelope, StopReplica
     from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 Key = tuple[bytes, int]
-PartitionError = tuple[bytes, int, WireError]
 
 T = TypeVar("T")
 
@@ -83,11 +77,9 @@ class ReplicaManager:
         )
         self._checkpoints = LogCheckpoints(self.context, self._all)
         self.partitions: dict[Key, Partition] = {}
-        self._logs = ReplicaLogs(self.context)
-        self.refused = self._logs.refused
-        self.waits_for_room = self._logs.waits_for_room
-        self.lacks_something = False
-        """Whether something of an envelope could not be applied that may be applied later."""
+        self.logs = ReplicaLogs(self.context)
+        self.refused = self.logs.refused
+        self.waits_for_room = self.logs.waits_for_room
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -98,7 +90,7 @@ class ReplicaManager:
             self.context,
             self._all,
             scrub=scrub,
-            forget_fetch=self._forget_fetch,
+            forget_fetch=self.forget_fetch,
             fetch_again=self.fetch_again,
         )
         self.scrubber = Scrubber(self.context, self._all, thread=scrub)
@@ -111,7 +103,7 @@ class ReplicaManager:
         return {**refused, **offline_of(self.partitions)}
 
     def strays(self) -> tuple[str, ...]:
-        return self._logs.strays
+        return self.logs.strays
 
     def refused_truncations(self) -> list[RefusedTruncation]:
         return self.context.truncations.of(self.partitions.values())
@@ -155,13 +147,13 @@ class ReplicaManager:
 
     async def load(self) -> None:
         """Open every log of the data directories; one that cannot be opened is refused (I-7)."""
-        for each in await self._logs.load():
-            self._adopt_loaded(each)
+        for each in await self.logs.load():
+            self.adopt_loaded(each)
 
-    def _adopt_loaded(self, each: Loaded) -> None:
+    def adopt_loaded(self, each: Loaded) -> None:
         assert each.log is not None, each.found
         assert each.producers is not None, each.found
-        partition = self._adopt(each.log, each.directory.checkpointed_high_watermark(each.log))
+        partition = self.adopt(each.log, each.directory.checkpointed_high_watermark(each.log))
         partition.take_producers(each.producers)
 
     async def _load_late(self) -> None:
@@ -170,144 +162,22 @@ class ReplicaManager:
         """
         while True:
             await asyncio.sleep(FULL_DISK_RETRY_S)
-            if self._logs.strays:
-                await self._logs.look_for_strays()  # the operator may have removed them
-            if await self._logs.open_late(self._adopt_loaded):
+            if self.logs.strays:
+                await self.logs.look_for_strays()  # the operator may have removed them
+            if await self.logs.open_late(self.adopt_loaded):
                 self.context.controller.report_offline()
                 self.context.controller.ask_for_all()
 
-    def _adopt(self, log: Log, high_watermark: int) -> Partition:
+    def adopt(self, log: Log, high_watermark: int) -> Partition:
+        """Take a log that is open for a replica, which has no role yet."""
         partition = Partition(self.context, log, high_watermark)
         self.partitions[partition.key] = partition
         self._by_log[log] = partition
         return partition
 
-    # The controller's pushes
-
-    async def apply_envelope(self, envelope: Envelope) -> list[PartitionError]:
-        """Carry out one accepted envelope; returns what could not be applied (P-79)."""
-        errors: list[PartitionError] = []
-        self.context.eligibility.on_envelope(envelope)
-        if envelope.dynamic_configs is not None:
-            self.context.alter(envelope.dynamic_configs.altered)
-        for stop in envelope.stop_replicas:
-            await self._stop(stop)
-        if envelope.full:
-            await self._set_strays_aside(envelope)
-        changes = await self._new_roles(envelope, errors)
-        configure_replicas(self.context, self.partitions, envelope)
-        # Every old role ends before the first new one begins, and before anything is awaited.
-        for partition, state in changes:
-            self._forget_fetch(partition.key)
-            partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
-        for partition, state in changes:
-            try:
-                await self._take_role(partition, state)
-            except WireError as error:
-                errors.append(self._failed(state, error))
-                self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
-                self.context.controller.report_offline()
-        self.context.eligibility.tell_leaders(self.partitions)
-        return errors
-
-    async def _new_roles(
-        self, envelope: Envelope, errors: list[PartitionError]
-    ) -> list[tuple[Partition, PartitionState]]:
-        """Replicas that enter a new leader epoch, their logs made if need be."""
-        changes = []
-        for state in envelope.leader_and_isr:
-            try:
-                partition = await self._replica_for(state, envelope)
-            except (WireError, OSError) as error:
-                errors.append(self._failed(state, error))
-                continue
-            if (why := unusable(partition)) is not None:
-                errors.append(self._failed(state, KafkaStorageError(why)))
-            elif self._accept(partition, state):
-                changes.append((partition, state))
-        return changes
-
-    async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
-        known = self.partitions.get((state.topic_id, state.partition))
-        if (problem := state.problem(known.state if known else None)) is not None:
-            raise UnknownServerError(problem)
-        topic = envelope.hosted_topic(state.topic_id)
-        config = self.context.resolve({} if topic is None else topic.configs)
-        if known is None:
-            await self._logs.prepare(state, self._adopt_loaded)
-        partition = self.find(state.topic_id, state.partition)
-        if partition is None:
-            partition = self._adopt(await self._logs.create(state, log_config(config)), 0)
-        return partition
-
-    def _accept(self, partition: Partition, state: PartitionState) -> bool:
-        """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
-        known = partition.state
-        if known is None or state.leader_epoch > known.leader_epoch:
-            return True
-        if state.leader_epoch == known.leader_epoch and state.is_newer_than(known):
-            partition.update(state)
-        return False
-
-    async def _take_role(self, partition: Partition, state: PartitionState) -> None:
-        async with partition.gate:
-            log = partition.log
-            admit_epoch(partition, state)
-            # A new log, a truncation that was cut short, or one after which not all could be read.
-            if log.producers is None or log.replay_lacks:
-                await partition.rebuild_producers()
-            if state.leader == self.context.me:
-                # First what can fail and must last, then the role (I-46, P-36).
-                await partition.in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))
-                partition.lead(state)
-            else:
-                await partition.follow(state)
-        self.fetch_again(partition)
-        self._runtime.log.info(
-            "role",
-            partition=partition.name,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            log_end_offset=partition.log.log_end_offset,
-            high_watermark=partition.high_watermark,
-        )
-
-    def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
-        passes = is_full_disk(error) or self._logs.waits_for_way(state)
-        self.lacks_something |= passes
-        if isinstance(error, OSError):
-            error = KafkaStorageError(f"{state.where} on broker {self.context.me}: {error}")
-        self._runtime.log.error("cannot apply", partition=state.where, reason=str(error))
-        if (state.topic_id, state.partition) not in self.partitions and not passes:
-            self._logs.refuse(state, str(error))
-        return (state.topic_id, state.partition, error)
-
-    async def _stop(self, stop: StopReplica) -> None:
-        partition = self.partitions.get((stop.topic_id, stop.partition))
-        if partition is None:
-            await self._logs.forget((stop.topic_id, stop.partition), delete=stop.delete)
-            return
-        older = stop.leader_epoch < partition.leader_epoch
-        if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
-            return  # overtaken by a newer assignment (P-18)
-        self._drop(partition, "the replica has been removed")
-        if stop.delete:
-            await self._logs.delete(partition)
-            for observer in self.context.observers:
-                observer.deleted(partition)
-
-    async def _set_strays_aside(self, envelope: Envelope) -> None:
-        """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
-        assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
-        for key, partition in list(self.partitions.items()):
-            if key not in assigned:
-                self._drop(partition, "the controller assigns no such replica to this broker")
-                await self._logs.set_aside(partition)
-        for key in [key for key in self.refused if key not in assigned]:
-            await self._logs.forget(key, delete=False)
-
-    def _drop(self, partition: Partition, why: str) -> None:
-        self._forget_fetch(partition.key)
+    def drop(self, partition: Partition, why: str) -> None:
+        """Serve it no more; what becomes of its files is for `logs`."""
+        self.forget_fetch(partition.key)
         partition.stop_role(why)
         del self.partitions[partition.key]
         del self._by_log[partition.log]
@@ -327,7 +197,8 @@ class ReplicaManager:
         if partition.follower is not None and partition.follower.may_fetch:
             self._fetcher(partition.follower.leader).add(partition, partition.follower)
 
-    def _forget_fetch(self, key: Key) -> None:
+    def forget_fetch(self, key: Key) -> None:
+        """Fetch it no more, until `fetch_again`."""
         for fetcher in self._fetchers.values():
             fetcher.remove(key)
 
@@ -351,7 +222,7 @@ class ReplicaManager:
         for partition in self._all():
             if self.dirs.of(partition.log) is log_dir:
                 partition.out_of_service = f"{log_dir.path} is out of service: {log_dir.failure}"
-                self._forget_fetch(partition.key)
+                self.forget_fetch(partition.key)
                 partition.stop_role(partition.out_of_service)
         self.context.controller.report_offline()
 

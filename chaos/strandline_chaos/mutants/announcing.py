@@ -11,7 +11,7 @@ from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 _CACHE: Final = "strandline_broker/core/metadata_cache.py"
 _IDENTITY: Final = "strandline_broker/storage/partition_identity.py"
 _LOGS: Final = "strandline_broker/hosts/replica_logs.py"
-_MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
+_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
 _PUSH: Final = "strandline_broker/core/controller/push.py"
 _CHURN: Final = Needs(kinds=("topic-recreate", "topic-recreate", "kill", "stop", "pause"))
 
@@ -23,7 +23,7 @@ ANNOUNCING: Final = (
         " name takes it for its own",
         (
             Edit(
-                _MANAGER,
+                _ENVELOPES,
                 "            await self._logs.delete(partition)\n",
                 "",
             ),
@@ -41,7 +41,7 @@ ANNOUNCING: Final = (
         "after a snapshot a broker keeps replicas that nobody assigns to it",
         (
             Edit(
-                _MANAGER,
+                _ENVELOPES,
                 "        if envelope.full:\n            await self._set_strays_aside(envelope)\n",
                 "",
             ),

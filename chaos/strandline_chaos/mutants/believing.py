@@ -12,6 +12,7 @@ _FOLLOWER: Final = "strandline_broker/core/follower.py"
 _LEADER: Final = "strandline_broker/core/leader.py"
 _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
+_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _FILE: Final = "strandline_broker/storage/file.py"
 _SEALED: Final = "strandline_broker/storage/sealed_file.py"
@@ -95,7 +96,7 @@ BELIEVING: Final = (
         "a new leader serves before its epoch's start is in its checkpoint",
         (
             Edit(
-                _MANAGER,
+                _ENVELOPES,
                 "in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))",
                 "in_disk_pool(lambda: None)",
             ),

@@ -14,7 +14,7 @@ _FETCHER: Final = "strandline_broker/hosts/fetcher.py"
 _PUSHER: Final = "strandline_broker/hosts/controller/pusher.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
-_MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
+_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
 
 _FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
 
@@ -139,7 +139,7 @@ FOLLOWING: Final = (
         "a new epoch of the same leader does not begin with reconciling",
         (
             Edit(
-                _MANAGER,
+                _ENVELOPES,
                 "        if known is None or state.leader_epoch > known.leader_epoch:\n"
                 "            return True\n",
                 "        if known is None or state.leader != known.leader:\n"
@@ -280,7 +280,7 @@ FOLLOWING: Final = (
         "a decision about a partition is taken over whatever its epochs",
         (
             Edit(
-                _MANAGER,
+                _ENVELOPES,
                 "        if known is None or state.leader_epoch > known.leader_epoch:\n"
                 "            return True\n",
                 "        if known is None or state.leader_epoch != known.leader_epoch:\n"

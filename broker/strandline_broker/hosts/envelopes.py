@@ -1,0 +1,161 @@
+"""Applies the controller's envelopes to the replicas of this broker.
+
+An envelope is applied in the order that keeps the promises: replicas to stop first (P-18), strays
+next if it is a snapshot (I-87), then new roles with their fetchers, then the brokers that may be in
+an ISR. Every old role ends before the first new one begins, so no two leader epochs of a partition
+serve at once (I-44), and what a role needs on the disk is durable before it is published (I-46,
+P-36). What is older than what a replica knows changes nothing (I-34).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.hosts.log_dirs import is_full_disk
+from strandline_broker.hosts.replica_configs import configure_replicas, log_config
+from strandline_broker.hosts.usable import admit_epoch, unusable
+from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
+
+if TYPE_CHECKING:
+    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.push_envelope import Envelope, StopReplica
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_manager import ReplicaManager
+
+PartitionError = tuple[bytes, int, WireError]
+
+
+class Envelopes:
+    """One is applied at a time; `PushReceiver` sees to it."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+        self._context = replicas.context
+        self._logs = replicas.logs
+        self.lacks_something = False
+        """Whether something of the last envelope could not be applied that may be applied later."""
+
+    async def apply(self, envelope: Envelope) -> list[PartitionError]:
+        """Carry out one accepted envelope; returns what could not be applied (P-79)."""
+        errors: list[PartitionError] = []
+        self.lacks_something = False
+        self._context.eligibility.on_envelope(envelope)
+        if envelope.dynamic_configs is not None:
+            self._context.alter(envelope.dynamic_configs.altered)
+        for stop in envelope.stop_replicas:
+            await self._stop(stop)
+        if envelope.full:
+            await self._set_strays_aside(envelope)
+        changes = await self._new_roles(envelope, errors)
+        configure_replicas(self._context, self._replicas.partitions, envelope)
+        # Every old role ends before the first new one begins, and before anything is awaited.
+        for partition, state in changes:
+            self._replicas.forget_fetch(partition.key)
+            partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
+        for partition, state in changes:
+            try:
+                await self._take_role(partition, state)
+            except WireError as error:
+                errors.append(self._failed(state, error))
+                self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
+                self._context.controller.report_offline()
+        self._context.eligibility.tell_leaders(self._replicas.partitions)
+        return errors
+
+    async def _new_roles(
+        self, envelope: Envelope, errors: list[PartitionError]
+    ) -> list[tuple[Partition, PartitionState]]:
+        """Replicas that enter a new leader epoch, their logs made if need be."""
+        changes = []
+        for state in envelope.leader_and_isr:
+            try:
+                partition = await self._replica_for(state, envelope)
+            except (WireError, OSError) as error:
+                errors.append(self._failed(state, error))
+                continue
+            if (why := unusable(partition)) is not None:
+                errors.append(self._failed(state, KafkaStorageError(why)))
+            elif self._accept(partition, state):
+                changes.append((partition, state))
+        return changes
+
+    async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
+        known = self._replicas.partitions.get((state.topic_id, state.partition))
+        if (problem := state.problem(known.state if known else None)) is not None:
+            raise UnknownServerError(problem)
+        topic = envelope.hosted_topic(state.topic_id)
+        config = self._context.resolve({} if topic is None else topic.configs)
+        if known is None:
+            await self._logs.prepare(state, self._replicas.adopt_loaded)
+        partition = self._replicas.find(state.topic_id, state.partition)
+        if partition is None:
+            partition = self._replicas.adopt(await self._logs.create(state, log_config(config)), 0)
+        return partition
+
+    def _accept(self, partition: Partition, state: PartitionState) -> bool:
+        """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
+        known = partition.state
+        if known is None or state.leader_epoch > known.leader_epoch:
+            return True
+        if state.leader_epoch == known.leader_epoch and state.is_newer_than(known):
+            partition.update(state)
+        return False
+
+    async def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        async with partition.gate:
+            log = partition.log
+            admit_epoch(partition, state)
+            # A new log, a truncation that was cut short, or one after which not all could be read.
+            if log.producers is None or log.replay_lacks:
+                await partition.rebuild_producers()
+            if state.leader == self._context.me:
+                # First what can fail and must last, then the role (I-46, P-36).
+                await partition.in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))
+                partition.lead(state)
+            else:
+                await partition.follow(state)
+        self._replicas.fetch_again(partition)
+        self._context.runtime.log.info(
+            "role",
+            partition=partition.name,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+        )
+
+    def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
+        passes = is_full_disk(error) or self._logs.waits_for_way(state)
+        self.lacks_something |= passes
+        if isinstance(error, OSError):
+            error = KafkaStorageError(f"{state.where} on broker {self._context.me}: {error}")
+        self._context.runtime.log.error("cannot apply", partition=state.where, reason=str(error))
+        if (state.topic_id, state.partition) not in self._replicas.partitions and not passes:
+            self._logs.refuse(state, str(error))
+        return (state.topic_id, state.partition, error)
+
+    async def _stop(self, stop: StopReplica) -> None:
+        partition = self._replicas.partitions.get((stop.topic_id, stop.partition))
+        if partition is None:
+            await self._logs.forget((stop.topic_id, stop.partition), delete=stop.delete)
+            return
+        older = stop.leader_epoch < partition.leader_epoch
+        if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
+            return  # overtaken by a newer assignment (P-18)
+        self._replicas.drop(partition, "the replica has been removed")
+        if stop.delete:
+            await self._logs.delete(partition)
+            for observer in self._context.observers:
+                observer.deleted(partition)
+
+    async def _set_strays_aside(self, envelope: Envelope) -> None:
+        """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
+        assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
+        for key, partition in list(self._replicas.partitions.items()):
+            if key not in assigned:
+                why = "the controller assigns no such replica to this broker"
+                self._replicas.drop(partition, why)
+                await self._logs.set_aside(partition)
+        for key in [key for key in self._logs.refused if key not in assigned]:
+            await self._logs.forget(key, delete=False)
