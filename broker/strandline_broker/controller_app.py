@@ -36,7 +36,7 @@ from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_broker.storage.metadata_log import MetadataLog, check_identity
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, topic_id_text
@@ -171,6 +171,7 @@ async def run_controller(
 
 def _open_directory(runtime: Runtime, config: ControllerConfig) -> DataDirectory:
     try:
+        check_identity(runtime.fs, config.log_dir)
         directory = DataDirectory.open(
             runtime.fs,
             config.log_dir,

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from fnmatch import fnmatchcase
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from strandline_broker.storage.atomic_file import replace_file
+from strandline_broker.storage.checkpoint_limits import SHARED
+from strandline_broker.storage.file import read_whole
 from strandline_chaos.sim.disk import CAPACITY, SimDisk
 from strandline_chaos.sim.disk_fs import SimFs
+from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
 from strandline_chaos.sim.strikes.processes import ProcessStrikes
@@ -27,7 +32,9 @@ class FakeScene:
         self.dark: list[str] = []
         self.disk = SimDisk(random.Random(0), lambda: 0.0)
         self.rng = random.Random(0)
-        self.oracles = SimpleNamespace(sometimes=Counter[str]())
+        self.oracles = SimpleNamespace(
+            sometimes=Counter[str](), old_store=False, damaged_identities=set[str]()
+        )
         self.world = SimpleNamespace(timeline=SimpleNamespace(add=lambda *_: None))
         self.start: Any = None
         self.the_node = SimpleNamespace(name="broker-1", disk=self.disk, running=True)
@@ -95,6 +102,37 @@ def test_two_crashes_may_wait_for_their_moments_on_one_disk() -> None:
     fs.close(fs.open("/data/new", os.O_RDWR | os.O_CREAT))
     fs.replace("/data/new", "/data/strandline-state")
     assert (kills, scene.disk.crashes) == ([1, 3], [])
+
+
+def test_every_file_that_a_start_reads_can_be_struck() -> None:
+    """Each by its own word, and no other file by it."""
+    data = ["meta.properties", "strandline-state", ".kafka_cleanshutdown"]
+    data += [f"{c}{end}" for c in sorted(SHARED) for end in ("", ".seal")]
+    log = ["leader-epoch-checkpoint", "leader-epoch-checkpoint.seal", "damaged-ranges"]
+    log += ["checkpoint-limit-0", "partition.metadata", "partition.metadata.seal"]
+    log += [f"{0:020d}.{ending}" for ending in ("log", "index", "timeindex", "snapshot")]
+    struck = {
+        name: [file for file, pattern in FILES.items() if fnmatchcase(name, pattern)]
+        for name in (*data, *log)
+    }
+    assert all(len(files) == 1 for files in struck.values()), struck
+    assert {file for files in struck.values() for file in files} == set(FILES)
+
+
+def test_a_file_is_struck_once_its_process_has_ended_in_order() -> None:
+    scene = FakeScene()
+    scene.the_node.stop = lambda: None
+    fs = SimFs(scene.disk)
+    fs.makedirs("/data")
+    replace_file(fs, "/data/.kafka_cleanshutdown", b"{}")
+    strike = strikes(DamageStrikes, scene)["file-flip"]
+    assert not strike(node="broker-1", file="marker", bits=1, stops=False, down_s=0.3)
+    scene.end(0.05)
+    assert not scene.struck
+    scene.the_node.running = False
+    scene.end(0.05)
+    assert scene.struck["file-flip"] == 1
+    assert read_whole(fs, "/data/.kafka_cleanshutdown") != b"{}"
 
 
 @pytest.mark.parametrize("restart_s", [0.0, 0.2])

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.strandline_state import BrokerState
@@ -79,6 +80,53 @@ def test_an_identity_that_does_not_read_is_refused(path: Path, content: str) -> 
         opened(path)
 
 
+def test_an_identity_of_which_a_bit_has_changed_is_refused(path: Path) -> None:
+    """Another digit of an id is another cluster's, store's or broker's (I-8)."""
+    first = opened(path, cluster_id="cluster-a")
+    first.ensure_store_id()
+    first.close()
+    meta = path / "meta.properties"
+    was = meta.read_bytes()
+    for at in range(len(was)):
+        meta.write_bytes(was[:at] + bytes((was[at] ^ 1 << at % 8,)) + was[at + 1 :])
+        with pytest.raises(DirectoryError, match=r"none of those in its seal.*from a copy"):
+            opened(path)
+    meta.write_bytes(was)
+    opened(path)
+
+
+@pytest.mark.parametrize("seal", [None, b"seal 1 0\n"])
+def test_an_identity_without_a_seal_that_reads_is_believed_and_gets_one(
+    path: Path, seal: bytes | None
+) -> None:
+    opened(path, cluster_id="cluster-a").close()
+    there = path / "meta.properties.seal"
+    was = there.read_bytes()
+    there.unlink()
+    if seal is not None:
+        there.write_bytes(seal)
+    opened(path).close()
+    assert there.read_bytes() == was
+
+
+@pytest.mark.parametrize(("call", "spared"), [("fsync", 1), ("replace", 0), ("replace", 1)])
+def test_an_identity_whose_writing_broke_off_is_the_old_one(
+    tmp_path: Path, call: str, spared: int
+) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    first = DataDirectory.open(
+        disk, str(disk.root), node_id=1, cluster_id=None, new_id=lambda: bytes(range(16))
+    )
+    disk.failing = dict.fromkeys((call, "fdatasync" if call == "fsync" else call), errno.EIO)
+    disk.spared = dict.fromkeys(disk.failing, spared)
+    with pytest.raises(OSError, match="Input/output"):
+        first.set_cluster_id("cluster-a")
+    disk.kill()
+    again = opened(disk.root)
+    assert (again.directory_id, again.cluster_id) == (first.directory_id, None)
+
+
 def test_a_path_that_is_a_file_is_refused(path: Path) -> None:
     path.write_text("")
     with pytest.raises(
@@ -146,6 +194,40 @@ def test_the_state_is_kept_and_a_damaged_one_counts_as_unclean(path: Path) -> No
         assert not found.clean
         assert "strandline-state does not read" in found.findings[0]
         found.close()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cluster_id": 1},
+        {"store_id": ["s"]},
+        {"controller_epoch": "3"},
+        {"metadata_offset": 9.5},
+        {"metadata_offset": True},
+        {"flush_policy": None},
+        {"identity": None},
+        {"hosted": [["AAECAwQFBgcICQoLDA0ODw", "0"]]},
+        {"hosted": [[5, 0]]},
+        {"hosted": "x"},
+        {"more": 1},
+    ],
+)
+def test_a_state_with_a_field_of_another_kind_counts_as_damaged(
+    path: Path, changed: dict[str, object]
+) -> None:
+    """A checksum says that this was written, not that we wrote it."""
+    opened(path).close()
+    first = opened(path)
+    first.update_state(cluster_id="c", store_id="s", controller_epoch=3)
+    first.write_clean_shutdown(1)
+    first.close()
+    file = path / "strandline-state"
+    body = json.loads(file.read_bytes().partition(b"\n")[2]) | changed
+    text = json.dumps(body).encode()
+    file.write_bytes(b"strandline-state 1 %08x\n%b" % (crc32c(text), text))
+    found = opened(path)
+    assert (found.state, found.clean) == (BrokerState(), False)
+    assert "strandline-state does not read" in found.findings[0]
 
 
 def test_a_replica_that_vanished_is_not_taken_for_a_new_one(path: Path) -> None:

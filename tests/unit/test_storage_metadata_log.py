@@ -8,7 +8,7 @@ import pytest
 
 from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_broker.storage.metadata_log import MetadataLog, check_identity
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from support.disk import FaultyDisk
@@ -111,6 +111,16 @@ def test_the_store_is_known_by_its_name(disk: FaultyDisk, at: int | None, seal: 
     assert [values for _, _, values in log.batches()] == DECISIONS
     assert metadata.read_bytes() == was
     assert directory.strays() == []
+
+
+def test_a_store_that_nothing_says_whose_it_is_begins_no_new_cluster(disk: FaultyDisk) -> None:
+    """A controller of another cluster ends every broker that asks it."""
+    check_identity(disk, str(disk.root))
+    written(disk)
+    check_identity(disk, str(disk.root))
+    (disk.root / "meta.properties").unlink()
+    with pytest.raises(DirectoryError, match=r"is gone: put it back.*--discard-store"):
+        check_identity(disk, str(disk.root))
 
 
 @pytest.mark.parametrize("call", ["fdatasync", "pwritev"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.offline.roots import verify
+from strandline_broker.storage.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -149,9 +150,10 @@ def test_a_stop_counts_as_unclean_without_what_it_vouches_for(tmp_path: Path, na
     assert store.directory.previous_broker_epoch == -1
 
 
+@pytest.mark.parametrize("lost", [RECOVERY_POINTS, "t-0/checkpoint-limit-0"])
 @pytest.mark.parametrize("segment_bytes", [SMALL.segment_bytes, 1 << 20])
 def test_without_recovery_points_only_bytes_with_nothing_sound_behind_are_a_torn_tail(
-    tmp_path: Path, segment_bytes: int
+    tmp_path: Path, segment_bytes: int, lost: str
 ) -> None:
     """What was durable is damage, to be marked and never cut, whoever knows how far it went."""
     config = replace(SMALL, segment_bytes=segment_bytes)
@@ -162,7 +164,8 @@ def test_without_recovery_points_only_bytes_with_nothing_sound_behind_are_a_torn
     store.flush()
     store.checkpoint(20)
     store.kill()
-    changed(store.path / RECOVERY_POINTS, 8)
+    CheckpointLimits(FS, str(store.log_dir)).add(30)
+    changed(store.path / lost, 8)
     first, *_, last = sorted(store.log_dir.glob("*.log")) * 2
     changed(first, 200)
     os.truncate(last, last.stat().st_size - 5)

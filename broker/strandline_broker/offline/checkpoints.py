@@ -156,16 +156,16 @@ def damage_of(disk: Disk, path: str) -> list[KnownDamage]:
     return found
 
 
-def limit_of(disk: Disk, path: str) -> tuple[int, frozenset[str]]:
-    """The offset of a checkpoint-limit file, and the checkpoints that it is for; 0 and all of them
-    if it does not read, as the broker takes it.
+def limit_of(disk: Disk, path: str) -> tuple[int | None, frozenset[str]]:
+    """The offset of a checkpoint-limit file, and the checkpoints that it is for; None and all of
+    them if it does not read.
     """
     every = frozenset(OFFSET_CHECKPOINTS)
     try:
         ((offset, *names),) = lines_of(disk, path)
         return number(offset), every.intersection(names) or every
     except ValueError:
-        return 0, every
+        return None, every
 
 
 def topic_id_of(disk: Disk, path: str) -> str:
@@ -224,7 +224,7 @@ def flushed_always(disk: Disk, path: str) -> bool:
 def check_meta(disk: Disk, path: str) -> None:
     """ValueError if meta.properties does not say whose directory this is."""
     found = {}
-    for line in read_small(disk, path).decode("utf-8").splitlines():
+    for line in _sealed(disk, path).decode("utf-8").splitlines():
         key, separator, value = line.partition("=")
         if separator and not line.startswith(("#", "!")):
             found[key.strip()] = value.strip()

@@ -37,6 +37,7 @@ ROOT_FILES: Final = frozenset(
         *(name + SEAL for name in OFFSET_CHECKPOINTS),
         MARKER,
         META,
+        META + SEAL,
         STATE,
         ".lock",
     }

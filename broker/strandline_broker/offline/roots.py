@@ -53,22 +53,23 @@ class Root:
     def expected(self, disk: Disk, topic: str, partition: int, files: PartitionFiles) -> Expected:
         """Of one partition. Without an entry nothing is durable and nothing below is guarded."""
         key = topic, partition
+        # Cuts were made of which some of the shared files do not know yet.
+        limits = [limit_of(disk, path) for path in files.limits]
+        lost = self.lost or any(offset is None for offset, _ in limits)
         found = Expected(
-            recovery_point=None if self.lost else self._of(RECOVERY_POINTS, key),
+            recovery_point=None if lost else self._of(RECOVERY_POINTS, key),
             high_watermark=self._of(HIGH_WATERMARKS, key),
             log_start=self.offsets[LOG_STARTS].get(key),
             cleaned_to=self.offsets[CLEANER_OFFSETS].get(key),
             always=self.always,
             clean=self.clean,
         )
-        # Cuts were made of which some of the shared files do not know yet.
-        limits = [limit_of(disk, path) for path in files.limits]
 
         def lowest(name: str) -> int | None:
-            return min((offset for offset, names in limits if name in names), default=None)
+            return min((offset or 0 for offset, names in limits if name in names), default=None)
 
         point, mark = lowest(RECOVERY_POINTS), lowest(HIGH_WATERMARKS)
-        if point is not None and not self.lost:
+        if point is not None and not lost:
             found = replace(found, recovery_point=min(found.recovery_point or 0, point))
         if mark is not None:
             found = replace(found, high_watermark=min(found.high_watermark or 0, mark))
@@ -110,6 +111,9 @@ def _check_others(disk: Disk, root: Root) -> None:
             check_meta(disk, meta)
     except ValueError as error:
         root.report.add(Severity.DAMAGE, "I-8", meta, f"it does not read: {error}")
+    damaged = damage_of_seal(disk, meta)
+    if damaged is not None:
+        root.report.add(Severity.REPAIR, "I-8", meta + SEAL, damaged)
     try:
         root.always = flushed_always(disk, state)
     except ValueError as error:

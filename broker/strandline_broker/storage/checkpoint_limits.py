@@ -47,11 +47,13 @@ class Limit:
 
 
 class CheckpointLimits:
-    __slots__ = ("_fs", "_limits", "_next", "directory")
+    __slots__ = ("_fs", "_limits", "_next", "directory", "is_lost")
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
         self.directory = directory
+        self.is_lost = False
+        """Whether one did not read: what was durable below it nobody knows (I-7)."""
         self._limits: tuple[Limit, ...] = ()
         self._next = 0
 
@@ -71,6 +73,7 @@ class CheckpointLimits:
                 found.append(Limit(name, natural(offset), left, left))
             except ValueError:
                 found.append(Limit(name, 0))  # nothing is believed: the whole log is scanned
+                limits.is_lost = True
         limits._limits = tuple(found)
         return limits
 

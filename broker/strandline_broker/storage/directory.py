@@ -34,6 +34,7 @@ from strandline_broker.storage.meta_properties import (
     MetaProperties,
     new_directory_id,
     read_meta_properties,
+    seal_meta_properties,
     write_meta_properties,
 )
 from strandline_broker.storage.open_segments import OpenSegments
@@ -44,6 +45,7 @@ from strandline_broker.storage.partition_metadata import (
     write_partition_metadata,
 )
 from strandline_broker.storage.recovery import Expectations
+from strandline_broker.storage.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.shared_checkpoints import SharedCheckpoints
 from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, Memory
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
@@ -133,7 +135,8 @@ class DataDirectory:
         except ValueError as error:
             raise DirectoryError(
                 f"{self.path}/{META_NAME} does not read ({error}); put it back from a copy, or "
-                f"move the data directory away to start with an empty one"
+                f"correct it by hand and remove {META_NAME}{SEAL}, or move the data directory away "
+                f"to start with an empty one"
             ) from error
         if meta is None:
             self._meta = MetaProperties(node_id, new_directory_id(self._new_id), cluster_id)
@@ -147,6 +150,7 @@ class DataDirectory:
             )
         if cluster_id is not None and meta.cluster_id not in (None, cluster_id):
             raise DirectoryError(self._other_cluster(meta.cluster_id, cluster_id))
+        seal_meta_properties(self._fs, self.path)
         self._meta = meta
         if cluster_id is not None:
             self.set_cluster_id(cluster_id)
@@ -302,7 +306,8 @@ class DataDirectory:
             config=config,
             expected=Expectations(
                 recovery_point=checkpointed(RECOVERY_POINTS),
-                recovery_point_lost=self._checkpoints.has_lost(RECOVERY_POINTS, key),
+                recovery_point_lost=limits.is_lost
+                or self._checkpoints.has_lost(RECOVERY_POINTS, key),
                 high_watermark=checkpointed(HIGH_WATERMARKS),
                 log_start=checkpointed(LOG_STARTS),
                 log_start_known=limits.lowest(LOG_STARTS) is None

@@ -3,6 +3,10 @@ directory.id, cluster.id).
 
 A controller's directory also has `store.id`, the identity of the store that its metadata log is
 (P-76).
+
+A changed bit of an id reads as another id: a controller of another cluster ends every broker that
+asks it. So a seal stands beside the file (`sealed_file`), and what that does not name does not
+read. A file without a seal is believed: Kafka, or an earlier version, wrote it.
 """
 
 from __future__ import annotations
@@ -10,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.atomic_file import replace_file
 from strandline_broker.storage.checkpoints import natural
-from strandline_broker.storage.file import read_whole
+from strandline_broker.storage.sealed_file import SealedFile, read_sealed, seal_if_none
 from strandline_proto.ids import topic_id_text
 
 if TYPE_CHECKING:
@@ -33,9 +36,9 @@ class MetaProperties:
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """None if there is no such file; ValueError if it does not read."""
+    """None if there is no such file; ValueError if it does not read, or is not what was written."""
     try:
-        text = read_whole(fs, f"{directory}/{FILE_NAME}").decode("utf-8")
+        text = read_sealed(fs, f"{directory}/{FILE_NAME}").decode("utf-8")
     except FileNotFoundError:
         return None
     found: dict[str, str] = {}
@@ -62,7 +65,13 @@ def write_meta_properties(fs: FileSystem, directory: str, meta: MetaProperties) 
         lines.append(f"cluster.id={meta.cluster_id}")
     if meta.store_id is not None:
         lines.append(f"store.id={meta.store_id}")
-    replace_file(fs, f"{directory}/{FILE_NAME}", "\n".join([*lines, ""]).encode("utf-8"))
+    file = SealedFile(fs, f"{directory}/{FILE_NAME}")
+    file.read(lambda _: None)  # its seal goes on to name what a crash may leave there
+    file.replace("\n".join([*lines, ""]).encode("utf-8"))
+
+
+def seal_meta_properties(fs: FileSystem, directory: str) -> None:
+    seal_if_none(fs, f"{directory}/{FILE_NAME}")
 
 
 def new_directory_id(new_id: Callable[[], bytes]) -> str:

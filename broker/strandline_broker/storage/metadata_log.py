@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.storage.damage import METADATA_REMEDY
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.storage.log import INT64_MAX, LogConfig
+from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.metadata_snapshot import (
     BadSnapshot,
     SnapshotId,
@@ -53,6 +54,19 @@ class StoredSnapshot:
 
     end_offset: int
     values: Sequence[bytes]
+
+
+def check_identity(fs: FileSystem, root: str) -> None:
+    """DirectoryError if a store lies in `root` and nothing says of which cluster it is: under
+    another id it would be another cluster's, and end every broker that asks it.
+    """
+    store, meta = f"{root}/{DIRECTORY}", f"{root}/{META_NAME}"
+    if fs.exists(store) and not fs.exists(meta):
+        raise DirectoryError(
+            f"{store} is there and {meta}, which says of which cluster and store it is, is gone: "
+            f"put it back from a copy, or rebuild the store from the brokers with `strandline "
+            f"controller restore --discard-store`"
+        )
 
 
 class MetadataLog:

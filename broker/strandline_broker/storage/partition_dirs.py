@@ -26,7 +26,7 @@ LOCK_NAME: Final = ".lock"
 PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 GIVEN_UP_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 OWN_NAMES: Final = frozenset(
-    {LOCK_NAME, META_NAME, STATE_NAME, MARKER_NAME, FAILED_NAME}
+    {LOCK_NAME, META_NAME, META_NAME + SEAL, STATE_NAME, MARKER_NAME, FAILED_NAME}
     | {f"{name}{end}" for name in SHARED for end in ("", SEAL)}
 )
 

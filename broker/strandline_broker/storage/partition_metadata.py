@@ -8,13 +8,16 @@ earlier version, wrote it; it gets one when its log is opened.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from strandline_broker.storage.file import NO_SPACE, read_whole
-from strandline_broker.storage.sealed_file import SealedFile, named_by_seal, write_seal
+from strandline_broker.storage.sealed_file import (
+    SealedFile,
+    named_if_any,
+    read_sealed,
+    seal_if_none,
+)
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 
 if TYPE_CHECKING:
@@ -29,12 +32,9 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
     """
     path = f"{directory}/{FILE_NAME}"
     try:
-        data = read_whole(fs, path)
+        data = read_sealed(fs, path)
     except FileNotFoundError:
         return None
-    named = _named(fs, path)
-    if named is not None and crc32c(data) not in named:
-        raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
     lines = data.decode("utf-8").splitlines()
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if fields.get("version") != "0" or "topic_id" not in fields:
@@ -47,31 +47,15 @@ def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) ->
 
 
 def seal_partition_metadata(fs: FileSystem, directory: str) -> None:
-    """A file that was believed without a seal gets one, unless the disk is full."""
-    path = f"{directory}/{FILE_NAME}"
-    if _named(fs, path) is not None:
-        return
-    try:
-        write_seal(fs, path, read_whole(fs, path))
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
+    seal_if_none(fs, f"{directory}/{FILE_NAME}")
 
 
 def sealed_as(fs: FileSystem, directory: str, topic_id: bytes) -> bool | None:
     """Whether the seal names what was written for that topic id; None if no seal says anything."""
-    named = _named(fs, f"{directory}/{FILE_NAME}")
+    named = named_if_any(fs, f"{directory}/{FILE_NAME}")
     if named is None:
         return None
     return crc32c(_content(topic_id)) in named
-
-
-def _named(fs: FileSystem, path: str) -> tuple[int, ...] | None:
-    # A seal that does not read is another file than the one it guards: that one was not changed by
-    # the same fault.
-    with contextlib.suppress(ValueError):
-        return named_by_seal(fs, path)
-    return None
 
 
 def _content(topic_id: bytes) -> bytes:

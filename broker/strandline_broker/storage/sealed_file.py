@@ -1,4 +1,4 @@
-"""Checkpoints in Kafka's format, which has no checksum, each with a `<name>.seal` of ours (I-8).
+"""Files in Kafka's formats, which have no checksum, each with a `<name>.seal` of ours (I-8).
 
 A digit that a disk has changed reads as another offset: a high watermark that is too high has
 records served that may yet be cut, and nothing else on the disk contradicts it. So the seal says
@@ -13,12 +13,13 @@ further; so a file that vanishes whole is taken for one that never was.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
 from strandline_broker.storage.atomic_file import replace_file, replace_files
-from strandline_broker.storage.file import read_whole
+from strandline_broker.storage.file import NO_SPACE, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,9 +92,35 @@ def named_by_seal(fs: FileSystem, path: str) -> tuple[int, ...] | None:
     return tuple(int(word, 16) for word in body.split())
 
 
-def write_seal(fs: FileSystem, path: str, data: bytes) -> None:
-    """Give the file at `path`, which holds `data` and is believed without a seal, its own."""
-    replace_file(fs, path + SUFFIX, _seal((crc32c(data),)))
+def read_sealed(fs: FileSystem, path: str) -> bytes:
+    """The content of a file that counts as what it says or not at all. ValueError if its seal does
+    not name it; one without a seal, or with one that does not read, is believed.
+    """
+    data = read_whole(fs, path)
+    named = named_if_any(fs, path)
+    if named is not None and crc32c(data) not in named:
+        raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
+    return data
+
+
+def named_if_any(fs: FileSystem, path: str) -> tuple[int, ...] | None:
+    """As `named_by_seal`; None too for a seal that does not read: it is another file than the one
+    it guards, which was not changed by the same fault.
+    """
+    with contextlib.suppress(ValueError):
+        return named_by_seal(fs, path)
+    return None
+
+
+def seal_if_none(fs: FileSystem, path: str) -> None:
+    """A file that was believed without a seal gets one, unless the disk is full."""
+    if named_if_any(fs, path) is not None:
+        return
+    try:
+        replace_file(fs, path + SUFFIX, _seal((crc32c(read_whole(fs, path)),)))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
 
 
 def _seal(named: Iterable[int]) -> bytes:

@@ -55,12 +55,25 @@ def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
         if not isinstance(found, dict):
             raise TypeError(f"{found!r} is no object")
         hosted = frozenset(
-            (bytes(topic_id_bytes(topic_id)), int(partition))
+            (bytes(topic_id_bytes(topic_id)), partition)
             for topic_id, partition in found.pop("hosted")
         )
-        return BrokerState(**found, hosted=hosted)
-    except (KeyError, TypeError, OverflowError, RecursionError) as error:
+        return _checked(BrokerState(**found, hosted=hosted))
+    except (KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"its fields are not those of version {VERSION}: {error!r}") from error
+
+
+def _checked(state: BrokerState) -> BrokerState:
+    """TypeError if a field is of another kind: a checksum says that it was written, not by whom."""
+    optional = [each for each in (state.cluster_id, state.store_id) if each is not None]
+    for text in (state.flush_policy, state.identity, *optional):
+        if type(text) is not str:
+            raise TypeError(f"{text!r} where a text is expected")
+    partitions = (partition for _, partition in state.hosted)
+    for number in (state.controller_epoch, state.metadata_offset, *partitions):
+        if type(number) is not int:
+            raise TypeError(f"{number!r} where a whole number is expected")
+    return state
 
 
 def write_state(fs: FileSystem, directory: str, state: BrokerState) -> None:

@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds.disks import FILES, LIVE, PASSING
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -83,6 +84,10 @@ EVENTS: Final[dict[str, float]] = {
     "snapshot asked for after a gap": 5,
     "arrived twice: AlterPartition": 3,
     "committed records lost by an unclean election": 3,
+    "damaged identity refused": 2,
+    **{f"bit flipped: {file}": 1.5 for file in FILES if file not in ("log", *PASSING, *LIVE)},
+    **{f"bit flipped: {file}": 0.5 for file in ("limit", "index", "timeindex")},
+    "bit flipped: damaged-ranges": 0.2,
 }
 """In how many of 1,000 schedules each happens at least. Not here: "elected by the operator's word",
 which happened six times in 10,000; `tests/sim/corpus/a-wiped-disk-is-waited-for.json` has it.

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 DISK_REASONS: Final = ("[Errno 5]", "[Errno 28]", "Input/output error", "No space left")
 """How a process says that its disk has failed it."""
+IDENTITY_REASON: Final = "meta.properties does not read"
 DOUBLE_REASONS: Final = (
     "has been replaced by another",
     "is in use by a live process",
@@ -73,6 +74,8 @@ class Oracles:
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
+        self.damaged_identities: set[str] = set()
+        """Servers whose directory does not say, as it was written, whose it is."""
         self.old_store = False
         """Whether the controller runs on an old copy of its store: nobody may obey it (P-76)."""
         self._world = world
@@ -178,6 +181,9 @@ class Oracles:
             return
         if node.name in self.damaged_stores and "__cluster_metadata" in why:
             self.sometimes["damaged store refused"] += 1
+            return
+        if node.name in self.damaged_identities and IDENTITY_REASON in why:
+            self.sometimes["damaged identity refused"] += 1
             return
         if any(reason in why for reason in DOUBLE_REASONS) and self._has_double(node):
             self.sometimes["process ended as its id or directory is another's"] += 1

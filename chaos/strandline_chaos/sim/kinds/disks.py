@@ -13,18 +13,33 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.topology import Topology
 
 FILES: Final = {
-    "log": ".log",
-    "index": ".index",
-    "timeindex": ".timeindex",
+    "log": "*.log",
+    "index": "*.index",
+    "timeindex": "*.timeindex",
     "epochs": "leader-epoch-checkpoint",
     "high-watermark": "replication-offset-checkpoint",
     "recovery-point": "recovery-point-offset-checkpoint",
     "log-start": "log-start-offset-checkpoint",
-    "seal": ".seal",
-    "snapshot": ".snapshot",
+    "cleaned": "cleaner-offset-checkpoint",
+    "seal": "*checkpoint.seal",
+    "snapshot": "*.snapshot",
     "identity": "partition.metadata",
+    "identity-seal": "partition.metadata.seal",
+    "limit": "checkpoint-limit-*[0-9]",
+    "damaged-ranges": "damaged-ranges",
+    "state": "strandline-state",
+    "meta": "meta.properties",
+    "marker": ".kafka_cleanshutdown",
 }
-"""What a bit may flip in: how the name of such a file ends."""
+"""What a bit may flip in, as a pattern of its name. The log and the snapshots of the controller's
+store have kinds of their own.
+"""
+PASSING: Final = ("limit", "damaged-ranges")
+"""Files that are there now and then."""
+LIVE: Final = ("log", "index", "timeindex")
+"""Files of which a bit may change under a process that has them open; the others are read at a
+start alone.
+"""
 
 
 STALLS_S: Final = (0.02, 0.02, 0.02, 0.3, 0.3, 0.3, 1.8, 5.0)
@@ -73,9 +88,19 @@ def _full(rng: random.Random, topology: Topology) -> dict[str, Any]:
 def _bit_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
         "node": broker(rng, topology),
-        "file": rng.choice(("log", "log", "log", *FILES)),
+        "file": rng.choice(("log", "log", *LIVE)),
         "bits": rng.choice((1, 1, 3)),
         "restart_s": rng.choice((0.0, 0.0, 0.2, 1.5)),
+    }
+
+
+def _file_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {
+        "node": server(rng, topology),
+        "file": rng.choice([*(file for file in FILES if file != "log"), *PASSING]),
+        "bits": rng.choice((1, 1, 3)),
+        "stops": rng.choice((True, False)),
+        "down_s": seconds(rng, 0.2, 1.5),
     }
 
 
@@ -117,6 +142,7 @@ KINDS: Final[dict[str, Draw]] = {
     "misread": _misread,
     "disk-full": _full,
     "bit-flip": _bit_flip,
+    "file-flip": _file_flip,
     "helix": _helix,
     "store-flip": _store_flip,
     "snapshot-flip": _snapshot_flip,
@@ -124,5 +150,5 @@ KINDS: Final[dict[str, Draw]] = {
     "wipe": _wipe,
     "store-restored": _store_restored,
 }
-CHANGE_BYTES: Final = frozenset({"bit-flip", "helix", "misread"})
+CHANGE_BYTES: Final = frozenset({"bit-flip", "file-flip", "helix", "misread"})
 """After one of these what a process reads may not be what was written."""

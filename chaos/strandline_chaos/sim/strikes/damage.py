@@ -8,6 +8,7 @@ anybody is given it. `helix` alone breaks that rule, on purpose.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from strandline_broker.offline.roots import expected_of
 from strandline_broker.storage.metadata_snapshot import NAME
 from strandline_chaos.sim.disk_parts import Directory
 from strandline_chaos.sim.inode import Inode
-from strandline_chaos.sim.kinds.disks import FILES
+from strandline_chaos.sim.kinds.disks import FILES, LIVE, PASSING
 from strandline_chaos.sim.oracles.decisions import METADATA
 from strandline_chaos.sim.oracles.disks import Reader
 from strandline_chaos.sim.oracles.log_view import LogView
@@ -28,17 +29,11 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.strikes.scene import Scene
 
-CLOSED: Final = (
-    "epochs",
-    "high-watermark",
-    "recovery-point",
-    "log-start",
-    "seal",
-    "snapshot",
-    "identity",
-)
-"""Files that are read at the start of a process only: they change while it is down."""
 DOWN_S: Final = 0.2
+ENDS_S: Final = 10.0
+"""How long a process may take to end in order, before the strike gives up."""
+LOOKS_S: Final = 0.05
+REPAIR_S: Final = 2.5
 RESTART_S: Final = 0.1
 
 
@@ -47,6 +42,7 @@ class DamageStrikes:
         self._scene = scene
         self.strikes: dict[str, Callable[..., object]] = {
             "bit-flip": self._bit_flip,
+            "file-flip": self._file_flip,
             "helix": self._helix,
             "store-flip": self._store_flip,
             "snapshot-flip": self._snapshot_flip,
@@ -60,26 +56,107 @@ class DamageStrikes:
             return False
         if file == "log":
             return self._flip_log(struck, bits, restart_s)
-        if file in CLOSED:
-            restart_s = max(restart_s, DOWN_S)
-        found = [n for path, n in self._files(struck) if path.endswith(FILES[file])]
+        if file not in LIVE:
+            return self._file_flip(node, file, bits, stops=False, down_s=max(restart_s, DOWN_S))
         # With the power all that is written here becomes durable.
-        found = [n for n in found if n.data and (restart_s > 0 or not n.dirty)]
+        found = [n for n in self._named(struck, file) if restart_s > 0 or not n.dirty]
         if not found:
             return False
         if restart_s > 0:
             self._scene.darken([struck], restart_s, survival=1.0)
-        inode = self._scene.rng.choice(found)
+        self._flip_one(struck, file, bits, found)
+        return True
+
+    def _file_flip(self, node: str, file: str, bits: int, stops: bool, down_s: float) -> bool:
+        """While its process is down; `stops`: it ended in order, so that what lies there is to be
+        taken at its word.
+        """
+        scene, struck = self._scene, self._scene.node(node)
+        if not struck.running or file == "log":
+            return False
+        if scene.oracles.old_store or (node == CONTROLLER and scene.oracles.damaged_stores):
+            return False
+        if file == "marker" or (stops and file not in PASSING):
+            struck.stop()
+            self._flip_once_down(struck, file, bits, down_s, ENDS_S)
+            return False
+        if file in PASSING:
+            if file == "damaged-ranges":
+                self._flip_log(struck, bits, 0.0)
+            self._flip_once_there(file, bits, down_s)
+            return False
+        if not self._named(struck, file):
+            return False
+        self._flip_in_the_dark(struck, file, bits, down_s)
+        return True
+
+    def _flip_in_the_dark(self, struck: Node, file: str, bits: int, down_s: float) -> None:
+        self._scene.darken([struck], down_s, survival=1.0)
+        self._flip_one(struck, file, bits, self._named(struck, file))
+
+    def _flip_once_there(self, file: str, bits: int, down_s: float) -> None:
+        """A file that comes and goes: on the first machine that has it."""
+        scene = self._scene
+        if scene.over or scene.oracles.old_store:
+            return
+        for each in scene.world.brokers:
+            if each.running and self._named(each, file):
+                self._flip_in_the_dark(each, file, bits, down_s)
+                scene.struck["file-flip"] += 1
+                return
+        scene.later(LOOKS_S, self._flip_once_there, file, bits, down_s)
+
+    def _flip_once_down(
+        self, struck: Node, file: str, bits: int, down_s: float, patience_s: float
+    ) -> None:
+        scene = self._scene
+        if struck.running and patience_s > 0:
+            again = self._flip_once_down
+            scene.later(LOOKS_S, again, struck, file, bits, down_s, patience_s - LOOKS_S)
+            return
+        if struck.running:
+            return
+        found = [inode for inode in self._named(struck, file) if not inode.dirty]
+        if found and not scene.over and not scene.oracles.old_store:
+            self._flip_one(struck, file, bits, found)
+            scene.struck["file-flip"] += 1
+        scene.later(down_s, scene.start, struck)
+
+    def _named(self, struck: Node, file: str) -> list[Inode]:
+        """Such files of its disk that hold anything."""
+        return [
+            inode
+            for path, inode in self._files(struck)
+            if inode.data and fnmatchcase(path.rpartition("/")[2], FILES[file])
+        ]
+
+    def _flip_one(self, struck: Node, file: str, bits: int, found: list[Inode]) -> None:
+        oracles, rng = self._scene.oracles, self._scene.rng
+        inode = rng.choice(found)
         for _ in range(bits):
-            inode.flip(
-                self._scene.rng.randrange(len(inode.data)), 1 << self._scene.rng.randrange(8)
-            )
-        if file == "log-start":
+            inode.flip(rng.randrange(len(inode.data)), 1 << rng.randrange(8))
+        if file == "log-start" and struck.name != CONTROLLER:
             self._forget_log_starts(struck)
         if file == "recovery-point":
             struck.disk.keeps_all = partial(_names, struck, inode)
-        self._scene.oracles.sometimes[f"bit flipped: {file}"] += 1
-        return True
+        if file in ("meta", "state"):
+            self._put_back(struck, inode, is_read_anyway=file == "state")
+        oracles.sometimes[f"bit flipped: {file}"] += 1
+
+    def _put_back(self, struck: Node, inode: Inode, *, is_read_anyway: bool) -> None:
+        """Whose directory it is nobody guesses: somebody puts the file back from a copy. Until then
+        no store is restored from it; a start that goes on without the file writes another.
+        """
+        oracles = self._scene.oracles
+        oracles.damaged_identities.add(struck.name)
+
+        def repair() -> None:
+            if not is_read_anyway:
+                inode.restore()
+            oracles.damaged_identities.discard(struck.name)
+            struck.start()
+
+        self._scene.later(REPAIR_S, repair)
 
     def _forget_log_starts(self, struck: Node) -> None:
         """Its logs may begin with their first segments until a leader says otherwise (ADR 10)."""

@@ -75,6 +75,7 @@ class StoreStrikes:
             and scene.churn is None
             and scene.compaction is None
             and not scene.oracles.damaged_stores
+            and not scene.oracles.damaged_identities
             and not scene.oracles.old_store
         )
 
