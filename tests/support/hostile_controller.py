@@ -92,10 +92,7 @@ class _Pushed:
     async def write(self, message: Message) -> None:
         """It takes what it is told."""
 
-    def __aiter__(self) -> _Pushed:
-        return self
-
-    async def __anext__(self) -> push_pb2.LeaderAndIsrResponse:
+    async def read(self) -> push_pb2.LeaderAndIsrResponse:
         if not self._answers:
             await asyncio.get_running_loop().create_future()
         return self._answers.pop(0)
