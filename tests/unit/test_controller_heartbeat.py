@@ -1,6 +1,7 @@
 """Heartbeats: what they ask for, and what they are told."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from strandline_broker.core.controller.heartbeat import (
     decide_heartbeat,
 )
 from strandline_broker.core.controller.records import OfflineReplica
+from strandline_broker.core.controller.registration import ENTRIES_MAX, TEXT_LENGTH_MAX
+from strandline_broker.core.replica_condition import RefusedTruncation
 from strandline_proto.errors import BrokerIdNotRegistered, InvalidRequest, StaleBrokerEpoch
-from strandline_proto.ids import BrokerEpoch, MetadataOffset, TopicId
+from strandline_proto.ids import BrokerEpoch, LeaderEpoch, MetadataOffset, Offset, TopicId
 from support.controller_cluster import B1, B2, Cluster
 
 
@@ -92,3 +95,20 @@ def test_lists_that_no_broker_has_are_refused() -> None:
     short = frozenset([OfflineReplica(TopicId(bytes(15)), 0)])
     with pytest.raises(InvalidRequest, match="by 15 bytes"):
         check_told(replace(told, offline_replicas=short))
+    refusal = RefusedTruncation(topic_id, 0, B2, LeaderEpoch(1), Offset(1), Offset(2), Offset(3))
+    check_told(replace(told, refused=(refusal,) * TOLD_MAX))
+    with pytest.raises(InvalidRequest, match="100001 replicas"):
+        check_told(replace(told, refused=(refusal,) * (TOLD_MAX + 1)))
+    with pytest.raises(InvalidRequest, match="by 17 bytes"):
+        check_told(replace(told, refused=(replace(refusal, topic_id=TopicId(bytes(17))),)))
+
+
+@pytest.mark.parametrize("field", ["offline_log_dirs", "full_log_dirs", "stray_dirs"])
+def test_directories_that_no_broker_has_are_refused(field: str) -> None:
+    told = Heartbeat(B1, BrokerEpoch(1), MetadataOffset(1), want_fence=False, want_shut_down=False)
+    fields: dict[str, Any] = {field: ("d" * TEXT_LENGTH_MAX,) * ENTRIES_MAX}
+    check_told(replace(told, **fields))
+    for paths in (("d",) * (ENTRIES_MAX + 1), ("d" * (TEXT_LENGTH_MAX + 1),)):
+        fields = {field: paths}
+        with pytest.raises(InvalidRequest, match="1000 are possible, each of at most 4096"):
+            check_told(replace(told, **fields))

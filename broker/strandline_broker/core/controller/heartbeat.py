@@ -12,7 +12,11 @@ from typing import Final
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.records import LossRecord, OfflineReplica
-from strandline_broker.core.controller.registration import check_broker_epoch
+from strandline_broker.core.controller.registration import (
+    ENTRIES_MAX,
+    TEXT_LENGTH_MAX,
+    check_broker_epoch,
+)
 from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.unfencing import decide_unfence, may_unfence
@@ -21,7 +25,9 @@ from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 
 TOLD_MAX: Final = 100_000
-"""Replicas, and losses, that one heartbeat may name: they are kept, and told to every broker."""
+"""Replicas, losses and refused truncations that one heartbeat may name: they are kept, and told to
+every broker or to whoever asks.
+"""
 TOPIC_ID_LENGTH: Final = 16
 
 
@@ -52,21 +58,21 @@ class HeartbeatAnswer:
 
 def check_told(heartbeat: Heartbeat) -> None:
     """Raises InvalidRequest for lists that no broker has, before anything is kept of them."""
-    told = len(heartbeat.offline_replicas) + len(heartbeat.losses)
+    sender = f"a heartbeat of broker {heartbeat.broker_id}"
+    named = (heartbeat.offline_replicas, heartbeat.losses, heartbeat.refused)
+    told = sum(map(len, named))
     if told > TOLD_MAX:
-        raise InvalidRequest(
-            f"a heartbeat of broker {heartbeat.broker_id} names {told} replicas, {TOLD_MAX} are "
-            "possible"
-        )
-    topic_ids = {
-        *(replica.topic_id for replica in heartbeat.offline_replicas),
-        *(loss.topic_id for loss in heartbeat.losses),
-    }
-    for topic_id in topic_ids:
+        raise InvalidRequest(f"{sender} names {told} replicas, {TOLD_MAX} are possible")
+    for topic_id in {each.topic_id for several in named for each in several}:
         if len(topic_id) != TOPIC_ID_LENGTH:
             raise InvalidRequest(
-                f"a heartbeat of broker {heartbeat.broker_id} names a topic by {len(topic_id)} "
-                f"bytes, an id has {TOPIC_ID_LENGTH}"
+                f"{sender} names a topic by {len(topic_id)} bytes, an id has {TOPIC_ID_LENGTH}"
+            )
+    for paths in (heartbeat.offline_log_dirs, heartbeat.full_log_dirs, heartbeat.stray_dirs):
+        if len(paths) > ENTRIES_MAX or any(len(path) > TEXT_LENGTH_MAX for path in paths):
+            raise InvalidRequest(
+                f"{sender} names {len(paths)} directories in one list; {ENTRIES_MAX} are possible,"
+                f" each of at most {TEXT_LENGTH_MAX} characters"
             )
 
 

@@ -198,15 +198,16 @@ class Controller:
             self.sessions.on_heard(
                 broker.broker_id, broker.epoch, self.now_ms(), number=heartbeat.number
             )
-            self.told[broker.broker_id] = heartbeat
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest for one that a later heartbeat of its sender has overtaken."""
         self._refuse_overtaken(heartbeat)
         check_told(heartbeat)
+        has_news = tells_news(self.state, heartbeat)
+        self.told[heartbeat.broker_id] = heartbeat
         # First what it cannot serve, then whether it may serve: nobody is elected in between.
-        if tells_news(self.state, heartbeat):
+        if has_news:
             await self._decide_in_order(decide_offline_replicas, heartbeat)
         if heartbeat.losses:
             lost = await self._pipeline.submit(partial(decide_losses, self.state, heartbeat))

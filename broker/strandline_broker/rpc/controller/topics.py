@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.topics import NewTopic
 from strandline_broker.rpc.controller.answers import limit_s, refuse
@@ -13,9 +13,17 @@ from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, metadata_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from strandline_broker.core.controller.losses import LossReport
     from strandline_broker.core.controller.state import Broker
     from strandline_broker.hosts.controller.controller import Controller
+
+NAMED_BYTES_MAX: Final = 32 << 20
+"""Of all that brokers name in heartbeats, in one description: half of what a message may hold."""
+REFUSAL_BYTES_MAX: Final = 100
+NAME_OVERHEAD: Final = 6
+"""Bytes of a tag and a length."""
 
 
 class TopicsRpc:
@@ -99,13 +107,15 @@ class ClusterRpc:
                 store_id=identity.store_id,
                 version=self._version,
             ),
-            brokers=[self._broker(broker) for broker in brokers],
+            brokers=[self._broker(each, NAMED_BYTES_MAX // len(brokers)) for each in brokers],
             losses=[_loss(report) for report in state.losses],
         )
 
-    def _broker(self, broker: Broker) -> metadata_pb2.BrokerDescription:
+    def _broker(self, broker: Broker, room: int) -> metadata_pb2.BrokerDescription:
+        """With the first of what it has named in its heartbeats, as many as `room` bytes hold."""
         heard_ms = self._controller.sessions.heard_ms(broker.broker_id)
         told = self._controller.told.get(broker.broker_id)
+        room //= 4
         return metadata_pb2.BrokerDescription(
             id=broker.broker_id,
             incarnation_id=broker.incarnation_id,
@@ -119,12 +129,25 @@ class ClusterRpc:
             rack=broker.rack,
             version=broker.version,
             last_heard_ms=-1 if heard_ms is None else self._controller.now_ms() - heard_ms,
-            offline_log_dirs=() if told is None else told.offline_log_dirs,
+            offline_log_dirs=() if told is None else _within(room, told.offline_log_dirs),
             decommissioning=broker.decommissioning,
-            stray_dirs=() if told is None else told.stray_dirs,
-            full_log_dirs=() if told is None else told.full_log_dirs,
-            refused_truncations=map(refusal_to_wire, () if told is None else told.refused),
+            stray_dirs=() if told is None else _within(room, told.stray_dirs),
+            full_log_dirs=() if told is None else _within(room, told.full_log_dirs),
+            refused_truncations=(
+                ()
+                if told is None
+                else map(refusal_to_wire, told.refused[: room // REFUSAL_BYTES_MAX])
+            ),
         )
+
+
+def _within(room: int, names: Iterable[str]) -> Iterator[str]:
+    """The first of `names`, as long as they fit."""
+    for name in names:
+        room -= len(name.encode()) + NAME_OVERHEAD
+        if room < 0:
+            return
+        yield name
 
 
 def _loss(report: LossReport) -> metadata_pb2.LossDescription:
