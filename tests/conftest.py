@@ -6,6 +6,7 @@ shared folder (and of the engine that its script would have started): a green ru
 was off.
 """
 
+import gc
 import os
 import shutil
 import subprocess
@@ -83,6 +84,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     assert all(path.is_file() for path in places), "LONGEST names a file that is gone"
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules stay to the end: no collection of garbage walks them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -123,26 +124,20 @@ def test_a_malformed_topic_configuration_is_refused_by_key(
 # Records.
 
 
-@pytest.mark.parametrize(
-    ("where", "status", "said"),
-    [
+def test_records_that_cannot_be_deleted_stay(cluster: LocalCluster) -> None:
+    _create(cluster, "shortened")
+    assert _on(cluster, "produce", "shortened", stdin="a\nb\nc\n").status == 0
+    for where, status, said in (
         (("--partition", 0, "--before", 4), 1, "between 0 and the high watermark 3"),
         (("--partition", 1, "--before", 1), 1, "no partition 1; it has 1"),
         (("--partition", -1, "--before", 1), 2, "--partition"),
         (("--partition", 0, "--before", -2), 2, "--before"),
         (("--partition", 0), 2, "--before"),
-    ],
-)
-def test_records_that_cannot_be_deleted_stay(
-    cluster: LocalCluster, where: tuple[object, ...], status: int, said: str
-) -> None:
-    _create(cluster, "shortened")
-    assert _on(cluster, "produce", "shortened", stdin="a\nb\nc\n").status == 0
-    refused = _on(cluster, "topic", "delete-records", "shortened", *where)
-    assert refused.status == status
-    assert said in refused.error
-    assert _values(cluster, "shortened") == ["a", "b", "c"]
-    _on(cluster, "topic", "delete", "shortened")
+    ):
+        refused = _on(cluster, "topic", "delete-records", "shortened", *where)
+        assert refused.status == status, where
+        assert said in refused.error
+        assert _values(cluster, "shortened") == ["a", "b", "c"], where
 
 
 def test_records_of_a_compacted_topic_are_not_deleted_by_offset(cluster: LocalCluster) -> None:
@@ -339,12 +334,7 @@ def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(make_cluster: Mak
     assert values[-1] == "after"
 
 
-@pytest.mark.parametrize(
-    ("ahead", "error"), [(-1, FencedLeaderEpoch.code), (1, UnknownLeaderEpoch.code)]
-)
-def test_a_batch_for_another_leader_epoch_is_refused(
-    make_cluster: MakeCluster, ahead: int, error: int
-) -> None:
+def test_a_batch_for_another_leader_epoch_is_refused(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(brokers=2)
     _create(cluster, "fenced", "--replication-factor", 2, "--config", "min.insync.replicas=1")
     first = where_is(cluster.address(1), "fenced")
@@ -352,14 +342,15 @@ def test_a_batch_for_another_leader_epoch_is_refused(
     assert _on(cluster, "health", "--wait", 30).status == 0
     at = where_is(cluster.address(1), "fenced")
     assert at.leader_epoch > first.leader_epoch
-    result = produce_raw(
-        cluster.address(at.leader),
-        at.topic_id,
-        one_record(),
-        leader_epoch=at.leader_epoch + ahead,
-    )
-    assert result.error_code == error
-    assert not result.appended
+    for ahead, error in ((-1, FencedLeaderEpoch.code), (1, UnknownLeaderEpoch.code)):
+        result = produce_raw(
+            cluster.address(at.leader),
+            at.topic_id,
+            one_record(),
+            leader_epoch=at.leader_epoch + ahead,
+        )
+        assert result.error_code == error
+        assert not result.appended
 
 
 @pytest.mark.parametrize(
@@ -529,7 +520,7 @@ def test_without_a_controller_creating_fails_in_time_and_producing_goes_on(
 def test_without_any_broker_every_command_fails_in_time() -> None:
     (port,) = free_ports(1)
     nowhere = ("--bootstrap", f"127.0.0.1:{port}")
-    for command in (
+    commands: tuple[tuple[object, ...], ...] = (
         ("status",),
         ("offsets", "t"),
         ("topic", "list", "--timeout", 3),
@@ -538,11 +529,17 @@ def test_without_any_broker_every_command_fails_in_time() -> None:
         ("config", "alter", "broker", "--default", "--set", "log.roll.ms=5", "--timeout", 3),
         ("produce", "t", "--timeout", 3),
         ("consume", "t", "--exit-at-end", "--timeout", 3),
-    ):
-        refused = strandline(*command, *nowhere, stdin="line\n", deadline_s=30)
-        assert refused.status == 1, command
-        assert str(port) in refused.error
-    assert strandline("health", *nowhere).status == 1
+    )
+    # At once: all that they do is wait.
+    with ThreadPoolExecutor(len(commands) + 1) as pool:
+        health = pool.submit(strandline, "health", *nowhere)
+        refusals = pool.map(
+            lambda command: strandline(*command, *nowhere, stdin="line\n", deadline_s=30), commands
+        )
+        for command, refused in zip(commands, refusals, strict=True):
+            assert refused.status == 1, command
+            assert str(port) in refused.error
+        assert health.result().status == 1
 
 
 # Java.
