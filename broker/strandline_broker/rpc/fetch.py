@@ -31,11 +31,17 @@ class FetchRpc:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(stream.read(requests))
                 while (request := await stream.next()) is not None:
-                    answer = await session.serve(request_from_wire(request), stream.has_more)
-                    await context.write(response_to_wire(answer))
+                    await context.write(await _answer(session, request, stream))
                 reader.cancel()
         finally:
             session.close()
+
+
+async def _answer(
+    session: FetchSession, request: fetch_pb2.FetchRequest, stream: _Requests
+) -> fetch_pb2.FetchResponse:
+    """Nothing else keeps what was read: it may be written for as long as the reader likes."""
+    return response_to_wire(await session.serve(request_from_wire(request), stream.has_more))
 
 
 class _Requests:

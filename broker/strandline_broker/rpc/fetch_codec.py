@@ -86,6 +86,7 @@ def request_from_wire(wire: fetch_pb2.FetchRequest) -> FetchRequest:
 
 
 def response_to_wire(response: FetchResponse) -> fetch_pb2.FetchResponse:
+    """Takes the records out of `response`: an answer of many megabytes is not held twice."""
     wire = fetch_pb2.FetchResponse(
         correlation_id=response.correlation_id, session_id=response.session_id
     )
@@ -107,7 +108,7 @@ def _partition_to_wire(fetched: FetchedPartition, result: fetch_pb2.FetchPartiti
         result.log_start_offset = fetched.log_start_offset
         result.preferred_read_replica = NO_PREFERRED_REPLICA
     if fetched.records:
-        result.records = fetched.records
+        result.records, fetched.records = fetched.records, b""
     if fetched.diverging is not None:
         result.diverging_epoch.epoch, result.diverging_epoch.end_offset = fetched.diverging
     if fetched.error is not None:
