@@ -524,7 +524,7 @@ async def test_what_a_replica_has_refused_to_cut_is_told_and_takes_it_out_of_the
 async def test_a_heartbeat_that_comes_late_over_a_stream_given_up_takes_nothing_back(
     controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    """I-15: it was sent before the damage was found, and would bring the replica back."""
+    """I-15, I-100: it was sent before the damage was found, and would bring the replica back."""
     living = Living(controller, stack)
     one, two, _ = await living.three()
     topic = await living.create("flights", 1, 3)

@@ -11,7 +11,12 @@ import grpc.aio
 import pytest
 
 from strandline_chaos.sim.loop import SimLoop
-from strandline_chaos.sim.network import KEEPALIVE_S, LATE_S_MAX, SimNetwork
+from strandline_chaos.sim.network import (
+    GIVEN_UP_LATE_S_MAX,
+    KEEPALIVE_S,
+    LATE_S_MAX,
+    SimNetwork,
+)
 from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
 from strandline_runtime.runtime import Probe
 from support.grpc_rig import Rig, outcome
@@ -314,6 +319,61 @@ def test_a_deadline_passes_on_each_side_though_nothing_passes_between_them(world
         assert await outcome(call) == "DEADLINE_EXCEEDED"
         await asyncio.sleep(SOON_S)
         assert ended == [pytest.approx(2.0, abs=0.1)]
+
+    world.loop.run(main())
+
+
+def test_what_is_stuck_in_a_stream_given_up_may_come_behind_a_newer_one() -> None:
+    async def heard(world: World) -> list[tuple[bytes, float]]:
+        arrived: list[tuple[bytes, float]] = []
+
+        async def hear(requests: Any, context: Any) -> None:
+            async for message in requests:
+                arrived.append((message, world.loop.now))
+
+        await world.serve(StreamStream=hear)
+        old, new = [world.rig.method("StreamStream")() for _ in range(2)]
+        for call in (old, new):
+            await call.write(b"first")
+        await asyncio.sleep(SOON_S)
+        arrived.clear()
+        world.network.partition("c", "s", hold=True)
+        await old.write(b"old")
+        old.cancel()
+        await new.write(b"new")
+        world.network.heal()
+        await asyncio.sleep(LATE_S_MAX + GIVEN_UP_LATE_S_MAX + SOON_S)
+        return arrived
+
+    overtaken_s = []
+    for seed in SEEDS:
+        world = World(seed)
+        found = dict(world.loop.run(heard(world)))
+        assert b"new" in found
+        overtaken_s.append(found.get(b"old", 0.0) - found[b"new"])
+    late = [by_s for by_s in overtaken_s if by_s > SOON_S]
+    assert len(SEEDS) / 5 < len(late) < len(SEEDS)
+    assert max(late) < GIVEN_UP_LATE_S_MAX + SOON_S
+
+
+def test_a_stream_given_up_over_a_sound_link_ends_at_once(world: World) -> None:
+    ended: list[float] = []
+
+    async def hear(requests: Any, context: Any) -> None:
+        try:
+            async for message in requests:
+                await context.write(message)
+        finally:
+            ended.append(world.loop.now)
+
+    async def main() -> None:
+        await world.serve(StreamStream=hear)
+        call = await open_stream(world)
+        begun_s = world.loop.now
+        await call.write(b"last")
+        call.cancel()
+        await asyncio.sleep(1)
+        assert ended[0] - begun_s < SOON_S
 
     world.loop.run(main())
 

@@ -12,7 +12,11 @@ _WATCH: Final = "strandline_broker/hosts/damage_watch.py"
 _LIFECYCLE: Final = "strandline_broker/hosts/lifecycle.py"
 _LOG_DIRS: Final = "strandline_broker/hosts/log_dirs.py"
 _FULL_DIRS: Final = "strandline_broker/hosts/full_dirs.py"
+_SESSIONS: Final = "strandline_broker/core/controller/sessions.py"
+_CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
 _OFFLINE: Final = "strandline_broker/core/controller/offline_replicas.py"
+
+_LINK: Final = {"a": "broker-2", "b": "controller"}
 
 _COMES_AND_GOES: Final = Needs(
     topology={
@@ -25,10 +29,23 @@ _COMES_AND_GOES: Final = Needs(
     kinds=("pause",),
     aimed=(
         Fault(0.6, "misread", {"node": "broker-2", "for_s": 7.5, "rate": 0.1}),
-        Fault(0.7, "slow-link", {"a": "broker-2", "b": "controller", "for_s": 7.5, "ms": 400}),
+        Fault(0.7, "slow-link", {**_LINK, "for_s": 7.5, "ms": 400}),
     ),
 )
 """What reads badly reads well a moment later, and the controller's word of it comes late."""
+
+_OVERTAKEN: Final = Needs(
+    topology={"scrub_ms": 400, "segment_bytes": 400},
+    kinds=("pause",),
+    aimed=(
+        Fault(0.6, "misread", {"node": "broker-2", "for_s": 7.0, "rate": 0.1}),
+        *(
+            Fault(at_s, "partition", {**_LINK, "for_s": 1.8, "hold": True, "one_way": False})
+            for at_s in (0.8, 4.0)
+        ),
+    ),
+)
+"""Damage comes and goes, while heartbeats are held over streams that their sender gives up."""
 
 _FULL: Final = Needs(
     kinds=("kill",),
@@ -74,6 +91,34 @@ HEALING: Final = (
             ),
         ),
         _COMES_AND_GOES,
+    ),
+    Mutant(
+        "overtaken-heartbeat-counts",
+        "I-100",
+        "heartbeats have no order: one that comes late over a stream that was given up counts as"
+        " the newest",
+        (
+            Edit(
+                _SESSIONS,
+                "        return known == epoch and number < last\n",
+                "        return known != known and number < last\n",
+            ),
+        ),
+        _OVERTAKEN,
+    ),
+    Mutant(
+        "overtaken-heartbeat-decides",
+        "I-100",
+        "a heartbeat that comes late, over a stream that was given up, touches no session, but what"
+        " it names is taken for what is so, and damage that a later one has named is taken back",
+        (
+            Edit(
+                _CONTROLLER,
+                "        if self._is_overtaken(heartbeat):\n            raise InvalidRequest(\n",
+                "        if not heartbeat:\n            raise InvalidRequest(\n",
+            ),
+        ),
+        _OVERTAKEN,
     ),
     Mutant(
         "damaged-replica-does-not-make-way",

@@ -291,6 +291,8 @@ class ClientCall:
     def _abandon(self, status: Any) -> None:
         """End the call on this side, and tell the server."""
         if self._final is None and self._pipe is not None:
+            if self._request is None:
+                self._network.give_up(self._pipe)
             self._pipe.send(self._at_server, lambda call: call.on_cancelled())
         self._finish(status, drop=True)
 

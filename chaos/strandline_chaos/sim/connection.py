@@ -113,6 +113,10 @@ class Pipe:
         self.last_arrival_s = 0.0
         self.is_lost = False
         """A frame is missing, so nothing after it can ever be delivered."""
+        self.stuck_until_s = 0.0
+        """A frame that has not arrived by then takes longer than on any sound connection."""
+        self.late_s = 0.0
+        """How much later than that its frames arrive, as nobody waits for an answer any more."""
         self._in_flight: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def send(self, deliver: Callable[..., None], *args: Any) -> None:
@@ -124,6 +128,12 @@ class Pipe:
 
     def arrive(self) -> None:
         """The next frame is due; timers of the same moment may come in any order."""
+        if self.late_s > 0:
+            self._network.later(self.late_s, self.source.peer.node.owner, self._deliver)
+        else:
+            self._deliver()
+
+    def _deliver(self) -> None:
         deliver, args = self._in_flight.popleft()
         if self.source.peer.is_open:
             deliver(*args)

@@ -7,15 +7,17 @@ order of the calls.
 What a fault does: `kill` ends a process, whose kernel resets its connections; `power_off` leaves
 them silent, until keepalive gives up or the machine is back and answers with a reset; `partition`
 holds or drops what is sent between two nodes; `slow` and `lossy` delay it; `duplicate` lets
-requests arrive twice (`echo.py`). Not modelled: flow control, limits on sizes, pings as such, a
-channel's back-off while it is not needed, and calls that gRPC tries again by itself because they
-never left the client.
+requests arrive twice (`echo.py`). What is stuck in a stream when its client gives it up may arrive
+behind what a newer stream says, as over a connection that is half dead. Not modelled: flow control,
+limits on sizes, pings as such, a channel's back-off while it is not needed, and calls that gRPC
+tries again by itself because they never left the client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from strandline_chaos.sim.channel import SimChannel
@@ -50,6 +52,11 @@ KEEPALIVE_S: Final = (5.0, 15.0)
 """How long a silent connection lives: the channel options' ping interval and its timeout."""
 LATE_S_MAX: Final = 3.0
 """After a partition TCP tries again in its own time."""
+STUCK_S: Final = 0.1
+"""What is under way for longer is on a connection that does not work as it should."""
+GIVEN_UP_LATE: Final = 0.5
+GIVEN_UP_LATE_S_MAX: Final = 2.0
+"""So often, and by so much at the most, is what is stuck in a stream that was given up late."""
 FIRST_PORT: Final = 40_000
 OWN_HOSTS: Final = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]", "[::]", "")
 
@@ -78,6 +85,8 @@ class SimNetwork:
         self._ports = itertools.count(FIRST_PORT)
         self.call_ids = itertools.count(1)
         self.echoer = Echoer(self)
+        self.late_streams = 0
+        """How often something came late in a stream that was given up."""
         self.on_handler_error: Callable[[str, str, Exception], None] | None = None
         """Told of an exception that a handler let out: node, method, exception."""
 
@@ -228,6 +237,7 @@ class SimNetwork:
         if link is None:
             link = pipe.link = self._link(source.node.name, target.node.name)
         if link.blocked is Blocked.HOLD:
+            pipe.stuck_until_s = math.inf
             link.held.append((source, pipe, lambda: self.transmit(pipe, deliver, args)))
         elif link.blocked is Blocked.DROP or not target.is_open:
             pipe.is_lost = source.has_lost = True
@@ -237,10 +247,19 @@ class SimNetwork:
             if arrival_s < pipe.last_arrival_s:
                 arrival_s = pipe.last_arrival_s
             pipe.last_arrival_s = arrival_s
+            pipe.stuck_until_s = arrival_s if arrival_s - now_s > STUCK_S else 0.0
             if arrival_s > source.last_arrival_s:
                 source.last_arrival_s = arrival_s
             pipe.put(deliver, args)
             self._deliver(arrival_s - now_s, target.node.owner, pipe.arrive)
+
+    def give_up(self, pipe: Pipe) -> None:
+        """Its client has given the stream up. What is stuck in it comes all the same, perhaps after
+        what a newer stream says, which then came over another connection.
+        """
+        if self._now() < pipe.stuck_until_s and self._rng.random() < GIVEN_UP_LATE:
+            pipe.late_s = self._rng.uniform(0, GIVEN_UP_LATE_S_MAX)
+            self.late_streams += 1
 
     def hang_up(self, end: End, why: str, *, in_order: bool = False) -> None:
         """Tell the other side that this end is closed, after all that was sent if `in_order`."""

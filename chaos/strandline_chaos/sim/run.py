@@ -134,6 +134,7 @@ class Run:
         found.update(self.world.timeline.told())
         for method, count in self.world.network.echoer.counts.items():
             found[f"arrived twice: {method}"] += count
+        found["stream given up came late"] += self.world.network.late_streams
         found[EXCUSED] += len(self.oracles.excused())
         return found
 

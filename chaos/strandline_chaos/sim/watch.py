@@ -15,6 +15,7 @@ from strandline_chaos.sim.oracles.disks import check_disk
 from strandline_chaos.sim.oracles.ends import EndOracle
 from strandline_chaos.sim.oracles.epochs import EpochOracle
 from strandline_chaos.sim.oracles.full_disks import FullDiskOracle
+from strandline_chaos.sim.oracles.heartbeats import HeartbeatOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
 from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.metadata import MetadataOracle
@@ -69,6 +70,7 @@ class Oracles:
         self.leaves = LeaveOracle(world.members, self.control)
         self.metadata = MetadataOracle(self.sometimes)
         self.full_disks = FullDiskOracle(self.sometimes)
+        self.heartbeats = HeartbeatOracle()
         self.store = StoreOracle(self.sometimes)
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
@@ -99,6 +101,7 @@ class Oracles:
         self.old_store = False
         self.sometimes["store restored"] += 1
         self.control.on_restored()
+        self.heartbeats.on_restored()
         self.replicas.on_restored()
 
     def on_double_gone(self, node: Node) -> None:
@@ -164,6 +167,7 @@ class Oracles:
         if self._world.doubles:
             self._find_members(process.state)
         self.decisions.on_step(process.state)
+        self.heartbeats.on_step(process.controller)
         if self.control.on_step(process.state):
             self.compaction.on_decided(process.state)
             self.replicas.on_decided()

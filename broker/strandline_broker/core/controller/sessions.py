@@ -50,7 +50,7 @@ class Sessions:
             self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
 
     def is_overtaken(self, broker_id: BrokerId, epoch: BrokerEpoch, number: int) -> bool:
-        """Whether a later heartbeat of this incarnation has arrived, on another stream.
+        """Whether a later heartbeat of this incarnation has arrived, on another stream (I-100).
 
         What an overtaken one says has been taken back since: that the broker lives, too.
         """
