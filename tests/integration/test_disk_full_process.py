@@ -29,7 +29,8 @@ def disks(tmp_path: Path) -> Iterator[list[Path]]:
         for number in (1, 2, 3):
             path = tmp_path / "c" / f"broker-{number}"
             path.mkdir(parents=True)
-            command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "strandline-test", path]
+            size, where = f"size={DISK_MB}m", str(path)
+            command = ["mount", "-t", "tmpfs", "-o", size, "strandline-test", where]
             made = None if os.geteuid() != 0 else subprocess.run(command, check=False)
             if made is None or made.returncode != 0:
                 pytest.skip("NOT TESTED: a full disk needs root and the right to mount a tmpfs")
