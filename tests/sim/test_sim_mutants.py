@@ -35,6 +35,7 @@ def test_a_cheap_mutant_is_found_by_the_oracle_of_its_rule() -> None:
         ("any-incarnation-counts", "I-90"),
         ("tombstones-go-at-once", "I-70"),
         ("overtaken-heartbeat-decides", "I-100"),
+        ("nameless-replica-made-anew", "I-7"),
     ],
 )
 def test_a_rule_is_seen_broken_where_it_is_broken(name: str, rule: str) -> None:

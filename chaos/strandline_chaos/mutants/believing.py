@@ -19,6 +19,8 @@ _SEALED: Final = "strandline_broker/storage/sealed_file.py"
 _REWRITE: Final = "strandline_broker/storage/recovery_rewrite.py"
 _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _PRODUCE: Final = "strandline_broker/rpc/produce.py"
+_IDENTITY: Final = "strandline_broker/storage/partition_identity.py"
+_LOGS: Final = "strandline_broker/hosts/replica_logs.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 
@@ -36,7 +38,50 @@ _LEVEL_AND_UNHEARD: Final = tuple(
 )
 """Nothing is written, and a member that holds everything is not heard."""
 
+_NAMELESS: Final = tuple(
+    Fault(
+        start_s,
+        "file-flip",
+        {"node": node, "file": "identity", "bits": 1, "stops": True, "down_s": 0.3},
+    )
+    for start_s, node in ((3.0, "broker-1"), (3.0, "broker-2"), (3.0, "broker-3"))
+)
+"""Every disk changes a bit of what says which replica a directory is."""
+
 BELIEVING: Final = (
+    Mutant(
+        "nameless-replica-made-anew",
+        "I-36, I-8",
+        "a directory that does not say whose it is counts as another topic's: it is set aside with"
+        " its records, and an empty log is made",
+        (
+            Edit(
+                _IDENTITY,
+                "    except ValueError:\n        return not is_hosted\n",
+                "    except ValueError:\n        return True\n",
+            ),
+            Edit(
+                _IDENTITY,
+                "        if len(claiming) == 1:\n",
+                "        if len(claiming) < 0:\n",
+            ),
+            Edit(
+                _LOGS,
+                "        if key in self._directories.hosted and len(fit) == 1:\n",
+                "        if len(fit) < 0:\n",
+            ),
+            Edit(
+                _LOGS,
+                "        if fit and (key in self._directories.hosted"
+                " or (self._counts(state) and not state.is_new)):\n",
+                "        await self._dirs.in_registry("
+                "partial(self._directories.forget_hosted, *key))\n"
+                "        self.refused.pop(key, None)\n"
+                "        if not key:\n",
+            ),
+        ),
+        Needs(topology={"partitions": 1}, kinds=("slow-link",), aimed=_NAMELESS),
+    ),
     Mutant(
         "seal-not-looked-at",
         "I-8, I-10",
