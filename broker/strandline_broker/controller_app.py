@@ -25,7 +25,6 @@ from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.elections import ElectionsRpc
 from strandline_broker.rpc.controller.partitions import PartitionsRpc
-from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_broker.rpc.controller.reassignments import ReassignmentsRpc
 from strandline_broker.rpc.controller.service import (
     CONTROLLER_SERVICE,
@@ -34,6 +33,7 @@ from strandline_broker.rpc.controller.service import (
 )
 from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.metadata_log import MetadataLog, check_identity

@@ -84,7 +84,7 @@ class Cluster:
         self.sessions = Sessions(SESSION_MS)
         self.now_ms = 0
         self.log: list[bytes] = []
-        self.envelopes: list[push.Envelope] = []
+        self.envelopes: list[push.MetadataDelta] = []
         self._incarnations = 0
         self._topics = 0
         self.commit(decide_start(self.state, min_insync_replicas=min_insync))

@@ -21,10 +21,10 @@ from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
 from strandline_broker.rpc.controller.elections import ElectionsRpc
 from strandline_broker.rpc.controller.partitions import PartitionsRpc
-from strandline_broker.rpc.controller.push import PushTranslator
 from strandline_broker.rpc.controller.reassignments import ReassignmentsRpc
 from strandline_broker.rpc.controller.service import Service
 from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
+from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2

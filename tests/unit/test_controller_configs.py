@@ -215,7 +215,7 @@ def test_one_brokers_entry_and_that_of_all_are_apart_and_both_are_pushed() -> No
     cluster.alter("", {"log.roll.ms": "7"})
     envelope = cluster.envelopes[-1]
     assert envelope.topics == ()
-    assert envelope.dynamic == push.DynamicConfigs(
+    assert envelope.dynamic == push.ClusterConfigs(
         brokers={B2: {"log.roll.ms": "6"}},
         cluster={"log.roll.ms": "7"},
         controller={MIN_ISR: "2"},

@@ -14,8 +14,7 @@ from strandline_broker.core.controller.losses import (
 from strandline_broker.core.controller.records import LossRecord
 from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_broker.hosts.controller.settings import Identity
-from strandline_broker.rpc.controller.push import PushTranslator
-from strandline_broker.rpc.push import envelope_from_wire
+from strandline_broker.rpc.push_codec import PushTranslator, envelope_from_wire
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
-    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.records import AnyRecord
 
 
@@ -70,7 +70,7 @@ class Bench:
         runtime = replace(real_runtime("test"), exit=stop)
         self.pipeline = Pipeline(runtime, self.state, log, self._on_commit)
 
-    def _on_commit(self, records: Sequence[AnyRecord], envelope: Envelope) -> None:
+    def _on_commit(self, records: Sequence[AnyRecord], envelope: MetadataDelta) -> None:
         self.published.append((self.log.end_offset, self.state.last_offset))
 
     async def start(self) -> None:

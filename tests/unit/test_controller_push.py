@@ -6,7 +6,7 @@ from strandline_broker.core.controller.topics import decide_delete_topic
 from support.controller_cluster import B1, B2, B3, Cluster
 
 
-def named(envelope: push.Envelope, *, moved: bool = True) -> list[tuple[str, int]]:
+def named(envelope: push.MetadataDelta, *, moved: bool = True) -> list[tuple[str, int]]:
     return [
         (topic.name, pushed.partition.index)
         for topic in envelope.topics

@@ -10,7 +10,7 @@ import pytest
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
 from strandline_broker.hosts.controller.push_answers import PushAnswers
-from strandline_broker.rpc.controller.push import answer_from_wire
+from strandline_broker.rpc.push_codec import answer_from_wire
 from strandline_proto.errors import KafkaStorageError, NotEnoughReplicas, StaleControllerEpoch
 from strandline_proto.ids import NO_LEADER, MetadataOffset, TopicId
 from strandline_proto.v1 import push_pb2

@@ -14,7 +14,7 @@ from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.controller import broker_link
 from strandline_broker.rpc.controller.broker_link import BrokerLinks
-from strandline_broker.rpc.controller.push import PushTranslator
+from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_proto.errors import StaleBrokerEpoch
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2, services_pb2_grpc

@@ -14,7 +14,8 @@ import pytest
 
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.replica_info import describe_replicas
-from strandline_broker.rpc.push import LARGE, envelope_from_wire
+from strandline_broker.rpc.push import LARGE
+from strandline_broker.rpc.push_codec import envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.log import Log
 from strandline_proto.errors import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.push import PushAnswer
-    from strandline_broker.hosts.push_streams import PushStream
+    from strandline_broker.hosts.push_streams import IncomingPushStream
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
@@ -279,7 +280,9 @@ async def test_a_stream_that_is_given_up_in_its_first_write_ends_with_a_status(
     async with broker(tmp_path) as b, running(b.receiver.run()):
         apply = b.receiver.apply
 
-        async def apply_and_give_up(stream: PushStream, envelope: Envelope) -> PushAnswer | None:
+        async def apply_and_give_up(
+            stream: IncomingPushStream, envelope: Envelope
+        ) -> PushAnswer | None:
             answer = await apply(stream, envelope)
             stream.replaced.set()
             return answer

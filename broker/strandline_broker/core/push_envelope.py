@@ -2,7 +2,7 @@
 
 An envelope is applied whole or not at all, in the order stop_replicas, leader_and_isr,
 update_metadata, so that clients are never sent to a leader that does not know of its election.
-`rpc/push.py` translates it from the wire.
+`rpc/push_codec.py` translates it from the wire.
 """
 
 from __future__ import annotations
@@ -99,10 +99,13 @@ class TopicMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
-    """Where the replica's log ends here, while its partition has no leader (I-53)."""
+class ReplicaLogEnd:
+    """Where a broker's log of a partition ends while that has no leader (I-53)."""
 
-    state: PartitionState
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    """The partition's, in which this is said."""
     last_epoch: int
     """The newest that the log knows, with or without records; -1: none."""
     log_end_offset: int

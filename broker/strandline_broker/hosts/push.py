@@ -19,7 +19,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.push_envelope import LogEnd
+from strandline_broker.core.push_envelope import ReplicaLogEnd
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.envelopes import PartitionError
-    from strandline_broker.hosts.push_streams import PushStream, PushStreams
+    from strandline_broker.hosts.push_streams import IncomingPushStream, PushStreams
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
     from strandline_runtime.runtime import Runtime
@@ -49,13 +49,13 @@ class PushAnswer:
     want_full: bool = False
     error: WireError | None = None
     partition_errors: tuple[PartitionError, ...] = ()
-    log_ends: tuple[LogEnd, ...] = ()
+    log_ends: tuple[ReplicaLogEnd, ...] = ()
     """Of the partitions in the envelope that have no leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    stream: PushStream
+    stream: IncomingPushStream
     envelope: Envelope
     answer: asyncio.Future[PushAnswer | None]
 
@@ -80,7 +80,7 @@ class PushReceiver:
         self._on_applied = on_applied
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue(ENVELOPES_WAITING_MAX)
 
-    async def apply(self, stream: PushStream, envelope: Envelope) -> PushAnswer | None:
+    async def apply(self, stream: IncomingPushStream, envelope: Envelope) -> PushAnswer | None:
         """Apply it in its turn; None if a newer stream has taken the stream's place before that.
 
         The caller may be cancelled at any time; an envelope that was begun is finished all the
@@ -172,7 +172,7 @@ class PushReceiver:
         )
 
 
-def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterator[LogEnd]:
+def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterator[ReplicaLogEnd]:
     """Where the logs end of partitions that an applied envelope leaves without a leader (I-53).
 
     They stay so until a push names a leader: nothing is appended or cut meanwhile.
@@ -183,4 +183,10 @@ def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterat
             continue
         if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
             log = partition.log
-            yield LogEnd(state, log.leader_epochs.latest(), log.log_end_offset)
+            yield ReplicaLogEnd(
+                topic_id=state.topic_id,
+                partition=state.partition,
+                leader_epoch=state.leader_epoch,
+                last_epoch=log.leader_epochs.latest(),
+                log_end_offset=log.log_end_offset,
+            )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 
-class PushStream:
+class IncomingPushStream:
     """One connection of a controller. `replaced` is set when a newer one is to take its place."""
 
     def __init__(self) -> None:
@@ -26,18 +26,18 @@ class PushStreams:
     def __init__(self, runtime: Runtime) -> None:
         self._log = runtime.log
         self._clock = runtime.clock
-        self._current: PushStream | None = None
+        self._current: IncomingPushStream | None = None
         self._again_at_s: float | None = None
         """When to ask for everything again, as something could not be applied."""
 
-    def open(self) -> PushStream:
+    def open(self) -> IncomingPushStream:
         """A controller has connected; an earlier stream gets nothing applied from here on."""
         if self._current is not None:
             self._current.replaced.set()
-        self._current = PushStream()
+        self._current = IncomingPushStream()
         return self._current
 
-    def is_current(self, stream: PushStream) -> bool:
+    def is_current(self, stream: IncomingPushStream) -> bool:
         return stream is self._current
 
     def ask_for_all(self) -> None:

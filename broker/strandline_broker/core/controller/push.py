@@ -1,8 +1,8 @@
-"""What the brokers are told of each atomic batch: one envelope, the same for all (P-79).
+"""What the brokers are told of each atomic batch: one delta, the same for all (P-79).
 
 `begin` looks at a batch before it is replayed (a removed topic is still there to be described),
-`delta` describes it after. Every batch makes an envelope, even one with nothing in it, because an
-envelope's offsets follow each other without a gap.
+`delta` describes it after. Every batch makes one, even one with nothing in it, because their
+offsets follow each other without a gap. What it means for one broker goes there as an `Envelope`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ class RemovedReplicas:
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicConfigs:
+class ClusterConfigs:
     """Configuration of brokers that is decided here, whole."""
 
     brokers: Mapping[BrokerId, Mapping[str, str]]
@@ -82,7 +82,9 @@ class DynamicConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class MetadataDelta:
+    """What one atomic batch changed; of a snapshot (`full`), everything there is."""
+
     controller_epoch: ControllerEpoch
     metadata_offset: MetadataOffset
     prev_metadata_offset: MetadataOffset
@@ -92,7 +94,7 @@ class Envelope:
     removed_replicas: tuple[RemovedReplicas, ...] = ()
     brokers: tuple[Broker, ...] = ()
     removed_brokers: tuple[BrokerId, ...] = ()
-    dynamic: DynamicConfigs | None = None
+    dynamic: ClusterConfigs | None = None
     """None: as before."""
     epoch_starts: tuple[tuple[MetadataOffset, ControllerEpoch], ...] = ()
     """Of a snapshot: by these a broker tells the log that it knows from another one (P-76)."""
@@ -162,7 +164,7 @@ def _served_otherwise(
     return sorted({(replica.topic_id, replica.partition) for replica in changed})
 
 
-def delta(state: ControllerState, changes: Changes) -> Envelope:
+def delta(state: ControllerState, changes: Changes) -> MetadataDelta:
     """Call after the batch was replayed."""
     changed = _changed_partitions(state, changes)
     topics = [
@@ -170,7 +172,7 @@ def delta(state: ControllerState, changes: Changes) -> Envelope:
         for topic_id in {**changed, **changes.configs}
         if (topic := state.topics.get(topic_id)) is not None
     ]
-    return Envelope(
+    return MetadataDelta(
         controller_epoch=state.controller_epoch,
         metadata_offset=state.last_offset,
         prev_metadata_offset=changes.prev_metadata_offset,
@@ -193,9 +195,9 @@ def _removed_replicas(state: ControllerState, changes: Changes) -> Iterable[Remo
                 yield RemovedReplicas(topic_id, index, partition.leader_epoch, gone)
 
 
-def snapshot(state: ControllerState) -> Envelope:
+def snapshot(state: ControllerState) -> MetadataDelta:
     """Everything. What it does not name does not exist."""
-    return Envelope(
+    return MetadataDelta(
         controller_epoch=state.controller_epoch,
         metadata_offset=state.last_offset,
         prev_metadata_offset=state.last_offset,
@@ -216,9 +218,9 @@ def snapshot(state: ControllerState) -> Envelope:
     )
 
 
-def _dynamic(state: ControllerState) -> DynamicConfigs:
+def _dynamic(state: ControllerState) -> ClusterConfigs:
     """Copies: an envelope may wait in a queue while the state goes on."""
-    return DynamicConfigs(
+    return ClusterConfigs(
         brokers={broker_id: dict(own) for broker_id, own in state.broker_configs.items()},
         cluster=dict(state.dynamic_defaults),
         controller=dict(state.defaults),

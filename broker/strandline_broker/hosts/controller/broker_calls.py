@@ -14,12 +14,12 @@ from strandline_proto.errors import NONE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.push_envelope import ReplicaLogEnd
     from strandline_proto.ids import (
         BrokerId,
         ControllerEpoch,
-        LeaderEpoch,
         MetadataOffset,
         TopicId,
     )
@@ -34,16 +34,6 @@ class FailedPartition(NamedTuple):
     error_message: str
 
 
-class ToldLogEnd(NamedTuple):
-    """Where a log ends at a broker while its partition has no leader."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: LeaderEpoch
-    last_epoch: int
-    log_end_offset: int
-
-
 @dataclass(frozen=True, slots=True)
 class PushAnswer:
     metadata_offset: MetadataOffset
@@ -55,7 +45,7 @@ class PushAnswer:
     error_code: int = NONE
     error_message: str = ""
     failed: tuple[FailedPartition, ...] = ()
-    log_ends: tuple[ToldLogEnd, ...] = ()
+    log_ends: tuple[ReplicaLogEnd, ...] = ()
 
 
 class Identified(NamedTuple):
@@ -69,7 +59,7 @@ class Identified(NamedTuple):
 class PushCall(Protocol):
     """One push stream."""
 
-    async def prepare(self, envelope: Envelope) -> Callable[[], Awaitable[None]]:
+    async def prepare(self, envelope: MetadataDelta) -> Callable[[], Awaitable[None]]:
         """What sends the envelope when it is called."""
         ...
 

@@ -36,7 +36,7 @@ QUEUE_MAX: Final = 1024
 
 
 class OnCommit(Protocol):
-    def __call__(self, records: Sequence[AnyRecord], envelope: push.Envelope) -> None:
+    def __call__(self, records: Sequence[AnyRecord], envelope: push.MetadataDelta) -> None:
         """A batch is durable and replayed. Must not wait or fail."""
         ...
 

@@ -21,7 +21,7 @@ from strandline_runtime.cancellation import deliver_cancellation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.state import Broker
     from strandline_broker.hosts.controller.broker_calls import (
         BrokerChannel,
@@ -47,7 +47,7 @@ class PushPlan:
     """What every stream of a controller shares."""
 
     runtime: Runtime
-    snapshot: Callable[[], Envelope]
+    snapshot: Callable[[], MetadataDelta]
     dial: Dial
     on_answer: OnAnswer
     answer_timeout_s: float
@@ -69,13 +69,13 @@ class PushStream:
     def __init__(self, plan: PushPlan, broker: Broker) -> None:
         self._plan = plan
         self._broker = broker
-        self._queue: deque[Envelope] = deque()
+        self._queue: deque[MetadataDelta] = deque()
         self._unanswered: deque[_Sent] = deque()
         self._want_full = True
         self._work = asyncio.Event()
         self._answered = False
 
-    def publish(self, envelope: Envelope) -> None:
+    def publish(self, envelope: MetadataDelta) -> None:
         """Queue an envelope, or let the snapshot that is due anyway stand for it."""
         if not self._want_full:
             if len(self._queue) < QUEUE_MAX:
@@ -127,7 +127,7 @@ class PushStream:
                 await send()
             await self._work.wait()
 
-    def _next(self) -> Envelope | None:
+    def _next(self) -> MetadataDelta | None:
         if len(self._unanswered) >= QUEUE_MAX:
             return None
         if self._want_full:
@@ -194,7 +194,7 @@ class Pusher:
         if old is not None:
             old[1].cancel()
 
-    def publish(self, envelope: Envelope) -> None:
+    def publish(self, envelope: MetadataDelta) -> None:
         for stream, _ in self._streams.values():
             stream.publish(envelope)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.controller.broker_calls import Identified
-from strandline_broker.rpc.controller.push import answer_from_wire
+from strandline_broker.rpc.push_codec import answer_from_wire
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-    from strandline_broker.core.controller.push import Envelope
+    from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.state import Broker
     from strandline_broker.hosts.controller.broker_calls import PushAnswer
-    from strandline_broker.rpc.controller.push import PushTranslator
+    from strandline_broker.rpc.push_codec import PushTranslator
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import Network
 
@@ -75,17 +75,17 @@ class PushCall:
     def __init__(
         self,
         call: Call,
-        translate: Callable[[Envelope], push_pb2.LeaderAndIsrRequest],
+        translate: Callable[[MetadataDelta], push_pb2.LeaderAndIsrRequest],
         thread: Executor,
     ) -> None:
         self._call = call
         self._translate = translate
         self._thread = thread
 
-    async def prepare(self, envelope: Envelope) -> Callable[[], Awaitable[None]]:
+    async def prepare(self, envelope: MetadataDelta) -> Callable[[], Awaitable[None]]:
         return partial(self._call.write, await self._translated(envelope))
 
-    async def _translated(self, envelope: Envelope) -> push_pb2.LeaderAndIsrRequest:
+    async def _translated(self, envelope: MetadataDelta) -> push_pb2.LeaderAndIsrRequest:
         if sum(len(topic.partitions) for topic in envelope.topics) <= LARGE:
             return self._translate(envelope)
         loop = asyncio.get_running_loop()
