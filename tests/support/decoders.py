@@ -36,6 +36,8 @@ class Decoder:
     call: Callable[[bytes], Any]
     declared: tuple[type[Exception], ...] = ()
     seal: Seal | None = field(default=None)
+    positions: int = 150
+    """How many bytes of what is sound are damaged; fewer for those that take long."""
 
 
 def ignored(_: str) -> None:

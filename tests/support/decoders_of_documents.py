@@ -115,18 +115,21 @@ DECODERS: Final = (
         (TOML,),
         _on_path("b.toml", lambda path: load_broker_config(str(path), {}, {})),
         (ConfigError,),
+        positions=40,
     ),
     Decoder(
         "config.controller",
         (LISTENS,),
         _on_path("c.toml", lambda path: load_controller_config(str(path), {}, {})),
         (ConfigError,),
+        positions=40,
     ),
     Decoder(
         "cli.cluster_files",
         (CLUSTER,),
         _on_path("cluster.json", lambda path: read_cluster_file(path.parent)),
         (CliError,),
+        positions=40,
     ),
     Decoder(
         "cli.reassignment_plan", (PLAN,), _as_text(lambda text: parse_plan(text, "x")), (CliError,)
@@ -136,6 +139,7 @@ DECODERS: Final = (
         (CLUSTER,),
         _on_path("cluster.json", lambda path: find_bootstrap(None, str(path.parent), {})),
         (OptionError,),
+        positions=40,
     ),
     Decoder(
         "spark.options",
