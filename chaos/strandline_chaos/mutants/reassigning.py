@@ -9,7 +9,7 @@ from strandline_chaos.sim.plan import Fault
 
 _REASSIGNMENT: Final = "strandline_broker/core/controller/reassignment.py"
 _PUSH: Final = "strandline_broker/core/controller/push.py"
-_REPLICAS: Final = "strandline_broker/hosts/replica_manager.py"
+_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
 
 _MOVES: Final = ("reassign", "reassign-cancel", "reassign-override")
 _NEEDS: Final = Needs(topology={"brokers": 4}, kinds=(*_MOVES, "kill", "isolate"))
@@ -134,7 +134,7 @@ REASSIGNING: Final = (
         "a StopReplica deletes a replica that a newer leader epoch has assigned again",
         (
             Edit(
-                _REPLICAS,
+                _ENVELOPES,
                 "            return  # overtaken by a newer assignment (P-18)\n",
                 "            pass\n",
             ),
