@@ -39,6 +39,11 @@ LONGEST = (
     "spark/test_spark_cluster.py",
     "integration/test_kafka_dump.py",
     "spark/test_spark_decode.py",
+    "integration/test_reassignment.py",
+    "integration/test_controller.py",
+    "property/test_storage_cleaner_property.py",
+    "property/test_controller_service_property.py",
+    "property/test_storage_time_lookup_property.py",
 )
 """What takes longest by `pytest --durations`, in that order."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")

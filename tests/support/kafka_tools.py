@@ -1,11 +1,14 @@
 """Apache Kafka's own dump tool, run on files that Strandline wrote."""
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a process of a second or two: what starts it soonest."""
 POM = Path(__file__).parents[1] / "integration" / "kafka" / "pom.xml"
 RESOLVE_TIMEOUT_S = 900
 """The first time, Maven fetches some fifty archives."""
@@ -43,9 +46,11 @@ class KafkaTools:
     def resolve(cls, folder: Path) -> "KafkaTools":
         """With the archives that Maven has or fetches; RuntimeError if it cannot."""
         saved = folder / "classpath"
+        options = [*JVM_OPTIONS, os.environ.get("MAVEN_OPTS", "")]  # a proxy may stand in these
         command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:build-classpath"]
         done = subprocess.run(
             [*command, f"-Dmdep.outputFile={saved}"],
+            env={**os.environ, "MAVEN_OPTS": " ".join(options)},
             capture_output=True,
             text=True,
             timeout=RESOLVE_TIMEOUT_S,
@@ -57,7 +62,7 @@ class KafkaTools:
 
     def dump(self, files: Iterable[Path], *options: str) -> Dump:
         """The tool's words on `files`, with `options` of its own."""
-        java = ["java", "-XX:TieredStopAtLevel=1", "-cp", self._classpath]
+        java = ["java", *JVM_OPTIONS, "-cp", self._classpath]
         tool = ["kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
         done = subprocess.run(
             [*java, *tool],
