@@ -234,7 +234,7 @@ async def test_a_replica_whose_directory_is_gone_is_made_anew_only_out_of_the_is
         b = await stack.enter_async_context(run_node(tmp_path / "2", 2, **SMALL))
         errors = await decide(two(2, epoch=1, isr=(2,)), b, refused=True)
         assert [type(error) for _, _, error in errors] == [KafkaStorageError]
-        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): ReplicaCondition.OUT_OF_SERVICE}
+        assert b.replicas.offline_replicas() == {(TOPIC_ID, 0): ReplicaCondition.MISSING}
         await decide(two(1, epoch=2, isr=(1,)), a, b)
         await eventually(lambda: b.partition.log.log_end_offset == 24, "copied")
         assert b.replicas.offline_replicas() == {}

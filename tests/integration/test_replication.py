@@ -26,6 +26,7 @@ from strandline_proto.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
 )
+from strandline_proto.ids import LeaderEpoch
 from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
@@ -333,7 +334,13 @@ async def test_a_follower_reconciles_over_several_epochs(tmp_path: Path) -> None
             await client.produce(batch(b"one"), acks=1)
             await decide(state(2, epoch=3, isr=(2,), min_insync=1), b)
             await client.produce(batch(b"three"), acks=1)
-        await decide(state(2, epoch=3, isr=(2,), partition_epoch=4, min_insync=1), a, c)
+        # A has committed "two" by itself: whoever lets B lead says that this was unclean.
+        unclean = LeaderEpoch(3)
+        await decide(
+            state(2, epoch=3, isr=(2,), partition_epoch=4, min_insync=1, unclean_epoch=unclean),
+            a,
+            c,
+        )
         await eventually(lambda: a.partition.log.log_end_offset == 3, "A follows (P-2)")
         await eventually(lambda: c.partition.log.log_end_offset == 3, "C follows")
         assert log_of(a) == log_of(b) == log_of(c)

@@ -1,7 +1,6 @@
 """The harness that looks for planted bugs: what it finds, and what it does not take for a find."""
 
 import dataclasses
-import sys
 
 import pytest
 
@@ -10,7 +9,7 @@ from strandline_chaos.mutants.catalogue import mutant_named
 from strandline_chaos.mutants.harness import Bounds, look_for
 from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
-from strandline_cli.main import main
+from strandline_cli.main import run
 
 LEADER = "strandline_broker/core/leader.py"
 CHEAP = "acknowledged-when-appended"
@@ -82,18 +81,12 @@ def test_it_says_whose_plans_find_a_mutant() -> None:
     )
 
 
-def chaos_mutants(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["strandline", "chaos", "mutants", *arguments])
-    try:
-        return int(main() or 0)
-    except SystemExit as end:
-        return int(end.code or 0)
+def chaos_mutants(*arguments: str) -> int:
+    return run(["chaos", "mutants", *arguments])
 
 
-def test_the_command_refuses_an_unknown_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert chaos_mutants(monkeypatch, "--only", "x") == 2
+def test_the_command_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert chaos_mutants("--only", "x") == 2
     assert "there is no mutant 'x'" in capsys.readouterr().err
 
 
@@ -101,7 +94,7 @@ def test_the_command_names_a_mutant_that_is_not_up_to_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(catalogue, "MUTANTS", (with_patch("gone", ""),))
-    assert chaos_mutants(monkeypatch, "--only", CHEAP) == 1
+    assert chaos_mutants("--only", CHEAP) == 1
     assert "stands 0 times" in capsys.readouterr().err
 
 
@@ -110,6 +103,6 @@ def test_the_command_fails_for_a_survivor(
 ) -> None:
     survived = harness.Result(mutant_named(CHEAP), harness.SURVIVED, 5, 1.0)
     monkeypatch.setattr(harness, "look_for", lambda *_: survived)
-    assert chaos_mutants(monkeypatch, "--only", CHEAP) == 1
+    assert chaos_mutants("--only", CHEAP) == 1
     assert f"NOT FOUND: {CHEAP}" in capsys.readouterr().out
-    assert chaos_mutants(monkeypatch, "--only", CHEAP, "--format", "json") == 1
+    assert chaos_mutants("--only", CHEAP, "--format", "json") == 1

@@ -34,6 +34,7 @@ from strandline_broker.rpc.truncations import TruncationsRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import (
+    UNKNOWN_EPOCH,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -176,6 +177,7 @@ def state(
     replicas: tuple[int, ...] = (1, 2, 3),
     partition_epoch: int | None = None,
     min_insync: int = 2,
+    unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH,
 ) -> PartitionState:
     """A decision about orders-0; each broker's epoch is its id."""
     return PartitionState(
@@ -191,6 +193,7 @@ def state(
         eff_min_insync=min_insync,
         is_new=epoch == 0,
         recovering=False,
+        unclean_epoch=unclean_epoch,
     )
 
 
