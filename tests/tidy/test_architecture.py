@@ -15,10 +15,10 @@ TESTS = ROOT / "tests"
 
 # Parts of a machine that are tested through it: module, and the test file that has its behaviours.
 TESTED_THROUGH = {
-    "isr_proposal": "core_leader",
-    "loss_reports": "controller_losses",
-    "replica_condition": "controller_offline_replicas",
-    "rules": "controller_state",
+    "isr_proposal": "core/test_leader",
+    "loss_reports": "controller/test_losses",
+    "replica_condition": "controller/test_offline_replicas",
+    "rules": "controller/test_state",
 }
 
 
@@ -105,7 +105,7 @@ def test_what_a_disk_or_a_peer_says_is_refused_and_not_asserted() -> None:
 
 
 def test_every_machine_has_a_test_file_of_its_name() -> None:
-    texts = {p.name: p.read_text("utf-8") for p in TESTS.rglob("test_*.py")}
+    texts = {str(p.relative_to(TESTS)): p.read_text("utf-8") for p in TESTS.rglob("test_*.py")}
     untested = []
     for module in modules_below(BROKER / "core"):
         dotted = ".".join(module.relative_to(ROOT / "broker").with_suffix("").parts)

@@ -15,7 +15,7 @@ from strandline_broker.storage.directory import DirectoryError
 from support.disk import Hurried
 from support.storage import SMALL, Store
 
-DOCS = Path(__file__).parents[2] / "docs" / "storage-format.md"
+DOCS = Path(__file__).parents[4] / "docs" / "storage-format.md"
 TABLE = "## When a file is not what was written"
 CLEAN, UNCLEAN, REFUSED = "clean", "unclean", "refused"
 EPOCH = 9

@@ -10,7 +10,7 @@ import pytest
 from strandline_cli import main
 from strandline_runtime import extras
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

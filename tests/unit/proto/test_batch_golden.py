@@ -10,7 +10,7 @@ from strandline_proto import batch
 from strandline_proto.batch import BatchHeader, Compression
 from strandline_proto.errors import InvalidRecord
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "batch"
+GOLDEN = Path(__file__).parents[2] / "golden" / "batch"
 ACCOUNT: dict[str, list[dict[str, Any]]] = json.loads((GOLDEN / "manifest.json").read_text("utf-8"))
 NAMES = sorted(ACCOUNT)
 
