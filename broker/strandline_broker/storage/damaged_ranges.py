@@ -102,10 +102,10 @@ class DamagedRanges:
         """(byte, offset) at which the segment goes on behind its last damage below `offset`; its
         beginning without any.
         """
-        at = [(r.resume, r.end) for r in self.entries if r.segment == segment and r.end <= offset]
-        if any(resume == NOWHERE for resume, _ in at):
+        before = [r for r in self.entries if r.segment == segment and r.end <= offset]
+        if not before or before[-1].resume == NOWHERE:
             return 0, segment
-        return max(at, default=(0, segment))
+        return before[-1].resume, before[-1].end
 
     def check(self, offset: int, *, partition: str) -> None:
         """Refuse to read at an offset that is damaged."""

@@ -269,6 +269,34 @@ def test_ranges_are_kept_over_a_restart_and_an_unsound_file_says_nothing(tmp_pat
     assert len(reports) == 4
 
 
+def test_what_is_sound_behind_two_ranges_is_served_wherever_the_first_of_them_goes_on(
+    tmp_path: Path,
+) -> None:
+    """A reader that meets damage does not know where sound bytes go on; whoever marked the next
+    range does.
+    """
+    no_index = replace(SMALL, index_interval_bytes=1 << 20)
+    store = Store(tmp_path / "data", no_index, fs=Hurried())
+    for i in range(60):
+        store.append(b"%d" % i, b"x" * 40)
+    store.flush()
+    store.checkpoint()
+    store.kill()
+    path = log_file(store, 0)
+    first, second, third, *_ = [at for at, _ in iter_headers(path.read_bytes())]
+    flip(path, second + 80)
+    store.start()
+    for base in [segment.base_offset for segment in store.log.segments]:
+        check_segment(store.log, base)
+    assert damaged(store.log) == [(2, 4)]
+    flip(path, first + 9)
+    with pytest.raises(KafkaStorageError, match="offsets 0 to 1"):
+        store.log.read(0, max_bytes=1000, limit=120, checked=True)
+    assert damaged(store.log) == [(0, 2), (2, 4)]
+    read = store.log.read(4, max_bytes=10, limit=120, checked=True)
+    assert (read.base_offset, read.records[:80]) == (4, path.read_bytes()[third : third + 80])
+
+
 def test_what_readers_meet_does_not_overlap_what_is_known(tmp_path: Path) -> None:
     ranges = DamagedRanges(RealFileSystem(), str(tmp_path))
     ranges.add(DamagedRange(10, 20, 0, 100, -1, "a"))

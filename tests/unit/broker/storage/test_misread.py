@@ -327,7 +327,7 @@ def test_a_range_that_is_cut_short_does_not_say_where_the_segment_goes_on(tmp_pa
     ranges = DamagedRanges(RealFileSystem(), str(tmp_path))
     ranges.add(DamagedRange(20, 30, 0, 200, 300, "a"))
     ranges.add(DamagedRange(5, 40, 0, 50, 400, "b"))
-    assert ranges.resume_before(0, 20) == (0, 0)
+    assert (ranges.resume_before(0, 20), ranges.resume_before(0, 30)) == ((0, 0), (300, 30))
     ranges.set((DamagedRange(20, 30, 0, 200, 300, "a"),))
     assert (ranges.resume_before(0, 30), ranges.resume_before(0, 29)) == ((300, 30), (0, 0))
 
