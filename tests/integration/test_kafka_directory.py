@@ -36,4 +36,5 @@ async def test_every_replica_is_loaded_with_its_producers_and_left_as_it_was(
     for name in CLEAN:
         ours, theirs = files_of(root, name), files_of(GOLDEN / "clean", name)
         ours.pop(f"{0:020d}.snapshot", None)
+        assert ours.pop("partition.metadata.seal"), name
         assert ours == theirs, name

@@ -224,7 +224,9 @@ def test_the_time_of_a_tombstone_does_not_outlive_its_replica() -> None:
     oracle, seen = CompactionOracle(known, Counter()), {(0, 0), (1, 0)}
     oracle._timed["broker-1 compacted-0"] = set(seen)
     node: Any = SimpleNamespace(name="broker-1")
-    partition: Any = SimpleNamespace(key=None, log=SimpleNamespace(replacements=0))
+    partition: Any = SimpleNamespace(
+        key=None, log=SimpleNamespace(state=SimpleNamespace(replacements=0))
+    )
     view = CompactedView(disk(log_0=batch(0, "a") + batch(1, "b")), PATH, {})
     known.known = lambda *_: view
     view.read_to(2, "a log")

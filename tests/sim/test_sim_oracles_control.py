@@ -95,7 +95,7 @@ def test_a_replica_that_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_minimum_of_the_brokers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "strandline_broker.rpc.push.PartitionState",
+        "strandline_broker.rpc.push_codec.PartitionState",
         lambda *a, **named: PartitionState(*a, **{**named, "eff_min_insync": 1}),
     )
     assert broken() == "I-91"

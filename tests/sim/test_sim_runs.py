@@ -64,9 +64,9 @@ def test_a_seed_is_sound(seed: int) -> None:
     assert result.failure is None, result.timeline.text()
 
 
-def every_kind_at_once() -> Plan:
+def every_kind_at_once(seed: int) -> Plan:
     """A fault of each kind, one after the other; a few are refused where they could lose data."""
-    rng, topology = random.Random(11), Topology(brokers=4)
+    rng, topology = random.Random(seed), Topology(brokers=4)
     faults = [
         Fault(0.4 + 0.25 * number, kind, draw(rng, topology))
         for number, (kind, draw) in enumerate(KINDS.items())
@@ -94,11 +94,11 @@ def digests_in_processes(plans: list[Plan], hash_seeds: Sequence[str]) -> list[l
 
 
 def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
-    plans = [draw_plan(5), draw_plan(6), every_kind_at_once()]
+    plans = [draw_plan(5), every_kind_at_once(3), every_kind_at_once(12)]
     here = [run_plan(plan) for plan in plans]
     digests = [result.digest for result in here]
     assert len(set(digests)) == len(plans)
-    assert len(here[-1].struck) >= 0.9 * len(KINDS)
+    assert len(here[1].struck | here[2].struck) >= 0.9 * len(KINDS)
     assert digests_in_processes(plans, ["0", "1", "4711", "random"]) == [digests] * 4
     assert run_plan(plans[0]).digest == digests[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from strandline_chaos.sim.kinds.processes import POINTS
@@ -96,7 +97,9 @@ class ProcessStrikes:
             struck.disk.crashes.remove(crash)
             if scene.over:
                 return
-            scene.world.timeline.add("*", "fault", f"ends before {name} of {path}", {"node": node})
+            # The number of a temporary file depends on what this process has simulated before.
+            where = re.sub(r"\.\d+\.tmp$", ".tmp", path)
+            scene.world.timeline.add("*", "fault", f"ends before {name} of {where}", {"node": node})
             scene.oracles.sometimes[f"ended before: {point}"] += 1
             scene.struck["crash-at"] += 1
             if power:

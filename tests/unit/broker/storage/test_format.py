@@ -44,7 +44,7 @@ from strandline_proto.ids import topic_id_text
 from strandline_runtime.real import RealFileSystem
 from support.storage import Store
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[3]
 DOCUMENT = TESTS.parent / "docs" / "storage-format.md"
 VECTORS = {
     name: bytes.fromhex(text)
