@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.hosts.losses import Losses
-from strandline_broker.hosts.partition import Partition
+from strandline_broker.hosts.roles import Leading
 from strandline_chaos.sim.plan import Fault, Plan, moment
 from strandline_chaos.sim.run import RunResult, run_plan
 from strandline_chaos.sim.topology import Topology
@@ -46,7 +46,7 @@ def test_an_election_that_the_topic_forbids(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_loss_that_nobody_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Losses, "on_cut", lambda self, partition, offset, in_recovery: None)
+    monkeypatch.setattr(Losses, "on_cut", lambda self, partition, offset, **_: None)
     result = run(*FAULTS)
     assert result.invariant == "I-53"
     assert "in no range that is reported" in result.what
@@ -54,10 +54,8 @@ def test_a_loss_that_nobody_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_end_that_lags_behind_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The history would see an end that falls, not one that is always late."""
-    real = Partition.committed_end
-    monkeypatch.setattr(
-        Partition, "committed_end", lambda self, leader: max(0, real(self, leader) - 3)
-    )
+    real = Leading.committed_end
+    monkeypatch.setattr(Leading, "committed_end", lambda self: max(0, real(self) - 3))
     result = run()
     assert result.invariant == "I-11"
     assert "no deposed leader was left" in result.what

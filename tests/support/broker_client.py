@@ -19,8 +19,9 @@ def store(node: Node, *batches: bytes) -> None:
     """Into the log past every check, as an older version or another broker left it."""
     for data in batches:
         node.partition.log.append_as_leader(data, read_header(data), leader_epoch=0)
-    leader = node.partition.check_leader(0)
-    node.partition.carry_out(leader.on_append(Offset(node.partition.log.log_end_offset)))
+    leading = node.partition.check_leader(0)
+    end = Offset(node.partition.log.log_end_offset)
+    leading.carry_out(leading.machine.on_append(end))
 
 
 class Client:

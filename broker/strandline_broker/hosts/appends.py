@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import AckWaiter
     from strandline_broker.hosts.record_check import Looked
+    from strandline_broker.hosts.roles import Leading
     from strandline_proto.batch import BatchHeader
 
 ACKS_ALL: Final = -1
@@ -82,7 +83,7 @@ class Appends:
         """
         assert origin is not AppendOrigin.REPLICATION, "followers append from their leader"
         partition = self._partition
-        leader = partition.check_leader(current_leader_epoch)
+        leading = partition.check_leader(current_leader_epoch)
         if len(batch) > partition.max_message_bytes:
             raise RecordTooLarge(
                 f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"
@@ -92,14 +93,14 @@ class Appends:
         if origin.is_looked_into:
             _check_attributes(header)
         if acks == ACKS_ALL:
-            leader.check_can_append_all()
+            leading.machine.check_can_append_all()
         if origin.is_looked_into and header.producer_id >= 0:
             verdict = partition.producers.check(header, partition.context.now_ms())
             if isinstance(verdict, Duplicate):
-                return self._answer_again(leader, verdict, acks, on_done)
+                return self._answer_again(leading.machine, verdict, acks, on_done)
         if origin.is_looked_into:
             self._check_records(batch, header, looked)
-        return self._append_new(leader, batch, header, acks, on_done)
+        return self._append_new(leading, batch, header, acks, on_done)
 
     def _check_records(self, batch: bytes, header: BatchHeader, looked: Looked | None) -> None:
         partition = self._partition
@@ -111,13 +112,13 @@ class Appends:
 
     def _append_new(
         self,
-        leader: Leader,
+        leading: Leading,
         batch: bytes,
         header: BatchHeader,
         acks: int,
         on_done: Callable[[ProduceOutcome], None],
     ) -> AckWaiter | None:
-        partition = self._partition
+        partition, leader = self._partition, leading.machine
         context, log = partition.context, partition.log
         wall_ms = context.wall_ms()
         stamps = log.config.message_timestamp_type == LOG_APPEND_TIME
@@ -147,7 +148,7 @@ class Appends:
             context.flusher.request(log)
         else:
             flush_if_many(context, log)
-        partition.carry_out(leader.on_append(Offset(done.next_offset)))
+        leading.carry_out(leader.on_append(Offset(done.next_offset)))
         partition.tell(partition.replica_listeners)
         return waiter
 

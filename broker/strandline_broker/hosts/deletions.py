@@ -38,8 +38,8 @@ class Deletions:
         """
         partition = self._partition
         log, upkeep = partition.log, partition.context.upkeep
-        leader = partition.check_leader(None)
-        end = partition.committed_end(leader)
+        leading = partition.check_leader(None)
+        end = leading.committed_end()
         to = end if offset == TO_HIGH_WATERMARK else offset
         if "delete" not in log.config.cleanup_policy:
             raise PolicyViolation(
@@ -55,12 +55,12 @@ class Deletions:
         upkeep.retention.request(partition)
         await upkeep.log_starts.durable(log)
         while True:
-            if partition.leader is not leader:
+            if partition.role is not leading:
                 raise NotLeaderOrFollower(
                     f"{partition.name}: the leadership ended meanwhile; the records below {to} may"
                     f" or may not be deleted: try again"
                 )
-            low_watermark = leader.low_watermark()
+            low_watermark = leading.machine.low_watermark()
             if low_watermark >= to:
                 return low_watermark
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

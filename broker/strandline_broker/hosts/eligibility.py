@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.roles import Leading
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ class Eligibility:
         is_news = self.brokers != self._known_brokers
         for key in list(partitions) if is_news else self._named:
             partition = partitions.get(key)
-            if partition is not None and partition.leader is not None:
-                effects = partition.leader.on_eligible(self.brokers, offline=self.offline(key))
-                partition.carry_out(effects)
+            if partition is not None and isinstance(partition.role, Leading):
+                partition.role.on_eligible(self.brokers, offline=self.offline(key))
         self._known_brokers = self.brokers
         self._told, self._named = {}, ()  # the view has it from here on

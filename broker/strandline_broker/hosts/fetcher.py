@@ -37,11 +37,12 @@ from strandline_runtime.cancellation import deliver_cancellation
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.core.follower import Effect, FetchPosition, Follower
+    from strandline_broker.core.follower import Effect, FetchPosition
     from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse, Key
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.hosts.roles import Following
     from strandline_proto.ids import BrokerId
 
 FIRST_BACKOFF_MS: Final = 10
@@ -51,7 +52,7 @@ BACKOFF_MS_MAX: Final = 1_000
 @dataclass(slots=True)
 class _Target:
     partition: Partition
-    follower: Follower
+    following: Following
     sent: FetchPosition | None = None
     sent_in: int = 0
     """Number of the request that named `sent`: earlier requests' answers are for other positions.
@@ -75,8 +76,8 @@ class Fetcher:
 
     # What to fetch
 
-    def add(self, partition: Partition, follower: Follower) -> None:
-        self._targets[partition.key] = _Target(partition, follower)
+    def add(self, partition: Partition, following: Following) -> None:
+        self._targets[partition.key] = _Target(partition, following)
         self._ask_at_once(partition.key)
 
     def remove(self, key: Key) -> None:
@@ -166,10 +167,10 @@ class Fetcher:
                 self._context.flusher.request(log)
                 self._changed[key] = None
                 continue
-            if not target.follower.may_fetch:
+            if not target.following.machine.may_fetch:
                 continue
             target.sent_in = number
-            target.sent = target.follower.next_fetch(
+            target.sent = target.following.machine.next_fetch(
                 Offset(log.log_end_offset), log.leader_epochs.latest()
             )
             positions[key] = Position(
@@ -208,7 +209,7 @@ class Fetcher:
     async def _apply_one(self, target: _Target, result: FetchedPartition) -> bool:
         """True if the position may have moved, so that the leader must be told."""
         sent = target.sent
-        if sent is None or target.partition.follower is not target.follower:
+        if sent is None or target.partition.role is not target.following:
             return False  # a role change is under way; it fetches anew
         async with target.partition.gate:
             # A cleaning may have held the gate, or a role change begun meanwhile.
@@ -227,7 +228,7 @@ class Fetcher:
             has_records=len(result.records) > 0,
         )
         log = target.partition.log
-        return target.follower.on_answer(
+        return target.following.machine.on_answer(
             sent,
             answer,
             log_start_offset=Offset(log.log_start_offset),
@@ -247,10 +248,10 @@ class Fetcher:
                         return False
                     moved = True
                 case AdvanceHighWatermark(to):
-                    target.partition.hear_high_watermark(to)
+                    target.following.hear_high_watermark(to)
                 case RaiseLogStart(to):
                     key = target.partition.key
-                    target.partition.hear_log_start(to, partial(self._ask_at_once, key))
+                    target.following.hear_log_start(to, partial(self._ask_at_once, key))
                 case Backoff(reason):
                     self._back_off(target, reason)
                     return False
@@ -275,17 +276,15 @@ class Fetcher:
         try:
             match effect:
                 case TruncateTo():
-                    await partition.cut(effect)
+                    await target.following.cut(effect)
                 case TruncateFully():
-                    await partition.drop(effect)
+                    await target.following.drop(effect)
                 case RefuseTruncation(offset):
                     self.remove(partition.key)
                     self._context.truncations.on_refused(partition, offset)
                 case Append():
-                    await partition.append_from_leader(
-                        result.records,
-                        leader_epoch=target.follower.leader_epoch,
-                        leader_high_watermark=result.high_watermark,
+                    await target.following.append(
+                        result.records, leader_high_watermark=result.high_watermark
                     )
                     self._context.copies_in.on_copied(partition, len(result.records))
         except WireError as error:  # the stream goes on for the partitions that are sound
@@ -296,7 +295,7 @@ class Fetcher:
     def _is_current(self, target: _Target) -> bool:
         """Whether the partition still follows in this target's epoch: asked after each await."""
         partition = target.partition
-        return self._targets.get(partition.key) is target and partition.follower is target.follower
+        return self._targets.get(partition.key) is target and partition.role is target.following
 
     def _go_on(self, target: _Target) -> None:
         """Ask from the new position, as soon as the throttle of copies lets us."""

@@ -20,6 +20,7 @@ import grpc
 
 from strandline_broker.core.partition_state import IsrAnswer
 from strandline_broker.hosts.controller_calls import AlterPartitionAnswer
+from strandline_broker.hosts.roles import Leading
 from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, TopicId
 
@@ -88,15 +89,18 @@ class IsrChanges:
         """Submit on behalf of a replica; the answer goes to its leader, if it still leads."""
 
         def settle(request_id: int, outcome: IsrAnswer | WireError) -> None:
-            leader = partition.leader
-            if leader is None or leader.leader_epoch != proposal.leader_epoch:
+            leading = partition.role
+            if not isinstance(leading, Leading):
+                return
+            leader = leading.machine
+            if leader.leader_epoch != proposal.leader_epoch:
                 return  # a newer leader epoch has abandoned the proposal (I-28)
             outcome = possible(outcome, partition.state)
             if isinstance(outcome, IsrAnswer):
                 effects = leader.on_isr_answer(request_id, outcome)
             else:
                 effects = leader.on_isr_refused(request_id, outcome, self._now_ms())
-            partition.carry_out(effects)
+            leading.carry_out(effects)
 
         topic_id, index = partition.key
         self.submit(TopicId(topic_id), index, proposal, settle)

@@ -26,14 +26,16 @@ class Losses:
         self._controller = controller
         self._waiting: deque[LossReport] = deque(maxlen=WAITING_MAX)
 
-    def on_cut(self, partition: Partition, offset: int, *, in_recovery: bool) -> None:
+    def on_cut(
+        self, partition: Partition, offset: int, *, leader_epoch: int, in_recovery: bool
+    ) -> None:
         """A follower is about to cut its log where the leader's history parts from it."""
         if in_recovery or offset < partition.high_watermark:
             end = partition.log.log_end_offset
             if offset < end:
                 self._report(
                     partition,
-                    leader_epoch=partition.follower_epoch,
+                    leader_epoch=leader_epoch,
                     start=offset,
                     committed=partition.high_watermark,
                     end=end,

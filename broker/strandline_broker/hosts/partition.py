@@ -16,30 +16,24 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.fencing import check_leader_epoch
-from strandline_broker.core.follower import Follower, TruncateFully, TruncateTo
-from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIsr
 from strandline_broker.core.producer_state import ProducerStates
-from strandline_broker.core.truncation import follower_high_watermark, follower_log_start
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
-from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.log_dirs import PASSING
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
-from strandline_broker.storage.gaps_marker import FirstGap
-from strandline_proto.batch import BatchHeader, end_marker_epoch
+from strandline_broker.hosts.roles import Following, Leading
 from strandline_proto.errors import (
     KafkaStorageError,
     NotLeaderOrFollower,
-    OffsetNotAvailable,
     WireError,
 )
-from strandline_proto.ids import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from strandline_broker.core.leader import Effect
+    from strandline_broker.core.follower import Follower
+    from strandline_broker.core.leader import Leader
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.core.topic_config import TopicConfig
@@ -47,9 +41,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
-
-ACKS_ALL = -1
-OFFSET_MAX = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -61,8 +52,7 @@ class Partition:
         self.key = (log.topic_id, log.partition)
         self.name = f"{log.topic}-{log.partition}"
         self.state: PartitionState | None = None
-        self.leader: Leader | None = None
-        self.follower: Follower | None = None
+        self.role: Leading | Following | None = None
         self.gate = asyncio.Lock()
         self.topic_configs: Mapping[str, str] | None = None
         """The topic's own entries, as the controller last pushed them; None: not yet."""
@@ -89,11 +79,17 @@ class Partition:
         return -1 if self.state is None else self.state.leader_epoch
 
     @property
-    def follower_epoch(self) -> int:
-        return self.leader_epoch if self.follower is None else self.follower.leader_epoch
+    def leader(self) -> Leader | None:
+        role = self.role
+        return role.machine if isinstance(role, Leading) else None
 
-    def check_leader(self, current_leader_epoch: int | None) -> Leader:
-        """The leader machine, if this replica leads in the epoch that the caller believes in.
+    @property
+    def follower(self) -> Follower | None:
+        role = self.role
+        return role.machine if isinstance(role, Following) else None
+
+    def check_leader(self, current_leader_epoch: int | None) -> Leading:
+        """The leadership, if this replica leads in the epoch that the caller believes in.
 
         Order: epoch, then leadership (I-33).
         """
@@ -103,26 +99,19 @@ class Partition:
             )
         if current_leader_epoch is not None and current_leader_epoch >= 0:
             check_leader_epoch(current_leader_epoch, self.leader_epoch, where=self.name)
-        if self.leader is None:
+        role = self.role
+        if not isinstance(role, Leading):
             raise NotLeaderOrFollower(
                 f"broker {self.context.me} does not lead {self.name}"
                 f" (leader epoch {self.leader_epoch})"
             )
-        return self.leader
-
-    def committed_end(self, leader: Leader) -> int:
-        """The end offset for clients: not before it reaches the epoch's start (I-11)."""
-        if not leader.end_offset_known:
-            raise OffsetNotAvailable(
-                f"{self.name}: high watermark {leader.high_watermark} is below the start"
-                f" {leader.epoch_start} of leader epoch {leader.leader_epoch}; try again soon"
-            )
-        return leader.high_watermark
+        return role
 
     def describe_isr(self) -> str:
-        if self.state is None or self.leader is None:
+        leader = self.leader
+        if self.state is None or leader is None:
             return f"{self.name} is not led by broker {self.context.me}"
-        isr = sorted(m.broker_id for m in self.leader.isr)
+        isr = sorted(m.broker_id for m in leader.isr)
         return f"{self.name} has ISR {isr}, needs {self.state.eff_min_insync}"
 
     def configure(self, config: TopicConfig) -> None:
@@ -134,9 +123,8 @@ class Partition:
 
     def stop_role(self, why: str) -> None:
         """Serve nothing from here on; what waits learns that its fate is unknown (P-25)."""
-        led = self.leader is not None
-        self.leader = None
-        self.follower = None
+        led = isinstance(self.role, Leading)
+        self.role = None
         error = NotLeaderOrFollower(f"{self.name}: {why}; the records may still be committed")
         self.appends.fail_all(error)
         self.deletions.on_news()
@@ -149,25 +137,13 @@ class Partition:
     def lead(self, state: PartitionState) -> None:
         """Publish leadership of a new epoch, whose start is durable by now (I-46)."""
         context = self.context
-        self.leader = Leader(
-            context.me,
-            context.controller.broker_epoch(),
-            state,
-            log_end_offset=Offset(self.log.log_end_offset),
-            log_start_offset=Offset(self.log.log_start_offset),
-            high_watermark=Offset(self.high_watermark),
-            durable_offset=Offset(self.log.durable_offset),
-            eligible=context.eligibility.brokers,
-            lag_ms_max=context.config.replica_lag_time_max_ms,
-            flush_always=context.flush_always,
-            now_ms=context.now_ms(),
-        )
+        self.role = leading = Leading(self, state)
         self.state = state
         context.truncations.release(self, "it leads")
         context.losses.on_lead(self, state)
         for observer in context.observers:
-            observer.elected(self, state.leader_epoch, self.leader.epoch_start)
-        self.carry_out(self.leader.on_tick(context.now_ms()))
+            observer.elected(self, state.leader_epoch, leading.machine.epoch_start)
+        leading.on_tick(context.now_ms())
         if context.flush_always:
             context.flusher.request(self.log)
         self.tell(self.replica_listeners)
@@ -176,102 +152,21 @@ class Partition:
     async def follow(self, state: PartitionState) -> None:
         """Publish the role of a follower (of nobody, while there is no leader)."""
         context, log = self.context, self.log
-        follower = Follower(
-            state,
-            truncate_to_high_watermark=context.truncate_to_high_watermark,
-            refuses_truncation=context.truncations.still_refuses(self, state),
-        )
-        for effect in follower.on_become_follower(
-            log_end_offset=Offset(log.log_end_offset), high_watermark=Offset(self.high_watermark)
-        ):
-            assert isinstance(effect, TruncateTo), effect
-            await self.truncate(effect.offset, alarming=effect.below_high_watermark)
+        following = Following(self, state)
+        await following.begin()
         if context.flush_always:
             # It fetches from its log end, which it thereby calls durable (P-75).
             await context.flusher.flushed(log)
         self.state = state
-        self.follower = follower
+        self.role = following
 
     def update(self, state: PartitionState) -> None:
         """A newer partition epoch of the same leader epoch (I-34)."""
         self.state = state
-        if self.leader is not None:
-            self.carry_out(self.leader.on_state(state, self.context.now_ms()))
-        elif self.follower is not None:
-            self.follower.on_state(state)
+        if self.role is not None:
+            self.role.on_state(state)
 
-    def carry_out(self, effects: Iterable[Effect]) -> None:
-        raised = False
-        for effect in effects:
-            if isinstance(effect, HighWatermarkRaised):
-                assert effect.to >= self.high_watermark or not raised, (effect, self.high_watermark)
-                self.high_watermark = effect.to
-                raised = True
-            elif isinstance(effect, ProposeIsr):
-                self.context.controller.propose_isr(self, effect)
-        if raised:
-            self.appends.on_committed(self.high_watermark)
-            for observer in self.context.observers:
-                observer.committed(self, self.high_watermark)
-            self.tell(self.consumer_listeners)
-            for listener in self.replica_listeners:
-                listener.on_watermark(self)
-
-    # Following
-
-    async def append_from_leader(
-        self, records: bytes, *, leader_epoch: int, leader_high_watermark: int
-    ) -> None:
-        """Append what the leader sent; raises CorruptMessage, or KafkaStorageError on a full disk.
-
-        Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
-        the leader's epoch, appends go through the disk pool. So does the first with a gap.
-        """
-        log, appended = self.log, list[BatchHeader]()
-        is_compacted = log.gaps.expected or "compact" in log.config.cleanup_policy
-        now_ms = self.context.wall_ms()
-        gaps_below = OFFSET_MAX if is_compacted else leader_high_watermark
-
-        def append() -> None:
-            appended.extend(
-                log.append_as_follower(
-                    records, leader_epoch=leader_epoch, now_ms=now_ms, gaps_below=gaps_below
-                )
-            )
-
-        try:
-            if log.leader_epochs.latest() != leader_epoch:
-                await self.in_disk_pool(append)
-            else:
-                append()
-        except FirstGap:
-            await self.in_disk_pool(log.gaps.expect)
-            await self.in_disk_pool(append)
-        except OSError as error:
-            raise self.refuse_write(error) from error
-        finally:  # a fetch that is cancelled meanwhile has appended all the same (I-58)
-            self._note_producers(records, appended)
-        flush_if_many(self.context, log)
-
-    def _note_producers(self, records: bytes, headers: list[BatchHeader]) -> None:
-        now_ms = self.context.now_ms()
-        at = 0
-        for header in headers:
-            if header.producer_id >= 0:
-                marker = end_marker_epoch(records, at, header)
-                self.producers.on_append(header, now_ms, marker)
-            at += header.size
-
-    async def cut(self, effect: TruncateTo) -> None:
-        """Truncate where the leader's history parts from ours, and tell what may be lost."""
-        self.context.losses.on_cut(self, effect.offset, in_recovery=effect.in_recovery)
-        await self.truncate(effect.offset, alarming=effect.below_high_watermark)
-
-    async def drop(self, effect: TruncateFully) -> None:
-        """Begin anew where the leader's history begins, and tell what may be lost."""
-        start = max(effect.start_at, self.log.log_start_offset)
-        self.context.losses.on_cut(self, start, in_recovery=effect.in_recovery)
-        await self.restart_at(effect.start_at)
+    # The log
 
     async def truncate(self, offset: int, *, alarming: bool = False) -> None:
         """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""
@@ -335,18 +230,6 @@ class Partition:
         except OSError as error:
             raise self.refuse_write(error) from error
 
-    def hear_high_watermark(self, to: int) -> None:
-        """Take the leader's as far as our log reaches; it falls only with a truncation (I-13)."""
-        self.high_watermark = follower_high_watermark(
-            self.high_watermark,
-            log_start_offset=self.log.log_start_offset,
-            leader_high_watermark=to,
-            log_end_offset=self.log.log_end_offset,
-        )
-        if self.healing and to <= self.log.log_end_offset:
-            self.healing = False
-            self.context.controller.report_offline()
-
     def raise_log_start(self, to: int) -> bool:
         """Let the log begin at `to`, which is committed, and tell followers; False if it does.
 
@@ -355,20 +238,9 @@ class Partition:
         assert to <= self.high_watermark, (self.name, to, self.high_watermark)
         if not self.log.raise_log_start(to):
             return False
-        if self.leader is not None:
-            self.carry_out(self.leader.on_log_start(Offset(to)))
-            self.tell(self.replica_listeners)
+        if isinstance(self.role, Leading):
+            self.role.on_log_start()
         return True
-
-    def hear_log_start(self, to: int, on_durable: Callable[[], None]) -> None:
-        """Follow the leader's log start, within our own high watermark (I-74)."""
-        start = follower_log_start(
-            self.log.log_start_offset, leader_log_start=to, high_watermark=self.high_watermark
-        )
-        if self.raise_log_start(start):
-            upkeep = self.context.upkeep
-            upkeep.retention.request(self)
-            upkeep.log_starts.persist(self.log, on_durable)
 
     def refuse_write(self, error: OSError) -> WireError:
         """What a failed write means: a full disk refuses the batch, anything else takes the
@@ -395,15 +267,24 @@ class Partition:
 
     # News
 
+    def on_committed(self) -> None:
+        """It leads, and its high watermark has risen."""
+        self.appends.on_committed(self.high_watermark)
+        for observer in self.context.observers:
+            observer.committed(self, self.high_watermark)
+        self.tell(self.consumer_listeners)
+        for listener in self.replica_listeners:
+            listener.on_watermark(self)
+
     def on_flushed(self) -> None:
         self.appends.on_durable(self.log.durable_offset)
-        if self.leader is not None:
-            self.carry_out(self.leader.on_durable(Offset(self.log.durable_offset)))
+        if isinstance(self.role, Leading):
+            self.role.on_durable()
 
     def on_tick(self, now_ms: int) -> None:
         self.deletions.on_news()  # a member that left the ISR is not waited for
-        if self.leader is not None:
-            self.carry_out(self.leader.on_tick(now_ms))
+        if isinstance(self.role, Leading):
+            self.role.on_tick(now_ms)
 
     def tell(self, listeners: dict[Listener, None]) -> None:
         for listener in listeners:

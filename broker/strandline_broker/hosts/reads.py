@@ -31,14 +31,14 @@ def read_for_follower(
     partition: Partition, at: Position, *, broker_id: int, broker_epoch: int, max_bytes: int
 ) -> LogRead | Divergence:
     """Read up to the log end and note how far the follower has got, in this order (P-35)."""
-    leader = partition.check_leader(at.current_leader_epoch)
+    leading = partition.check_leader(at.current_leader_epoch)
     diverging = divergence(partition, at)
     if diverging is not None:
         return diverging
     log = partition.log
     read = partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=log.log_end_offset)
-    partition.carry_out(
-        leader.on_follower_fetch(
+    leading.carry_out(
+        leading.machine.on_follower_fetch(
             BrokerId(broker_id),
             broker_epoch=BrokerEpoch(broker_epoch),
             leader_epoch=LeaderEpoch(at.current_leader_epoch),
@@ -55,11 +55,11 @@ def read_for_consumer(
     partition: Partition, at: Position, *, max_bytes: int
 ) -> LogRead | Divergence | None:
     """Committed batches from the position on; None if there are none yet (I-95)."""
-    leader = partition.check_leader(at.current_leader_epoch)
+    leading = partition.check_leader(at.current_leader_epoch)
     diverging = divergence(partition, at)
     if diverging is not None:
         return diverging
-    limit = leader.high_watermark  # read once (P-33)
+    limit = leading.machine.high_watermark  # read once (P-33)
     if at.fetch_offset >= limit:
         return None
     return partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=limit)

@@ -17,6 +17,7 @@ from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_context import ReplicaContext
 from strandline_broker.hosts.replica_logs import ReplicaLogs
+from strandline_broker.hosts.roles import Following
 from strandline_broker.hosts.scrubber import Scrubber
 from strandline_proto.errors import KafkaStorageError
 
@@ -194,8 +195,9 @@ class ReplicaManager:
 
     def fetch_again(self, partition: Partition) -> None:
         """The log has changed under its fetcher."""
-        if partition.follower is not None and partition.follower.may_fetch:
-            self._fetcher(partition.follower.leader).add(partition, partition.follower)
+        role = partition.role
+        if isinstance(role, Following) and role.machine.may_fetch:
+            self._fetcher(role.machine.leader).add(partition, role)
 
     def forget_fetch(self, key: Key) -> None:
         """Fetch it no more, until `fetch_again`."""

@@ -70,7 +70,8 @@ class FetchRangeRpc:
         partition = self._replicas.find(request.topic_id, request.partition)
         if partition is None:
             raise UnknownTopicId("this broker holds no replica of that partition")
-        leader = partition.check_leader(request.current_leader_epoch)
+        leading = partition.check_leader(request.current_leader_epoch)
+        leader = leading.machine
         log = partition.log
         if offset < log.log_start_offset:
             raise OffsetOutOfRange(
@@ -90,7 +91,7 @@ class FetchRangeRpc:
                 request.stop_offset,
             ),
         )
-        if partition.leader is not leader or log.state.truncations != truncations:
+        if partition.role is not leading or log.state.truncations != truncations:
             partition.check_leader(leader.leader_epoch)
             raise OffsetNotAvailable(
                 f"{partition.name}: the log changed during the read; try again"

@@ -53,19 +53,20 @@ class OffsetsRpc:
         result: fetch_pb2.ListOffsetsPartitionResult,
     ) -> None:
         partition = self._find(topic_id, asked.partition)
-        leader = partition.check_leader(asked.current_leader_epoch)
+        leading = partition.check_leader(asked.current_leader_epoch)
+        leader_epoch = leading.machine.leader_epoch
         if asked.timestamp == LATEST:
-            result.offset = partition.committed_end(leader)
-            result.leader_epoch = leader.leader_epoch
+            result.offset = leading.committed_end()
+            result.leader_epoch = leader_epoch
         elif asked.timestamp == EARLIEST:
             result.offset = partition.log.log_start_offset
-            result.leader_epoch = leader.leader_epoch
+            result.leader_epoch = leader_epoch
         elif asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
-            end = partition.committed_end(leader)
+            end = leading.committed_end()
             log = partition.log
             wanted = None if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
             found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
-            partition.check_leader(leader.leader_epoch)
+            partition.check_leader(leader_epoch)
             if found is not None and found[1] < end:
                 result.timestamp, result.offset, result.leader_epoch = found
         else:

@@ -179,7 +179,7 @@ BELIEVING: Final = (
         (
             Edit(
                 _PARTITION,
-                "            self.appends.on_committed(self.high_watermark)\n",
+                "        self.appends.on_committed(self.high_watermark)\n",
                 "",
             ),
         ),

@@ -13,6 +13,7 @@ _CACHE: Final = "strandline_broker/core/metadata_cache.py"
 _FETCHER: Final = "strandline_broker/hosts/fetcher.py"
 _PUSHER: Final = "strandline_broker/hosts/controller/pusher.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
+_ROLES: Final = "strandline_broker/hosts/roles.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
 _ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
 
@@ -168,8 +169,8 @@ FOLLOWING: Final = (
         "a follower does not record what producers have appended",
         (
             Edit(
-                _PARTITION,
-                "                self.producers.on_append(header, now_ms, marker)\n",
+                _ROLES,
+                "                producers.on_append(header, now_ms, marker)\n",
                 "                pass\n",
             ),
         ),
@@ -254,7 +255,7 @@ FOLLOWING: Final = (
         "what a follower appends while its fetch is cancelled it does not note of the producers",
         (
             Edit(
-                _PARTITION,
+                _ROLES,
                 "        finally:  # a fetch that is cancelled meanwhile has appended all the same"
                 " (I-58)\n            self._note_producers(records, appended)\n",
                 "        self._note_producers(records, appended)\n",

@@ -226,8 +226,8 @@ LEADING: Final = (
                 "        return diverging\n    log = partition.log\n",
                 "    log = partition.log\n"
                 "    if diverging is not None:\n"
-                "        partition.carry_out(\n"
-                "            leader.on_follower_fetch(\n"
+                "        leading.carry_out(\n"
+                "            leading.machine.on_follower_fetch(\n"
                 "                BrokerId(broker_id),\n"
                 "                broker_epoch=BrokerEpoch(broker_epoch),\n"
                 "                leader_epoch=LeaderEpoch(at.current_leader_epoch),\n"
@@ -259,8 +259,8 @@ LEADING: Final = (
         (
             Edit(
                 _READS,
-                "limit = leader.high_watermark  # read once (P-33)",
-                "limit = partition.log.log_end_offset if leader else 0",
+                "limit = leading.machine.high_watermark  # read once (P-33)",
+                "limit = partition.log.log_end_offset if leading else 0",
             ),
         ),
     ),

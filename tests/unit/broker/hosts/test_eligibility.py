@@ -23,8 +23,8 @@ def append(partition: Partition) -> list[ProduceOutcome]:
 
 
 def fetch(partition: Partition, broker: int, offset: int) -> None:
-    assert partition.leader is not None
-    effects = partition.leader.on_follower_fetch(
+    leading = partition.check_leader(None)
+    effects = leading.machine.on_follower_fetch(
         BrokerId(broker),
         broker_epoch=BrokerEpoch(broker),
         leader_epoch=LeaderEpoch(partition.leader_epoch),
@@ -32,7 +32,7 @@ def fetch(partition: Partition, broker: int, offset: int) -> None:
         log_start_offset=Offset(0),
         now_ms=partition.context.now_ms(),
     )
-    partition.carry_out(effects)
+    leading.carry_out(effects)
 
 
 async def test_a_produce_request_does_not_wait_for_a_replica_that_the_controller_took_out(

@@ -29,7 +29,8 @@ def fetcher_of(log: object, asked: list[object]) -> Fetcher:
     )
     partition: Any = SimpleNamespace(key=KEY, log=log)
     fetcher = Fetcher(context, BrokerId(1), no_stream)
-    fetcher.add(partition, follower)
+    following: Any = SimpleNamespace(machine=follower)
+    fetcher.add(partition, following)
     return fetcher
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.hosts.log_dirs import to_the_end
+from strandline_broker.hosts.roles import Following
 from strandline_proto.batch import build_batch, prefix
 from support.replica_nodes import decide, run_node, state
 
@@ -61,11 +62,14 @@ async def cancelled_at(held: Held, work: Coroutine[Any, Any, None], *, times: in
         await asyncio.wait_for(task, WAIT_S)
 
 
+def following(partition: Partition) -> Following:
+    assert isinstance(partition.role, Following)
+    return partition.role
+
+
 async def append(partition: Partition, offset: int, *, epoch: int) -> None:
     async with partition.gate:
-        await partition.append_from_leader(
-            from_leader(offset, epoch=epoch), leader_epoch=epoch, leader_high_watermark=0
-        )
+        await following(partition).append(from_leader(offset, epoch=epoch), leader_high_watermark=0)
 
 
 async def test_an_append_that_is_cancelled_is_known_of_its_producer(
@@ -91,7 +95,7 @@ async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
         partition = node.partition
         for offset in (0, 3):
             await append(partition, offset, epoch=1)
-        partition.hear_high_watermark(6)
+        following(partition).hear_high_watermark(6)
         assert partition.high_watermark == 6
         held = Held(getattr(partition.log, cut))
         monkeypatch.setattr(partition.log, cut, held)
