@@ -15,6 +15,7 @@ from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.replica_configs import configure_replicas, log_config
 from strandline_broker.hosts.usable import admit_epoch, unusable
+from strandline_broker.storage.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.push_envelope import Envelope, StopReplica
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.storage.log import LogConfig
 
 PartitionError = tuple[bytes, int, WireError]
 
@@ -68,11 +70,11 @@ class Envelopes:
     ) -> list[tuple[Partition, PartitionState]]:
         """Replicas that enter a new leader epoch, their logs made if need be."""
         changes = []
-        for state in envelope.leader_and_isr:
-            try:
-                partition = await self._replica_for(state, envelope)
-            except (WireError, OSError) as error:
-                errors.append(self._failed(state, error))
+        prepared = [state for state in envelope.leader_and_isr if await self._ready(state, errors)]
+        await self._create_missing(prepared, envelope, errors)
+        for state in prepared:
+            partition = self._replicas.partitions.get((state.topic_id, state.partition))
+            if partition is None:
                 continue
             if (why := unusable(partition)) is not None:
                 errors.append(self._failed(state, KafkaStorageError(why)))
@@ -80,18 +82,38 @@ class Envelopes:
                 changes.append((partition, state))
         return changes
 
-    async def _replica_for(self, state: PartitionState, envelope: Envelope) -> Partition:
+    async def _ready(self, state: PartitionState, errors: list[PartitionError]) -> bool:
+        """Whether the replica is here, or may be made."""
         known = self._replicas.partitions.get((state.topic_id, state.partition))
-        if (problem := state.problem(known.state if known else None)) is not None:
-            raise UnknownServerError(problem)
+        try:
+            if (problem := state.problem(known.state if known else None)) is not None:
+                raise UnknownServerError(problem)
+            if known is None:
+                await self._logs.prepare(state, self._replicas.adopt_loaded)
+            self._replicas.find(state.topic_id, state.partition)
+        except (WireError, OSError) as error:
+            errors.append(self._failed(state, error))
+            return False
+        return True
+
+    async def _create_missing(
+        self, states: list[PartitionState], envelope: Envelope, errors: list[PartitionError]
+    ) -> None:
+        known = self._replicas.partitions
+        missing = [s for s in states if (s.topic_id, s.partition) not in known]
+        if not missing:
+            return
+        configs = [self._config_for(state, envelope) for state in missing]
+        made = await self._logs.create(list(zip(missing, configs, strict=True)))
+        for state, log in zip(missing, made, strict=True):
+            if isinstance(log, Log):
+                self._replicas.adopt(log, 0)
+            else:
+                errors.append(self._failed(state, log))
+
+    def _config_for(self, state: PartitionState, envelope: Envelope) -> LogConfig:
         topic = envelope.hosted_topic(state.topic_id)
-        config = self._context.resolve({} if topic is None else topic.configs)
-        if known is None:
-            await self._logs.prepare(state, self._replicas.adopt_loaded)
-        partition = self._replicas.find(state.topic_id, state.partition)
-        if partition is None:
-            partition = self._replicas.adopt(await self._logs.create(state, log_config(config)), 0)
-        return partition
+        return log_config(self._context.resolve({} if topic is None else topic.configs))
 
     def _accept(self, partition: Partition, state: PartitionState) -> bool:
         """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""

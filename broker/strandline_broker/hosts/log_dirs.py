@@ -96,9 +96,15 @@ class LogDirs:
     def online(self) -> list[LogDir]:
         return [each for each in self.all if each.failure is None]
 
-    def for_new_log(self) -> LogDir:
-        """The directory in service with the fewest partitions."""
-        return min(self.online(), key=lambda each: len(each.directory.logs()))
+    def for_new_logs(self, count: int) -> list[LogDir]:
+        """For each the directory in service that has the fewest partitions by then."""
+        held = {each: len(each.directory.logs()) for each in self.online()}
+        chosen = []
+        for _ in range(count):
+            fewest = min(held, key=held.__getitem__)
+            held[fewest] += 1
+            chosen.append(fewest)
+        return chosen
 
     # Work on the disks' threads
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.log_dirs import to_the_end
 from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.replica_configs import keep_everything
+from strandline_broker.storage.log import Log
+from strandline_broker.storage.new_log import NewLog
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import NO_LEADER, topic_id_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.log_dirs import LogDir
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.directory import DataDirectory
-    from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.log import LogConfig
     from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
 
 Key = tuple[bytes, int]
+
+LOGS_A_JOB: Final = 64
+"""Made together; then whoever else waits for the thread has a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,33 +238,68 @@ class ReplicaLogs:
         if self.refused.pop(key, None) is not None:
             self._context.controller.report_offline()
 
-    async def create(self, state: PartitionState, config: LogConfig) -> Log:
-        """A log in the directory with the fewest."""
+    async def create(
+        self, wanted: Sequence[tuple[PartitionState, LogConfig]]
+    ) -> list[Log | OSError | KafkaStorageError]:
+        """A log for each, in the directories with the fewest, or why there is none. Their files are
+        made in a few jobs, and noted as hosted with one write before any of them counts (P-20).
+        """
+        results: dict[int, Log | OSError | KafkaStorageError] = {}
+        jobs: dict[LogDir, list[tuple[int, NewLog]]] = {}
+        log_dirs = self._dirs.for_new_logs(len(wanted))
+        for number, ((state, config), log_dir) in enumerate(zip(wanted, log_dirs, strict=True)):
+            if (why := self._may_be_elsewhere(state)) is not None:
+                results[number] = KafkaStorageError(why)
+                continue
+            new = NewLog(state.topic, state.topic_id, state.partition, config)
+            jobs.setdefault(log_dir, []).append((number, new))
+        for log_dir, numbered in jobs.items():
+            for first in range(0, len(numbered), LOGS_A_JOB):
+                job = numbered[first : first + LOGS_A_JOB]
+                make = partial(log_dir.directory.make_logs, [new for _, new in job])
+                made = await self._dirs.in_registry(make)
+                results.update(zip((number for number, _ in job), made, strict=True))
+            for error in (results[number] for number, _ in numbered):
+                if isinstance(error, OSError):
+                    self._dirs.suffers(log_dir, error)
+        logs = {
+            n: (log_dirs[n].directory, log) for n, log in results.items() if isinstance(log, Log)
+        }
+        if logs and (refused := await self._keep(list(logs.values()))) is not None:
+            results |= dict.fromkeys(logs, refused)
+        for number, (directory, _) in logs.items():
+            if (why := self._directories.failed.get(directory.path)) is not None:
+                results[number] = KafkaStorageError(f"{directory.path} is out of service: {why}")
+        return [results[number] for number in range(len(wanted))]
+
+    async def _keep(self, made: list[tuple[DataDirectory, Log]]) -> OSError | None:
+        """Why they cannot be noted as hosted. A directory that does not take it, while others are
+        in service, goes out of service.
+        """
+        while True:
+            try:
+                await self._dirs.in_registry(partial(self._directories.keep_logs, made))
+            except OSError as error:
+                keys = {(log.topic_id, log.partition) for _, log in made}
+                behind = [d for d in self._dirs.online() if not keys <= d.directory.state.hosted]
+                if not behind or not self._dirs.suffers(behind[0], error):
+                    return error
+            else:
+                return None
+
+    def _may_be_elsewhere(self, state: PartitionState) -> str | None:
         failed = self._directories.failed
         # What a reassignment adds is in none of them, unless it was here before.
         is_added = (
             self._context.me in state.adding
             and (state.topic_id, state.partition) not in self._directories.hosted
         )
-        if failed and not (state.is_new or is_added):
-            raise KafkaStorageError(
-                f"{state.where} is not here, but may be in {', '.join(failed)}, out of service: "
-                f"repair it, or take it out of log.dirs, and restart broker {self._context.me}"
-            )
-        log_dir = self._dirs.for_new_log()
-        create = partial(
-            self._directories.create_log,
-            log_dir.directory,
-            state.topic,
-            state.topic_id,
-            state.partition,
-            config,
+        if not failed or state.is_new or is_added:
+            return None
+        return (
+            f"{state.where} is not here, but may be in {', '.join(failed)}, out of service: "
+            f"repair it, or take it out of log.dirs, and restart broker {self._context.me}"
         )
-        try:
-            return await self._dirs.in_registry(create)
-        except OSError as error:
-            self._dirs.suffers(log_dir, error)
-            raise
 
     async def _make_way(self, state: PartitionState) -> None:
         """What an error kept from being given up goes before another replica of its name comes.

@@ -17,6 +17,7 @@ from strandline_broker.storage.file import CREATE_EMPTY, File
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from strandline_broker.storage.steps import Steps
     from strandline_runtime.runtime import FileSystem
 
 TEMPORARY: Final = ".tmp"
@@ -31,7 +32,8 @@ def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
     """As `replace_file`, written part by part; the size of the whole."""
     temporary = _temporary(path)
     try:
-        size = _write(fs, temporary, parts)
+        file, size = _write(fs, temporary, parts)
+        file.sync()
         fs.replace(temporary, path)
     except OSError:
         _give_up(fs, temporary)
@@ -40,20 +42,28 @@ def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
     return size
 
 
-def replace_files(fs: FileSystem, contents: Sequence[tuple[str, bytes]]) -> None:
+def replacing_files(fs: FileSystem, contents: Sequence[tuple[str, bytes]]) -> Steps[None]:
     """Replace files of one directory, one after the other: after a crash the first ones are new,
-    the others old.
+    the others old. A step ends with all written, with all durable, and with all in their places.
     """
     waiting = [(_temporary(path), path) for path, _ in contents]
     try:
-        for (temporary, _), (_, data) in zip(waiting, contents, strict=True):
-            _write(fs, temporary, (data,))
+        files = [
+            _write(fs, temporary, (data,))[0]
+            for (temporary, _), (_, data) in zip(waiting, contents, strict=True)
+        ]
+        yield
+        for file in files:
+            file.sync()
+        del file, files  # closes them
+        yield
         for temporary, path in waiting:
             fs.replace(temporary, path)
     except OSError:
         for temporary, _ in waiting:
             _give_up(fs, temporary)
         raise
+    yield
     fs.fsync_dir(os.path.dirname(contents[0][0]))
 
 
@@ -61,15 +71,14 @@ def _temporary(path: str) -> str:
     return f"{path}.{next(_numbers)}{TEMPORARY}"
 
 
-def _write(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
-    """A new file, durable; its size."""
+def _write(fs: FileSystem, path: str, parts: Iterable[bytes]) -> tuple[File, int]:
+    """A new file, to be synced; its size."""
     file = File(fs, path, CREATE_EMPTY)
     size = 0
     for part in parts:
         file.write((part,), len(part), size)
         size += len(part)
-    file.sync()
-    return size
+    return file, size
 
 
 def _give_up(fs: FileSystem, temporary: str) -> None:

@@ -23,9 +23,9 @@ from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.partition_identity import identify_by_seals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.log import Log
     from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
     from strandline_broker.storage.strandline_state import BrokerState
     from strandline_runtime.runtime import FileSystem
@@ -140,20 +140,13 @@ class BrokerDirectories:
             for directory in self.online:
                 directory.update_state(**everywhere)
 
-    def create_log(
-        self,
-        directory: DataDirectory,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        config: LogConfig,
-    ) -> Log:
-        """A new, empty log in `directory`. KafkaStorageError if this replica was here before and is
-        gone (P-20).
+    def keep_logs(self, made: Collection[tuple[DataDirectory, Log]]) -> None:
+        """Logs that `DataDirectory.make_logs` has made are noted as hosted, all with one write, and
+        count from here on (P-20).
         """
-        log = directory.create_log(topic, topic_id, partition, config)
-        self.keep_hosted(self.hosted | {(topic_id, partition)})
-        return log
+        self.keep_hosted(self.hosted | {(log.topic_id, log.partition) for _, log in made})
+        for directory, log in made:
+            directory.take_log(log)
 
     def delete_log(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
         directory.delete_log(log)
@@ -168,15 +161,15 @@ class BrokerDirectories:
         return [(d, each) for d in self.online for each in d.partition_dirs.unknown]
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""
+        """Let `make_logs` make this replica anew: the caller knows that it is in no ISR."""
         self.hosted -= {(topic_id, partition)}
         for directory in self.online:
             directory.forget_hosted(topic_id, partition)
 
     def keep_hosted(self, hosted: frozenset[Key]) -> None:
-        self.hosted = hosted
         for directory in self.online:
             directory.update_state(hosted=hosted)
+        self.hosted = hosted
 
     def take_out(self, directory: DataDirectory, why: str) -> None:
         """The directory has failed; nothing is written there any more."""

@@ -37,25 +37,25 @@ from strandline_broker.storage.meta_properties import (
     seal_meta_properties,
     write_meta_properties,
 )
+from strandline_broker.storage.new_log import NewLog, beginning, replica_gone
 from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.partition_dirs import PartitionDir, find_strays, purge_deleted
 from strandline_broker.storage.partition_identity import PartitionDirs, is_stray
-from strandline_broker.storage.partition_metadata import (
-    seal_partition_metadata,
-    write_partition_metadata,
-)
+from strandline_broker.storage.partition_metadata import seal_partition_metadata
 from strandline_broker.storage.recovery import Expectations
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.shared_checkpoints import SharedCheckpoints
+from strandline_broker.storage.steps import side_by_side
 from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, Memory
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
-from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.partition_dirs import UnknownDir
+    from strandline_broker.storage.steps import Steps
+    from strandline_proto.errors import KafkaStorageError
     from strandline_runtime.runtime import FileSystem
 
 NAME_MAX: Final = 255
@@ -244,38 +244,52 @@ class DataDirectory:
         """A new, empty log. KafkaStorageError if this replica was here before and its directory is
         gone (P-20).
         """
-        path = f"{self.path}/{topic}-{partition}"
-        is_hosted = (topic_id, partition) in self.state.hosted
-        if is_stray(self._fs, path, topic_id, is_hosted=is_hosted):
+        (made,) = self.make_logs([NewLog(topic, topic_id, partition, config)])
+        if not isinstance(made, Log):
+            raise made
+        self.update_state(hosted=self.state.hosted | {(topic_id, partition)})
+        self.take_log(made)
+        return made
+
+    def make_logs(self, wanted: Iterable[NewLog]) -> list[Log | OSError | KafkaStorageError]:
+        """New, empty logs, or why there is none. They serve nothing before `hosted` names them: a
+        crash before that leaves creations that broke off.
+        """
+        made = side_by_side(self._making(new) for new in wanted)
+        try:
+            self._fs.fsync_dir(self.path)
+        except OSError as error:
+            return [error for _ in made]
+        return made
+
+    def _making(self, new: NewLog) -> Steps[Log]:
+        path = f"{self.path}/{new.name}"
+        is_hosted = (new.topic_id, new.partition) in self.state.hosted
+        if is_stray(self._fs, path, new.topic_id, is_hosted=is_hosted):
             self._rename(path, "stray")
         if is_hosted:
-            raise KafkaStorageError(
-                f"{path} is gone, or holds no log, but this broker has held {topic}-{partition} "
-                f"before: its records may exist nowhere else, so it does not start over empty. Put "
-                f"the directory back, or move the whole data directory away to rejoin as an empty "
-                f"broker"
-            )
+            raise replica_gone(path, new)
+        is_made = not self._fs.exists(path)
         self._fs.makedirs(path)
         limits = CheckpointLimits(self._fs, path)
-        if self._checkpoints.may_name((topic, partition)):
+        if self._checkpoints.may_name((new.topic, new.partition)):
             limits.add(0)  # before the directory counts as a partition's, with a log that is lost
-        write_partition_metadata(self._fs, path, topic_id)
-        log = Log(
+        yield
+        begun = yield from beginning(self._fs, path, new, is_made=is_made)
+        return Log(
             self._fs,
             path,
-            topic=topic,
-            topic_id=topic_id,
-            partition=partition,
-            config=config,
+            **new._asdict(),
             expected=Expectations(),
             limits=limits,
             report=self.findings.append,
             open_segments=self._open_segments,
+            begun=begun,
         )
-        self._fs.fsync_dir(self.path)
-        self.update_state(hosted=self.state.hosted | {(topic_id, partition)})
-        self._logs[topic, partition] = log
-        return log
+
+    def take_log(self, log: Log) -> None:
+        """One that was made is noted as hosted: it counts."""
+        self._logs[log.topic, log.partition] = log
 
     def set_aside(self, unknown: UnknownDir) -> None:
         """Only the operator removes it (I-87)."""
@@ -358,7 +372,7 @@ class DataDirectory:
         self._fs.fsync_dir(self.path)
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """Let `create_log` make this replica anew: the caller knows that it is in no ISR."""
+        """Let `make_logs` make this replica anew: the caller knows that it is in no ISR."""
         self._memory.forget_hosted(topic_id, partition)
 
     def strays(self) -> list[str]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from strandline_broker.storage.damaged_ranges import DamagedRanges
     from strandline_broker.storage.file import File
     from strandline_broker.storage.producer_snapshot import Entry
+    from strandline_broker.storage.recovery import Recovered
     from strandline_broker.storage.steps import Steps
     from strandline_broker.storage.time_lookup import Found
     from strandline_proto.batch import BatchHeader
@@ -62,16 +63,13 @@ class Log:
         report: Report,
         open_segments: OpenSegments | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
+        begun: Recovered | None = None,
     ) -> None:
-        """Open and recover the directory at `path`; DamagedLog where `expected` bears no damage."""
-        found = Recovery(
-            fs,
-            path,
-            expected,
-            index_interval=config.index_interval_bytes,
-            report=report,
-            on_bytes=on_bytes,
-        ).run()
+        """Open and recover the directory at `path`; DamagedLog where `expected` bears no damage.
+        One that was `begun` just now is not recovered.
+        """
+        interval = config.index_interval_bytes
+        found = begun or Recovery(fs, path, expected, interval, report, on_bytes).run()
         self._fs = fs
         self.path = path
         self.topic = topic

@@ -18,9 +18,11 @@ from strandline_broker.storage.sealed_file import (
     read_sealed,
     seal_if_none,
 )
+from strandline_broker.storage.steps import in_a_row
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 
 if TYPE_CHECKING:
+    from strandline_broker.storage.steps import Steps
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "partition.metadata"
@@ -43,7 +45,12 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
-    SealedFile(fs, f"{directory}/{FILE_NAME}").replace(_content(topic_id))
+    in_a_row(writing_partition_metadata(fs, directory, topic_id))
+
+
+def writing_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> Steps[None]:
+    """In the steps of `replacing_files`."""
+    return SealedFile(fs, f"{directory}/{FILE_NAME}").replacing(_content(topic_id))
 
 
 def seal_partition_metadata(fs: FileSystem, directory: str) -> None:

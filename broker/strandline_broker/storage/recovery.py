@@ -87,7 +87,6 @@ class Recovery:
         fs: FileSystem,
         directory: str,
         expected: Expectations,
-        *,
         index_interval: int,
         report: Report,
         on_bytes: Callable[[int], None] = _nothing,

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from strandline_broker.storage.atomic_file import replace_file, replace_files
+from strandline_broker.storage.atomic_file import replace_file, replacing_files
 from strandline_broker.storage.file import NO_SPACE, read_whole
+from strandline_broker.storage.steps import in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.steps import Steps
     from strandline_runtime.runtime import FileSystem
 
 SUFFIX: Final = ".seal"
@@ -69,12 +71,17 @@ class SealedFile:
 
     def replace(self, data: bytes) -> None:
         """Durable on return. After an OSError the old content is there, or the new."""
+        in_a_row(self.replacing(data))
+
+    def replacing(self, data: bytes) -> Steps[None]:
+        """As `replace`, in the steps of `replacing_files`."""
         crc = crc32c(data)
         named = tuple(dict.fromkeys((*self._there, crc)))
         # The first is what is there if none of the writes that failed since has come so far.
         named = named[:1] + named[1:][1 - NAMED_MAX :]
         self._there = named
-        replace_files(self._fs, ((self.path + SUFFIX, _seal(named)), (self.path, data)))
+        seal = (self.path + SUFFIX, _seal(named))
+        yield from replacing_files(self._fs, (seal, (self.path, data)))
         self._there = (crc,)
 
 

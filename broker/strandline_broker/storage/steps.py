@@ -5,7 +5,10 @@ the thread in between.
 from __future__ import annotations
 
 from collections.abc import Generator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,6 +29,25 @@ def in_a_row(steps: Steps[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+def side_by_side(works: Iterable[Steps[T]]) -> list[T | OSError | KafkaStorageError]:
+    """The first step of each, then the second of each: where steps end before something is made
+    durable, the disk is asked for all of it together. What has failed is out, the others go on.
+    """
+    going = dict(enumerate(works))
+    ended: dict[int, T | OSError | KafkaStorageError] = {}
+    while going:
+        for number, steps in list(going.items()):
+            try:
+                next(steps)
+            except StopIteration as end:
+                ended[number] = end.value
+            except (OSError, KafkaStorageError) as error:
+                ended[number] = error
+            if number in ended:
+                del going[number]
+    return [found for _, found in sorted(ended.items(), key=itemgetter(0))]
 
 
 def paced(items: Iterable[T], every: int) -> Iterator[T | None]:

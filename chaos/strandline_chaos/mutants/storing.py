@@ -72,7 +72,14 @@ STORING: Final = (
         "files-replaced-without-fsync",
         "P-23, I-8",
         "a small file is renamed into place before its bytes are durable",
-        (Edit(_ATOMIC, "    file.sync()\n    return size\n", "    return size\n"),),
+        (
+            Edit(_ATOMIC, "        file.sync()\n        fs.replace(", "        fs.replace("),
+            Edit(
+                _ATOMIC,
+                "        for file in files:\n            file.sync()\n",
+                "        file = files\n",
+            ),
+        ),
         Needs(kinds=_POWER),
     ),
     Mutant(

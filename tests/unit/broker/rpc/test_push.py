@@ -17,6 +17,7 @@ from strandline_broker.hosts.replica_info import describe_replicas
 from strandline_broker.rpc.push import LARGE
 from strandline_broker.rpc.push_codec import envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory import DataDirectory
 from strandline_broker.storage.log import Log
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -185,14 +186,12 @@ async def test_a_newer_stream_takes_the_place_of_an_older_one(tmp_path: Path) ->
 async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, full = BrokerDirectories.create_log, True
+    real, full = DataDirectory.make_logs, True
 
-    def create_log(*arguments: Any) -> Log:
-        if full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(*arguments)
+    def make_logs(*arguments: Any) -> list[Any]:
+        return [OSError(errno.ENOSPC, "No space left on device")] if full else real(*arguments)
 
-    monkeypatch.setattr(BrokerDirectories, "create_log", create_log)
+    monkeypatch.setattr(DataDirectory, "make_logs", make_logs)
     monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.5)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()

@@ -7,8 +7,10 @@ import pytest
 
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.log import Log, LogConfig
+from strandline_broker.storage.new_log import NewLog
 from strandline_proto.errors import KafkaStorageError
-from support.disk import FaultyDisk, Hurried
+from support.disk import CHANGES, FaultyDisk, Hurried
 from support.storage import SMALL, TOPIC_ID
 
 IDS = iter(range(1, 1 << 20))
@@ -22,6 +24,21 @@ def opened(*paths: Path, fs: FaultyDisk | None = None) -> BrokerDirectories:
     return BrokerDirectories.open(
         fs or Hurried(), [str(p) for p in paths], node_id=1, cluster_id=None, new_id=new_id
     )
+
+
+def created(
+    directories: BrokerDirectories,
+    directory: DataDirectory,
+    topic: str,
+    topic_id: bytes,
+    partition: int,
+    config: LogConfig,
+) -> Log:
+    (made,) = directory.make_logs([NewLog(topic, topic_id, partition, config)])
+    if not isinstance(made, Log):
+        raise made
+    directories.keep_logs([(directory, made)])
+    return made
 
 
 def closed(directories: BrokerDirectories, epoch: int = 5) -> None:
@@ -81,14 +98,14 @@ def test_only_a_stop_that_closed_every_directory_is_clean(a: Path, b: Path, tmp_
 
 def test_a_replica_that_vanished_with_its_directory_is_not_made_anew(a: Path, b: Path) -> None:
     both = opened(a, b)
-    both.create_log(both.online[1], "t", TOPIC_ID, 0, SMALL)
+    created(both, both.online[1], "t", TOPIC_ID, 0, SMALL)
     closed(both)
     rest = opened(a)
     assert rest.hosted == {(TOPIC_ID, 0)}
     with pytest.raises(KafkaStorageError, match="has held t-0 before"):
-        rest.create_log(rest.online[0], "t", TOPIC_ID, 0, SMALL)
+        created(rest, rest.online[0], "t", TOPIC_ID, 0, SMALL)
     rest.forget_hosted(TOPIC_ID, 0)
-    rest.create_log(rest.online[0], "t", TOPIC_ID, 0, SMALL)
+    created(rest, rest.online[0], "t", TOPIC_ID, 0, SMALL)
     closed(rest)
     with pytest.raises(DirectoryError, match=r"a/t-0 and .*b/t-0 hold the same replica; move"):
         opened(a, b)
@@ -96,7 +113,7 @@ def test_a_replica_that_vanished_with_its_directory_is_not_made_anew(a: Path, b:
 
 def test_a_replica_that_is_given_up_is_forgotten_everywhere(a: Path, b: Path) -> None:
     both = opened(a, b)
-    log = both.create_log(both.online[1], "t", TOPIC_ID, 0, SMALL)
+    log = created(both, both.online[1], "t", TOPIC_ID, 0, SMALL)
     both.delete_log(both.online[1], log)
     both.close()
     assert opened(a).hosted == frozenset()
@@ -151,3 +168,100 @@ def test_the_newest_memory_counts(a: Path, b: Path) -> None:
     again = opened(b)
     assert (again.state.metadata_offset, again.state.flush_policy) == (9, "always")
     again.close()
+
+
+class Crashed(BaseException):
+    """The machine is gone."""
+
+
+class Dying(FaultyDisk):
+    """Ends at the change of the disk after the next `left` ones."""
+
+    left: int | None = None
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.placed: list[str] = []
+
+    def replace(self, src: str, dst: str) -> None:
+        super().replace(src, dst)
+        self.placed.append(dst)
+
+    def _fail(self, call: str) -> None:
+        super()._fail(call)
+        if self.left is not None and call in CHANGES | {"makedirs", "open"}:
+            if self.left == 0:
+                raise Crashed
+            self.left -= 1
+
+
+NAMES = ("t", "u", "v")
+
+
+def create_many(directories: BrokerDirectories) -> None:
+    directory = directories.online[0]
+    wanted = [
+        NewLog(name, TOPIC_ID, number, SMALL)
+        for number, name in enumerate(NAMES)
+        if (TOPIC_ID, number) not in directories.hosted
+    ]
+    made = directory.make_logs(wanted)
+    assert directories.hosted.isdisjoint((n.topic_id, n.partition) for n in wanted)
+    directories.keep_logs([(directory, log) for log in made if isinstance(log, Log)])
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_creation_of_many_that_a_crash_interrupts_leaves_each_whole_or_none(
+    tmp_path: Path, power: bool
+) -> None:
+    """At whatever change of the disk (P-20, P-23): what is hosted is found, what is not is made."""
+    spared, before, after = 0, 0, 0
+    while True:
+        root = tmp_path / str(spared)
+        root.mkdir()
+        disk = Dying(root)
+        first = opened(root / "data", fs=disk)
+        disk.settle()
+        disk.left = spared
+        try:
+            create_many(first)
+            break
+        except Crashed:
+            disk.left = None
+        if power:
+            disk.crash()
+        else:
+            disk.kill()
+        again = opened(root / "data", fs=disk)
+        directory = again.online[0]
+        found = {(p.topic_id, p.partition) for p in directory.partitions()}
+        assert found == again.hosted, "one that is remembered is there, and whose it is, is known"
+        before, after = before + (not found), after + (len(found) == len(NAMES))
+        create_many(again)
+        assert again.hosted == {(TOPIC_ID, number) for number in range(len(NAMES))}
+        again.close()
+        last = opened(root / "data", fs=disk)
+        for partition in last.online[0].partitions():
+            log = last.online[0].load_log(partition, SMALL, lambda _: None)
+            assert (log.log_end_offset, log.damaged, log.damaged_ranges.entries) == (0, None, ())
+        assert list(root.glob("data/*-stray")) == []
+        last.close()
+        spared += 1
+    assert before > 10
+    assert after > 1
+
+
+def test_many_replicas_are_noted_with_one_write(a: Path) -> None:
+    disk = Dying(a)
+    directories = opened(a, fs=disk)
+    disk.placed.clear()
+    create_many(directories)
+    assert disk.placed.count(str(a / "strandline-state")) == 1
+
+
+def test_one_that_cannot_be_made_does_not_keep_the_others_from_it(a: Path) -> None:
+    directories = opened(a)
+    (a / "u-1").write_text("in the way")
+    create_many(directories)
+    assert directories.hosted == {(TOPIC_ID, 0), (TOPIC_ID, 2)}
+    directories.close()

@@ -1,0 +1,64 @@
+"""A log that is made: who it is for, and its directory, in the order that a crash can interrupt.
+
+First `partition.metadata`, durable, then the first segment: a directory that a crash leaves is of
+this replica, or says nothing and holds nothing (`partition_identity.is_stray`). The steps of many
+are taken side by side, so that the disk makes all of it durable together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline_broker.storage.damaged_ranges import DamagedRanges
+from strandline_broker.storage.leader_epochs import LeaderEpochs
+from strandline_broker.storage.partition_metadata import writing_partition_metadata
+from strandline_broker.storage.recent_batches import RecentBatches
+from strandline_broker.storage.recovery import Recovered
+from strandline_broker.storage.segment import Segment
+from strandline_proto.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from strandline_broker.storage.log_config import LogConfig
+    from strandline_broker.storage.steps import Steps
+    from strandline_runtime.runtime import FileSystem
+
+
+class NewLog(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+    config: LogConfig
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def replica_gone(path: str, new: NewLog) -> KafkaStorageError:
+    return KafkaStorageError(
+        f"{path} is gone, or holds no log, but this broker has held {new.name} before: its records "
+        f"may exist nowhere else, so it does not start over empty. Put the directory back, or move "
+        f"the whole data directory away to rejoin as an empty broker"
+    )
+
+
+def beginning(fs: FileSystem, path: str, new: NewLog, *, is_made: bool) -> Steps[Recovered | None]:
+    """Whose the directory at `path` is, and, if it `is_made` just now, an empty log in it. None if
+    it was there before, from a creation that broke off: then what it holds is recovered.
+    """
+    yield from writing_partition_metadata(fs, path, new.topic_id)
+    if not is_made:
+        return None
+    interval = new.config.index_interval_bytes
+    segment = Segment.create(fs, path, 0, index_interval=interval)
+    yield
+    fs.fsync_dir(path)
+    return Recovered(
+        [segment],
+        RecentBatches(0, 0),
+        LeaderEpochs(fs, path),
+        DamagedRanges(fs, path),
+        log_start=0,
+        log_end=0,
+        scanned=False,
+    )
