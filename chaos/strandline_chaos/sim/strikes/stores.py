@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 BEGINS_S: Final = 2.0
 """Before that a topic may not be on any disk yet, and would count as deleted."""
 NEWER: Final = 10
-"""By how many records brokers must be ahead of the copy. One that decides more before it meets them
-cannot be told apart (docs/adr/0006).
+"""By how many records the brokers that live must be ahead of the copy. One that decides more before
+it meets them cannot be told apart (docs/adr/0006).
 """
 UNDER_WAY_S: Final = 0.05
 """What the controller before it had answered may come so much later."""
@@ -81,8 +81,10 @@ class StoreStrikes:
 
     def _put_back(self, root: Directory, last: int, meets_s: float) -> None:
         scene, controller = self._scene, self._scene.world.controller
-        known = [getattr(node.process, "metadata", None) for node in scene.world.brokers]
-        seen = max((m.highest_offset for m in known if m is not None), default=-1)
+        alive = [node.process for node in scene.world.brokers if node.running]
+        known = [getattr(process, "metadata", None) for process in alive]
+        # Whoever is there: the copy may decide with one that has heard as little as it has.
+        seen = min((m.highest_offset for m in known if m is not None), default=-1)
         if scene.over or not self._is_well() or seen < last + NEWER:
             return
         scene.struck["store-restored"] += 1
