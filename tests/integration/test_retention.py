@@ -158,7 +158,7 @@ async def test_a_leader_that_does_not_know_what_is_committed_deletes_nothing(
     async with three(tmp_path) as (a, b, c):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         await fill(a, 3)
-        b.partition.high_watermark = 1
+        b.partition.learn_high_watermark(1)
         await decide(state(2, epoch=1, isr=(1, 2, 3)), b)
         assert (await delete_records(b, -1)).error_code == OffsetNotAvailable.code
         assert b.partition.log.log_start_offset == 0

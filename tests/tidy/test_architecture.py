@@ -68,6 +68,41 @@ def test_a_log_changes_by_its_transitions_alone() -> None:
     assert found == []
 
 
+def test_a_replica_changes_by_its_transitions_alone() -> None:
+    """Nobody assigns to a `Partition` from outside, by whatever name it goes there."""
+    own = BROKER / "hosts" / "partition.py"
+    begin = next(
+        node
+        for node in ast.walk(syntax(own))
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    )
+    attributes = {place.attr for place in assigned_attributes(begin)}
+    assert {"role", "high_watermark", "out_of_service"} <= attributes
+    found = []
+    for path in set(modules_below(BROKER / "hosts")) - {own}:
+        for place in assigned_attributes(syntax(path)):
+            owner = ast.unparse(place.value)
+            of_a_replica = owner.rpartition(".")[2] in ("partition", "_partition", "replica")
+            if of_a_replica or (place.attr in attributes and owner != "self"):
+                found.append(f"{name_of(path)}:{place.lineno}: {ast.unparse(place)}")
+    for folder in (BROKER / "rpc", ROOT / "chaos" / "strandline_chaos" / "sim"):
+        for path in modules_below(folder):
+            found += [
+                f"{name_of(path)}:{place.lineno}: {ast.unparse(place)}"
+                for place in assigned_attributes(syntax(path))
+                if ast.unparse(place.value).rpartition(".")[2] == "partition"
+            ]
+    assert found == []
+
+
+def assigned_attributes(tree: ast.AST) -> list[ast.Attribute]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+
+
 READS_WHAT_OTHERS_WROTE = (
     *("proto/strandline_proto", "spark_jobs/strandline_spark"),
     *(f"broker/strandline_broker/{part}" for part in ("rpc", "offline")),

@@ -214,9 +214,8 @@ class DamageWatch:
                 log_end_offset=log.log_end_offset,
                 high_watermark=partition.high_watermark,
             )
-            partition.healing = True
             try:
-                await partition.truncate(max(start, log.log_start_offset))
+                await partition.heal_from(max(start, log.log_start_offset))
             except WireError as error:
                 self._log.error("not healed", partition=partition.name, reason=str(error))
                 return

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import Leader
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import RefusedTruncation
-    from strandline_broker.core.topic_config import TopicConfig
     from strandline_broker.hosts.listener import Listener
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
@@ -114,10 +113,46 @@ class Partition:
         isr = sorted(m.broker_id for m in leader.isr)
         return f"{self.name} has ISR {isr}, needs {self.state.eff_min_insync}"
 
-    def configure(self, config: TopicConfig) -> None:
-        """Go by this configuration from here on."""
+    # What becomes of it, whatever its role
+
+    def configure(self, entries: Mapping[str, str] | None) -> None:
+        """Go by the topic's own entries from here on, over the broker's as they are now; None: by
+        those that it has.
+        """
+        if entries is not None:
+            self.topic_configs = entries
+        config = self.context.resolve(self.topic_configs or {})
         self.log.configure(log_config(config))
         self.max_message_bytes = config.max_message_bytes
+
+    def put_out_of_service(self, why: str) -> None:
+        """Its disk has failed: it serves nothing while this process lives (P-24)."""
+        self.out_of_service = why
+
+    def refuse_history(self, why: str) -> None:
+        """Its log is of another history than the controller's: it takes no role any more (I-2)."""
+        self.other_history = why
+
+    def refuse_truncation(self, refused: RefusedTruncation) -> None:
+        """It fetches no more, until the refusal is released (I-41)."""
+        self.refused = refused
+
+    def release_refusal(self) -> None:
+        self.refused = None
+
+    async def heal_from(self, offset: int) -> None:
+        """Cut the log before its damage, and count as healing until `end_healing`."""
+        self.healing = True
+        await self.truncate(offset)
+
+    def end_healing(self) -> None:
+        """It holds again what the leader calls committed."""
+        self.healing = False
+        self.context.controller.report_offline()
+
+    def learn_high_watermark(self, to: int) -> None:
+        """What its role knows to be committed; the role sees to it that this never falls (I-13)."""
+        self.high_watermark = to
 
     # Roles
 
@@ -261,9 +296,9 @@ class Partition:
         except OSError as error:
             if error.errno in PASSING:
                 raise KafkaStorageError(f"{self.name}: {error}; try again") from error
-            self.out_of_service = str(error)
+            self.put_out_of_service(str(error))
             self.context.runtime.log.error("replica out of service", reason=str(error))
-            raise KafkaStorageError(self.out_of_service) from error
+            raise KafkaStorageError(str(error)) from error
 
     # News
 

@@ -59,8 +59,5 @@ def configure_replicas(
         concerned = [p for p in found if p is not None and p.topic_configs is None]
     for partition in concerned:
         topic_id = TopicId(partition.key[0])
-        if topic_id in named:
-            partition.topic_configs = named[topic_id]
-        elif envelope.dynamic_configs is None:
-            continue
-        partition.configure(context.resolve(partition.topic_configs or {}))
+        if topic_id in named or envelope.dynamic_configs is not None:
+            partition.configure(named.get(topic_id))

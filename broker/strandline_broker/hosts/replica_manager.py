@@ -223,9 +223,10 @@ class ReplicaManager:
         """Its replicas serve nothing until the broker is started anew on a sound directory."""
         for partition in self._all():
             if self.dirs.of(partition.log) is log_dir:
-                partition.out_of_service = f"{log_dir.path} is out of service: {log_dir.failure}"
+                why = f"{log_dir.path} is out of service: {log_dir.failure}"
+                partition.put_out_of_service(why)
                 self.forget_fetch(partition.key)
-                partition.stop_role(partition.out_of_service)
+                partition.stop_role(why)
         self.context.controller.report_offline()
 
     def _on_flushed(self, log: Log) -> None:

@@ -89,7 +89,7 @@ class Leading:
             if isinstance(effect, HighWatermarkRaised):
                 known = partition.high_watermark
                 assert effect.to >= known or not raised, (effect, known)
-                partition.high_watermark = effect.to
+                partition.learn_high_watermark(effect.to)
                 raised = True
             elif isinstance(effect, ProposeIsr):
                 partition.context.controller.propose_isr(partition, effect)
@@ -192,15 +192,16 @@ class Following:
         """Take the leader's as far as our log reaches; it falls only with a truncation (I-13)."""
         partition = self._partition
         end = partition.log.log_end_offset
-        partition.high_watermark = follower_high_watermark(
-            partition.high_watermark,
-            log_start_offset=partition.log.log_start_offset,
-            leader_high_watermark=to,
-            log_end_offset=end,
+        partition.learn_high_watermark(
+            follower_high_watermark(
+                partition.high_watermark,
+                log_start_offset=partition.log.log_start_offset,
+                leader_high_watermark=to,
+                log_end_offset=end,
+            )
         )
         if partition.healing and to <= end:
-            partition.healing = False
-            partition.context.controller.report_offline()
+            partition.end_healing()
 
     def hear_log_start(self, to: int, on_durable: Callable[[], None]) -> None:
         """Follow the leader's log start, within our own high watermark (I-74)."""

@@ -47,14 +47,16 @@ class Truncations:
         """The follower has just refused to let its log end at `offset`."""
         follower = partition.follower
         assert follower is not None, partition.name
-        partition.refused = RefusedTruncation(
-            topic_id=TopicId(partition.log.topic_id),
-            partition=partition.log.partition,
-            leader=follower.leader,
-            leader_epoch=follower.leader_epoch,
-            offset=offset,
-            high_watermark=Offset(partition.high_watermark),
-            log_end_offset=Offset(partition.log.log_end_offset),
+        partition.refuse_truncation(
+            RefusedTruncation(
+                topic_id=TopicId(partition.log.topic_id),
+                partition=partition.log.partition,
+                leader=follower.leader,
+                leader_epoch=follower.leader_epoch,
+                offset=offset,
+                high_watermark=Offset(partition.high_watermark),
+                log_end_offset=Offset(partition.log.log_end_offset),
+            )
         )
         self._refusals.inc()
         self._log.error(
@@ -87,7 +89,7 @@ class Truncations:
     def release(self, partition: Partition, why: str) -> None:
         """What the replica has refused counts no more."""
         if partition.refused is not None:
-            partition.refused = None
+            partition.release_refusal()
             self._log.warning("truncation not refused any more", partition=partition.name, why=why)
             self._controller.report_offline()
 

@@ -22,8 +22,9 @@ def admit_epoch(partition: Partition, state: PartitionState) -> None:
     """
     latest = partition.log.leader_epochs.latest()
     if latest > state.leader_epoch:
-        partition.other_history = (
+        why = (
             f"{partition.log.path} holds leader epoch {latest}, and the controller knows of none "
             f"above {state.leader_epoch}: move the directory away, and the replica is copied anew"
         )
-        raise KafkaStorageError(partition.other_history)
+        partition.refuse_history(why)
+        raise KafkaStorageError(why)
