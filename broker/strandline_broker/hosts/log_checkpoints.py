@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strandline_broker.config import BrokerConfig
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.directory import DataDirectory
+    from strandline_runtime.runtime import Runtime
 
     Write = Callable[[DataDirectory], None]
 
@@ -20,14 +22,18 @@ class LogCheckpoints:
 
     def __init__(
         self,
-        context: ReplicaContext,
+        runtime: Runtime,
+        config: BrokerConfig,
+        dirs: LogDirs,
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
-        self._context = context
+        self._log = runtime.log
+        self._config = config
+        self._dirs = dirs
         self._partitions = partitions
 
     async def run(self) -> None:
-        config = self._context.config
+        config = self._config
         every_ms = config.replica_high_watermark_checkpoint_interval_ms
         async with asyncio.TaskGroup() as group:
             group.create_task(self._every(every_ms, self._watermarks))
@@ -38,15 +44,15 @@ class LogCheckpoints:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
-                await self._context.dirs.save(save())
+                await self._dirs.save(save())
             except OSError as error:
                 # The checkpoint before it stands; recovery then starts a little earlier.
-                self._context.runtime.log.warning("checkpoint not written", reason=str(error))
+                self._log.warning("checkpoint not written", reason=str(error))
 
     async def save(self) -> None:
         """Both, now. OSError if they could not be written."""
-        await self._context.dirs.save(self._watermarks())
-        await self._context.dirs.save(self._recovery_points())
+        await self._dirs.save(self._watermarks())
+        await self._dirs.save(self._recovery_points())
 
     def _watermarks(self) -> Write:
         """Of every local log, whether it has a role or not (P-16)."""

@@ -16,8 +16,9 @@ from strandline_proto.errors import KafkaStorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.storage.log import Log
+    from strandline_runtime.runtime import Runtime
 
 RETRY_S: Final = 1.0
 
@@ -25,8 +26,9 @@ RETRY_S: Final = 1.0
 class LogStarts:
     """Owned by `LogUpkeep`, whose task group runs `run`."""
 
-    def __init__(self, context: ReplicaContext) -> None:
-        self._context = context
+    def __init__(self, runtime: Runtime, dirs: LogDirs) -> None:
+        self._log = runtime.log
+        self._dirs = dirs
         self._wanted: dict[Log, None] = {}
         self._waiting: list[tuple[Log, Callable[[KafkaStorageError | None], None]]] = []
         self._wake = asyncio.Event()
@@ -83,9 +85,9 @@ class LogStarts:
 
     async def _save(self, starts: Mapping[tuple[str, int], int]) -> KafkaStorageError | None:
         try:
-            await self._context.dirs.save(lambda directory: directory.write_log_starts(starts))
+            await self._dirs.save(lambda directory: directory.write_log_starts(starts))
         except OSError as error:
-            self._context.runtime.log.warning("log starts not written", reason=str(error))
+            self._log.warning("log starts not written", reason=str(error))
             return KafkaStorageError(
                 f"the log start could not be written ({error.strerror or error}); no file"
                 f" was removed: try again"

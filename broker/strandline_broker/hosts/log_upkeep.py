@@ -26,7 +26,7 @@ class LogUpkeep:
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
         """`partitions`: all that this broker holds at the time of asking."""
-        self.log_starts = LogStarts(context)
+        self.log_starts = LogStarts(context.runtime, context.dirs)
         self.retention = LogRetention(context, self.log_starts, partitions)
         self.cleaner = LogCleaner(context, partitions)
         self._flushes = FlushSchedule(context, partitions)

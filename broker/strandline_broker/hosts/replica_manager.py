@@ -76,7 +76,7 @@ class ReplicaManager:
             partitions=self._all,
             observers=observers,
         )
-        self._checkpoints = LogCheckpoints(self.context, self._all)
+        self._checkpoints = LogCheckpoints(runtime, config, self.dirs, self._all)
         self.partitions: dict[Key, Partition] = {}
         self.logs = ReplicaLogs(self.context)
         self.refused = self.logs.refused
