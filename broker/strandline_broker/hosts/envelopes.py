@@ -9,8 +9,11 @@ P-36). What is older than what a replica knows changes nothing (I-34).
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.replica_configs import configure_replicas, log_config
@@ -56,6 +59,7 @@ class Envelopes:
             self._replicas.forget_fetch(partition.key)
             partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
         for partition, state in changes:
+            await asyncio.sleep(0)  # others get turns, where no disk is waited for
             try:
                 await self._take_role(partition, state)
             except WireError as error:
@@ -107,7 +111,10 @@ class Envelopes:
         made = await self._logs.create(list(zip(missing, configs, strict=True)))
         for state, log in zip(missing, made, strict=True):
             if isinstance(log, Log):
-                self._replicas.adopt(log, 0)
+                partition = self._replicas.adopt(log, 0)
+                if log.log_end_offset == 0:  # nobody has appended, so nothing is to be read
+                    expiration_ms = self._context.config.producer_id_expiration_ms
+                    partition.take_producers(ProducerStates(expiration_ms))
             else:
                 errors.append(self._failed(state, log))
 
@@ -133,7 +140,9 @@ class Envelopes:
                 await partition.rebuild_producers()
             if state.leader == self._context.me:
                 # First what can fail and must last, then the role (I-46, P-36).
-                await partition.in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))
+                if not log.leader_epochs.has_begun(state.leader_epoch):
+                    begin = partial(log.assign_epoch, state.leader_epoch)
+                    await partition.in_disk_pool(begin)
                 partition.lead(state)
             else:
                 await partition.follow(state)

@@ -251,7 +251,9 @@ class ReplicaLogs:
             if (why := self._may_be_elsewhere(state)) is not None:
                 results[number] = KafkaStorageError(why)
                 continue
-            new = NewLog(state.topic, state.topic_id, state.partition, config)
+            leads = state.leader == self._context.me
+            epoch = state.leader_epoch if leads else None
+            new = NewLog(state.topic, state.topic_id, state.partition, config, epoch)
             jobs.setdefault(log_dir, []).append((number, new))
         for log_dir, numbered in jobs.items():
             for first in range(0, len(numbered), LOGS_A_JOB):

@@ -241,9 +241,7 @@ class DataDirectory:
             self.findings.append(finding)
 
     def create_log(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
-        """A new, empty log. KafkaStorageError if this replica was here before and its directory is
-        gone (P-20).
-        """
+        """A new, empty log. KafkaStorageError if it was here before, and is gone (P-20)."""
         (made,) = self.make_logs([NewLog(topic, topic_id, partition, config)])
         if not isinstance(made, Log):
             raise made
@@ -279,7 +277,10 @@ class DataDirectory:
         return Log(
             self._fs,
             path,
-            **new._asdict(),
+            topic=new.topic,
+            topic_id=new.topic_id,
+            partition=new.partition,
+            config=new.config,
             expected=Expectations(),
             limits=limits,
             report=self.findings.append,

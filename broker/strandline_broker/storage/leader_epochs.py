@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline_broker.storage.damage import Report
+    from strandline_broker.storage.steps import Steps
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
@@ -68,6 +69,10 @@ class LeaderEpochs:
         epochs = self._entries[0]
         return epochs[-1] if epochs else -1
 
+    def has_begun(self, epoch: int) -> bool:
+        """Whether it is the latest, durably."""
+        return epoch == self.latest() and not self.unsettled
+
     def epoch_at(self, offset: int) -> int:
         """The epoch of the batch that holds `offset`; -1 if no entry begins at or before it."""
         epochs, starts = self._entries
@@ -111,6 +116,13 @@ class LeaderEpochs:
             starts.append(start)
         self._keep(epochs, starts)
 
+    def beginning(self, epoch: int) -> Steps[None]:
+        """Let the first epoch of a log that is made begin at its start, durable once the steps,
+        those of `replacing_files`, are through.
+        """
+        yield from self._file.replacing(_content([epoch], [0]))
+        self._entries = [epoch], [0]
+
     def truncate_from_end(self, offset: int) -> None:
         """Drop the epochs that begin at or after `offset` (I-47)."""
         epochs, starts = self._entries
@@ -152,8 +164,7 @@ class LeaderEpochs:
         self.unsettled = False
 
     def _write(self, epochs: Sequence[int], starts: Sequence[int]) -> None:
-        pairs = zip(epochs, starts, strict=True)
-        self._file.replace(in_kafkas_form(f"{epoch} {start}" for epoch, start in pairs))
+        self._file.replace(_content(epochs, starts))
 
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
         """Durable first: memory follows only if the file was replaced (P-36)."""
@@ -162,3 +173,8 @@ class LeaderEpochs:
         self._write(epochs, starts)
         self._entries = epochs, starts
         self.unsettled = False
+
+
+def _content(epochs: Sequence[int], starts: Sequence[int]) -> bytes:
+    pairs = zip(epochs, starts, strict=True)
+    return in_kafkas_form(f"{epoch} {start}" for epoch, start in pairs)

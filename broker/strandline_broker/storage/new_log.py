@@ -1,6 +1,7 @@
 """A log that is made: who it is for, and its directory, in the order that a crash can interrupt.
 
-First `partition.metadata`, durable, then the first segment: a directory that a crash leaves is of
+First `partition.metadata`, durable, then the first segment, and where the leader's epoch begins
+(I-46): a directory that a crash leaves is of
 this replica, or says nothing and holds nothing (`partition_identity.is_stray`). The steps of many
 are taken side by side, so that the disk makes all of it durable together.
 """
@@ -28,6 +29,8 @@ class NewLog(NamedTuple):
     topic_id: bytes
     partition: int
     config: LogConfig
+    leader_epoch: int | None = None
+    """Which this broker leads with it from its start, so that its checkpoint is made with it."""
 
     @property
     def name(self) -> str:
@@ -51,12 +54,16 @@ def beginning(fs: FileSystem, path: str, new: NewLog, *, is_made: bool) -> Steps
         return None
     interval = new.config.index_interval_bytes
     segment = Segment.create(fs, path, 0, index_interval=interval)
-    yield
-    fs.fsync_dir(path)
+    epochs = LeaderEpochs(fs, path)
+    if new.leader_epoch is not None:
+        yield from epochs.beginning(new.leader_epoch)
+    else:
+        yield
+        fs.fsync_dir(path)
     return Recovered(
         [segment],
         RecentBatches(0, 0),
-        LeaderEpochs(fs, path),
+        epochs,
         DamagedRanges(fs, path),
         log_start=0,
         log_end=0,

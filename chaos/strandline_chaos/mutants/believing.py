@@ -142,8 +142,8 @@ BELIEVING: Final = (
         (
             Edit(
                 _ENVELOPES,
-                "in_disk_pool(lambda: partition.log.assign_epoch(state.leader_epoch))",
-                "in_disk_pool(lambda: None)",
+                "                    await partition.in_disk_pool(begin)\n",
+                "                    del begin\n",
             ),
         ),
     ),

@@ -264,11 +264,15 @@ async def test_a_role_that_could_not_be_taken_is_asked_for_again(
     monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.2)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
-        answer = await ask(call, with_topic(push(9, 4, full=True)))
+        made = await ask(call, with_topic(push(9, 4, full=True)))
+        assert list(made.topics) == []  # its first epoch was assigned with the making of the log
+        answer = await ask(call, with_topic(push(10, 9), leader_epoch=1))
         assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
         await given_up(call)
         failing = False
-        answer = await ask(b.stub.LeaderAndIsr(), with_topic(push(9, 4, full=True), leader_epoch=1))
+        answer = await ask(
+            b.stub.LeaderAndIsr(), with_topic(push(10, 4, full=True), leader_epoch=2)
+        )
         assert list(answer.topics) == []
 
 

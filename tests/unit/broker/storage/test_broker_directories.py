@@ -201,7 +201,7 @@ NAMES = ("t", "u", "v")
 def create_many(directories: BrokerDirectories) -> None:
     directory = directories.online[0]
     wanted = [
-        NewLog(name, TOPIC_ID, number, SMALL)
+        NewLog(name, TOPIC_ID, number, SMALL, 3 if number else None)
         for number, name in enumerate(NAMES)
         if (TOPIC_ID, number) not in directories.hosted
     ]
@@ -249,6 +249,22 @@ def test_a_creation_of_many_that_a_crash_interrupts_leaves_each_whole_or_none(
         spared += 1
     assert before > 10
     assert after > 1
+
+
+def test_the_epoch_of_a_new_leader_is_durable_with_its_log(tmp_path: Path) -> None:
+    """Before the role is published (I-46)."""
+    (tmp_path / "disk").mkdir()
+    disk = FaultyDisk(tmp_path / "disk")
+    directories = opened(disk.root / "a", fs=disk)
+    disk.settle()
+    create_many(directories)
+    disk.crash()
+    (directory,) = opened(disk.root / "a", fs=disk).online
+    epochs = [
+        directory.load_log(each, SMALL, lambda _: None).leader_epochs.entries
+        for each in directory.partitions()
+    ]
+    assert epochs == [(), ((3, 0),), ((3, 0),)]
 
 
 def test_many_replicas_are_noted_with_one_write(a: Path) -> None:
