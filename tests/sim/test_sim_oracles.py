@@ -69,7 +69,7 @@ def test_an_epoch_that_is_not_noted_before_it_is_led(monkeypatch: pytest.MonkeyP
         self._entries = epochs, starts
 
     monkeypatch.setattr(LeaderEpochs, "_keep", forget)
-    assert broken() == "I-46"
+    assert broken(KILL) == "I-46"
 
 
 def test_a_decision_of_before_that_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
