@@ -121,7 +121,7 @@ async def _create_written(admin: "Admin", survivors: list[int], options: Options
 
 async def _until(true: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT_S):
-        while not await true():  # noqa: ASYNC110
+        while not await true():  # noqa: ASYNC110 - a cluster is asked
             await asyncio.sleep(POLL_S)
 
 
