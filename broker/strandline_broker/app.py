@@ -46,6 +46,7 @@ from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.truncations import TruncationsRpc
+from strandline_broker.rpc.unserved import UnservedRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
@@ -174,6 +175,7 @@ class Broker:
             ReplicasInfoRpc(replicas),
             ConfigsRpc(self._config, self.metadata),
             ProducerIdsRpc(self.producer_ids),
+            UnservedRpc(),
         )
 
     def _replica_service(self) -> Service:

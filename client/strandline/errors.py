@@ -187,8 +187,24 @@ class RecordTooLarge(wire.RecordTooLarge, BrokerError):
     """A batch is larger than max.message.bytes allows."""
 
 
+class OffsetMetadataTooLarge(wire.OffsetMetadataTooLarge, BrokerError):
+    """The text kept with a committed offset is above offset.metadata.max.bytes."""
+
+
 class NetworkException(wire.NetworkException, BrokerError):
     """The connection broke before an answer came."""
+
+
+class CoordinatorLoadInProgress(wire.CoordinatorLoadInProgress, BrokerError):
+    """The coordinator is new and still reads what it has to know."""
+
+
+class CoordinatorNotAvailable(wire.CoordinatorNotAvailable, BrokerError):
+    """Nobody coordinates the group at the moment."""
+
+
+class NotCoordinator(wire.NotCoordinator, BrokerError):
+    """This broker does not coordinate the group (any more); a write's fate is unknown."""
 
 
 class InvalidTopic(wire.InvalidTopic, BrokerError):
@@ -205,6 +221,34 @@ class NotEnoughReplicasAfterAppend(wire.NotEnoughReplicasAfterAppend, BrokerErro
 
 class InvalidRequiredAcks(wire.InvalidRequiredAcks, BrokerError):
     """acks is not 0, 1 or -1 (all)."""
+
+
+class IllegalGeneration(wire.IllegalGeneration, BrokerError):
+    """The generation is not the group's."""
+
+
+class InconsistentGroupProtocol(wire.InconsistentGroupProtocol, BrokerError):
+    """The group is of another protocol than the member speaks."""
+
+
+class InvalidGroupId(wire.InvalidGroupId, BrokerError):
+    """The group's id is not legal."""
+
+
+class UnknownMemberId(wire.UnknownMemberId, BrokerError):
+    """The group has no such member (any more)."""
+
+
+class InvalidSessionTimeout(wire.InvalidSessionTimeout, BrokerError):
+    """The session timeout is outside the broker's bounds."""
+
+
+class RebalanceInProgress(wire.RebalanceInProgress, BrokerError):
+    """The group is being rebalanced; the member is to join again."""
+
+
+class InvalidCommitOffsetSize(wire.InvalidCommitOffsetSize, BrokerError):
+    """What is to be committed does not fit into one batch."""
 
 
 class InvalidTimestamp(wire.InvalidTimestamp, BrokerError):
@@ -263,6 +307,14 @@ class UnknownProducerId(wire.UnknownProducerId, BrokerError):
     """The broker holds no state of this producer."""
 
 
+class NonEmptyGroup(wire.NonEmptyGroup, BrokerError):
+    """The group has members."""
+
+
+class GroupIdNotFound(wire.GroupIdNotFound, BrokerError):
+    """There is no such group."""
+
+
 class FencedLeaderEpoch(wire.FencedLeaderEpoch, BrokerError):
     """The caller speaks for a leader epoch that has ended."""
 
@@ -275,8 +327,20 @@ class OffsetNotAvailable(wire.OffsetNotAvailable, BrokerError):
     """The leader is new and has not yet learnt how far its log is committed (KIP-207)."""
 
 
+class MemberIdRequired(wire.MemberIdRequired, BrokerError):
+    """The member is to join again with the id that it is given."""
+
+
 class PreferredLeaderNotAvailable(wire.PreferredLeaderNotAvailable, BrokerError):
     """The first replica of the partition cannot lead now: it is not in sync, or not alive."""
+
+
+class GroupMaxSizeReached(wire.GroupMaxSizeReached, BrokerError):
+    """The group has as many members as it may have."""
+
+
+class FencedInstanceId(wire.FencedInstanceId, BrokerError):
+    """Another member has the group instance id now."""
 
 
 class EligibleLeadersNotAvailable(wire.EligibleLeadersNotAvailable, BrokerError):
@@ -291,8 +355,16 @@ class NoReassignmentInProgress(wire.NoReassignmentInProgress, BrokerError):
     """There is no reassignment of the partition to cancel."""
 
 
+class GroupSubscribedToTopic(wire.GroupSubscribedToTopic, BrokerError):
+    """The group subscribes to the topic."""
+
+
 class InvalidRecord(wire.InvalidRecord, BrokerError):
     """A record does not parse, contradicts its batch, or breaks a rule of its topic."""
+
+
+class UnstableOffsetCommit(wire.UnstableOffsetCommit, BrokerError):
+    """A transaction may yet change the committed offset."""
 
 
 class ThrottlingQuotaExceeded(wire.ThrottlingQuotaExceeded, BrokerError):
@@ -309,6 +381,26 @@ class InconsistentTopicId(wire.InconsistentTopicId, BrokerError):
 
 class InconsistentClusterId(wire.InconsistentClusterId, BrokerError):
     """The caller belongs to another cluster."""
+
+
+class FencedMemberEpoch(wire.FencedMemberEpoch, BrokerError):
+    """The member's epoch is not its own (any more): it joins again."""
+
+
+class UnreleasedInstanceId(wire.UnreleasedInstanceId, BrokerError):
+    """Another member has the group instance id, and has not given it up."""
+
+
+class UnsupportedAssignor(wire.UnsupportedAssignor, BrokerError):
+    """The broker has no such assignor."""
+
+
+class StaleMemberEpoch(wire.StaleMemberEpoch, BrokerError):
+    """The member's epoch has been superseded; it learns the new one with its next heartbeat."""
+
+
+class InvalidRegularExpression(wire.InvalidRegularExpression, BrokerError):
+    """The regular expression is not one that the broker can match."""
 
 
 # To here.

@@ -342,6 +342,148 @@ class NewLeaderElected(WireError):
     between_servers = True
 
 
+class OffsetMetadataTooLarge(WireError):
+    """The text kept with a committed offset is above offset.metadata.max.bytes."""
+
+    code = 12
+
+
+class CoordinatorLoadInProgress(WireError):
+    """The coordinator is new and still reads what it has to know."""
+
+    code = 14
+    retriable = True
+
+
+class CoordinatorNotAvailable(WireError):
+    """Nobody coordinates the group at the moment."""
+
+    code = 15
+    retriable = True
+
+
+class NotCoordinator(WireError):
+    """This broker does not coordinate the group (any more); a write's fate is unknown."""
+
+    code = 16
+    retriable = True
+
+
+class IllegalGeneration(WireError):
+    """The generation is not the group's."""
+
+    code = 22
+
+
+class InconsistentGroupProtocol(WireError):
+    """The group is of another protocol than the member speaks."""
+
+    code = 23
+
+
+class InvalidGroupId(WireError):
+    """The group's id is not legal."""
+
+    code = 24
+
+
+class UnknownMemberId(WireError):
+    """The group has no such member (any more)."""
+
+    code = 25
+
+
+class InvalidSessionTimeout(WireError):
+    """The session timeout is outside the broker's bounds."""
+
+    code = 26
+
+
+class RebalanceInProgress(WireError):
+    """The group is being rebalanced; the member is to join again."""
+
+    code = 27
+
+
+class InvalidCommitOffsetSize(WireError):
+    """What is to be committed does not fit into one batch."""
+
+    code = 28
+
+
+class NonEmptyGroup(WireError):
+    """The group has members."""
+
+    code = 68
+
+
+class GroupIdNotFound(WireError):
+    """There is no such group."""
+
+    code = 69
+
+
+class MemberIdRequired(WireError):
+    """The member is to join again with the id that it is given."""
+
+    code = 79
+
+
+class GroupMaxSizeReached(WireError):
+    """The group has as many members as it may have."""
+
+    code = 81
+
+
+class FencedInstanceId(WireError):
+    """Another member has the group instance id now."""
+
+    code = 82
+
+
+class GroupSubscribedToTopic(WireError):
+    """The group subscribes to the topic."""
+
+    code = 86
+
+
+class UnstableOffsetCommit(WireError):
+    """A transaction may yet change the committed offset."""
+
+    code = 88
+    retriable = True
+
+
+class FencedMemberEpoch(WireError):
+    """The member's epoch is not its own (any more): it joins again."""
+
+    code = 110
+
+
+class UnreleasedInstanceId(WireError):
+    """Another member has the group instance id, and has not given it up."""
+
+    code = 111
+
+
+class UnsupportedAssignor(WireError):
+    """The broker has no such assignor."""
+
+    code = 112
+
+
+class StaleMemberEpoch(WireError):
+    """The member's epoch has been superseded; it learns the new one with its next heartbeat."""
+
+    code = 113
+
+
+class InvalidRegularExpression(WireError):
+    """The regular expression is not one that the broker can match."""
+
+    code = 128
+
+
 ERRORS: Final[dict[int, type[WireError]]] = {
     e.code: e for e in sorted(WireError.__subclasses__(), key=lambda e: e.code)
 }

@@ -25,6 +25,7 @@ from strandline_proto.v1 import (
 from support.scripted_admin import ScriptedAdmin
 from support.scripted_log import Act, Partition
 from support.scripted_reassignments import ScriptedReassignments
+from support.unscripted import Unscripted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,7 +77,9 @@ class ScriptedCluster:
         return ",".join(f"127.0.0.1:{b.port}" for b in self.brokers.values())
 
 
-class ScriptedBroker(ScriptedAdmin, ScriptedReassignments, services_pb2_grpc.BrokerServiceServicer):
+class ScriptedBroker(
+    ScriptedAdmin, ScriptedReassignments, Unscripted, services_pb2_grpc.BrokerServiceServicer
+):
     """One broker of the cluster."""
 
     def __init__(self, cluster: ScriptedCluster, broker_id: int) -> None:
@@ -327,10 +330,6 @@ class ScriptedBroker(ScriptedAdmin, ScriptedReassignments, services_pb2_grpc.Bro
         if epoch > p.leader_epoch:
             return errors.UnknownLeaderEpoch.code
         return 0 if p.leader == self.id else errors.NotLeaderOrFollower.code
-
-    async def FetchRange(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not scripted")
-        yield fetch_pb2.FetchRangeResponse()
 
     async def ListOffsets(self, request: Any, context: Any) -> Any:
         await self.awake.wait()

@@ -16,6 +16,8 @@ LONG_FILES: dict[str, str] = {
     "broker/strandline_broker/core/controller/state.py": (
         "the fold of the controller's log: state is changed in the one file that owns it"
     ),
+    "proto/strandline_proto/errors.py": "a list: the one table of codes that cross the wire",
+    "client/strandline/errors.py": "a list, made from that table, of classes to catch",
 }
 LONG_FUNCTIONS = {
     "spark_jobs/strandline_spark/kernel.py:walk_records": (

@@ -3,10 +3,12 @@
 import grpc
 import warnings
 
+from strandline_proto.v1 import committed_offsets_pb2 as strandline__proto_dot_v1_dot_committed__offsets__pb2
 from strandline_proto.v1 import controller_pb2 as strandline__proto_dot_v1_dot_controller__pb2
 from strandline_proto.v1 import delete_records_pb2 as strandline__proto_dot_v1_dot_delete__records__pb2
 from strandline_proto.v1 import elections_pb2 as strandline__proto_dot_v1_dot_elections__pb2
 from strandline_proto.v1 import fetch_pb2 as strandline__proto_dot_v1_dot_fetch__pb2
+from strandline_proto.v1 import groups_pb2 as strandline__proto_dot_v1_dot_groups__pb2
 from strandline_proto.v1 import metadata_pb2 as strandline__proto_dot_v1_dot_metadata__pb2
 from strandline_proto.v1 import partitions_pb2 as strandline__proto_dot_v1_dot_partitions__pb2
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
@@ -148,6 +150,56 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/UnregisterBroker',
                 request_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
+                _registered_method=True)
+        self.FindCoordinator = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/FindCoordinator',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.FindCoordinatorRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.FindCoordinatorResponse.FromString,
+                _registered_method=True)
+        self.ConsumerGroupHeartbeat = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/ConsumerGroupHeartbeat',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatResponse.FromString,
+                _registered_method=True)
+        self.GroupSession = channel.stream_stream(
+                '/strandline_proto.v1.BrokerService/GroupSession',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.GroupSessionRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.GroupSessionResponse.FromString,
+                _registered_method=True)
+        self.OffsetCommit = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/OffsetCommit',
+                request_serializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetCommitRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetCommitResponse.FromString,
+                _registered_method=True)
+        self.OffsetFetch = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/OffsetFetch',
+                request_serializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetFetchRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetFetchResponse.FromString,
+                _registered_method=True)
+        self.OffsetDelete = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/OffsetDelete',
+                request_serializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetDeleteRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetDeleteResponse.FromString,
+                _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/ListGroups',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.ConsumerGroupDescribe = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/ConsumerGroupDescribe',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupDescribeResponse.FromString,
+                _registered_method=True)
+        self.DeleteGroups = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/DeleteGroups',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.DeleteGroupsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.DeleteGroupsResponse.FromString,
+                _registered_method=True)
+        self.RemoveMembers = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/RemoveMembers',
+                request_serializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersResponse.FromString,
                 _registered_method=True)
 
 
@@ -302,6 +354,76 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindCoordinator(self, request, context):
+        """Which broker coordinates a group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConsumerGroupHeartbeat(self, request, context):
+        """A member joins, stays or leaves, and hears what it may own; one call at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GroupSession(self, request_iterator, context):
+        """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetCommit(self, request, context):
+        """Commits offsets of a group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetFetch(self, request, context):
+        """The offsets that groups have committed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetDelete(self, request, context):
+        """Deletes committed offsets of partitions that the group does not subscribe to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroups(self, request, context):
+        """The groups that the answering broker coordinates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConsumerGroupDescribe(self, request, context):
+        """Members, epochs and assignments of groups.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroups(self, request, context):
+        """Deletes groups that nobody is a member of, with their offsets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMembers(self, request, context):
+        """Removes members as if they had left.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -409,6 +531,56 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.UnregisterBroker,
                     request_deserializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.SerializeToString,
+            ),
+            'FindCoordinator': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindCoordinator,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.FindCoordinatorRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.FindCoordinatorResponse.SerializeToString,
+            ),
+            'ConsumerGroupHeartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumerGroupHeartbeat,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatResponse.SerializeToString,
+            ),
+            'GroupSession': grpc.stream_stream_rpc_method_handler(
+                    servicer.GroupSession,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.GroupSessionRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.GroupSessionResponse.SerializeToString,
+            ),
+            'OffsetCommit': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetCommit,
+                    request_deserializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetCommitRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetCommitResponse.SerializeToString,
+            ),
+            'OffsetFetch': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetFetch,
+                    request_deserializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetFetchRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetFetchResponse.SerializeToString,
+            ),
+            'OffsetDelete': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetDelete,
+                    request_deserializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetDeleteRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetDeleteResponse.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.ListGroupsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'ConsumerGroupDescribe': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumerGroupDescribe,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupDescribeRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupDescribeResponse.SerializeToString,
+            ),
+            'DeleteGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroups,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.DeleteGroupsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.DeleteGroupsResponse.SerializeToString,
+            ),
+            'RemoveMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMembers,
+                    request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -979,6 +1151,276 @@ class BrokerService:
             '/strandline_proto.v1.BrokerService/UnregisterBroker',
             strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
             strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindCoordinator(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/FindCoordinator',
+            strandline__proto_dot_v1_dot_groups__pb2.FindCoordinatorRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.FindCoordinatorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumerGroupHeartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/ConsumerGroupHeartbeat',
+            strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupHeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GroupSession(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/strandline_proto.v1.BrokerService/GroupSession',
+            strandline__proto_dot_v1_dot_groups__pb2.GroupSessionRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.GroupSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetCommit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/OffsetCommit',
+            strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetCommitRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetFetch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/OffsetFetch',
+            strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetFetchRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetFetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetDelete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/OffsetDelete',
+            strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetDeleteRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_committed__offsets__pb2.OffsetDeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/ListGroups',
+            strandline__proto_dot_v1_dot_groups__pb2.ListGroupsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumerGroupDescribe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/ConsumerGroupDescribe',
+            strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.ConsumerGroupDescribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/DeleteGroups',
+            strandline__proto_dot_v1_dot_groups__pb2.DeleteGroupsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.DeleteGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/RemoveMembers',
+            strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersResponse.FromString,
             options,
             channel_credentials,
             insecure,

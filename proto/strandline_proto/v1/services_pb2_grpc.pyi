@@ -7,10 +7,12 @@ inter-broker listener; the controller serves ControllerService.
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from strandline_proto.v1 import committed_offsets_pb2 as _committed_offsets_pb2
 from strandline_proto.v1 import controller_pb2 as _controller_pb2
 from strandline_proto.v1 import delete_records_pb2 as _delete_records_pb2
 from strandline_proto.v1 import elections_pb2 as _elections_pb2
 from strandline_proto.v1 import fetch_pb2 as _fetch_pb2
+from strandline_proto.v1 import groups_pb2 as _groups_pb2
 from strandline_proto.v1 import metadata_pb2 as _metadata_pb2
 from strandline_proto.v1 import partitions_pb2 as _partitions_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
@@ -86,6 +88,26 @@ class BrokerServiceStub:
     """Forwarded to the controller."""
     UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]
     """Forwarded to the controller."""
+    FindCoordinator: _grpc.UnaryUnaryMultiCallable[_groups_pb2.FindCoordinatorRequest, _groups_pb2.FindCoordinatorResponse]
+    """Which broker coordinates a group."""
+    ConsumerGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupHeartbeatRequest, _groups_pb2.ConsumerGroupHeartbeatResponse]
+    """A member joins, stays or leaves, and hears what it may own; one call at a time."""
+    GroupSession: _grpc.StreamStreamMultiCallable[_groups_pb2.GroupSessionRequest, _groups_pb2.GroupSessionResponse]
+    """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits."""
+    OffsetCommit: _grpc.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetCommitRequest, _committed_offsets_pb2.OffsetCommitResponse]
+    """Commits offsets of a group."""
+    OffsetFetch: _grpc.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetFetchRequest, _committed_offsets_pb2.OffsetFetchResponse]
+    """The offsets that groups have committed."""
+    OffsetDelete: _grpc.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetDeleteRequest, _committed_offsets_pb2.OffsetDeleteResponse]
+    """Deletes committed offsets of partitions that the group does not subscribe to."""
+    ListGroups: _grpc.UnaryUnaryMultiCallable[_groups_pb2.ListGroupsRequest, _groups_pb2.ListGroupsResponse]
+    """The groups that the answering broker coordinates."""
+    ConsumerGroupDescribe: _grpc.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupDescribeRequest, _groups_pb2.ConsumerGroupDescribeResponse]
+    """Members, epochs and assignments of groups."""
+    DeleteGroups: _grpc.UnaryUnaryMultiCallable[_groups_pb2.DeleteGroupsRequest, _groups_pb2.DeleteGroupsResponse]
+    """Deletes groups that nobody is a member of, with their offsets."""
+    RemoveMembers: _grpc.UnaryUnaryMultiCallable[_groups_pb2.RemoveMembersRequest, _groups_pb2.RemoveMembersResponse]
+    """Removes members as if they had left."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -134,6 +156,26 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Forwarded to the controller."""
     UnregisterBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
+    FindCoordinator: _aio.UnaryUnaryMultiCallable[_groups_pb2.FindCoordinatorRequest, _groups_pb2.FindCoordinatorResponse]  # type: ignore[assignment]
+    """Which broker coordinates a group."""
+    ConsumerGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupHeartbeatRequest, _groups_pb2.ConsumerGroupHeartbeatResponse]  # type: ignore[assignment]
+    """A member joins, stays or leaves, and hears what it may own; one call at a time."""
+    GroupSession: _aio.StreamStreamMultiCallable[_groups_pb2.GroupSessionRequest, _groups_pb2.GroupSessionResponse]  # type: ignore[assignment]
+    """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits."""
+    OffsetCommit: _aio.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetCommitRequest, _committed_offsets_pb2.OffsetCommitResponse]  # type: ignore[assignment]
+    """Commits offsets of a group."""
+    OffsetFetch: _aio.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetFetchRequest, _committed_offsets_pb2.OffsetFetchResponse]  # type: ignore[assignment]
+    """The offsets that groups have committed."""
+    OffsetDelete: _aio.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetDeleteRequest, _committed_offsets_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
+    """Deletes committed offsets of partitions that the group does not subscribe to."""
+    ListGroups: _aio.UnaryUnaryMultiCallable[_groups_pb2.ListGroupsRequest, _groups_pb2.ListGroupsResponse]  # type: ignore[assignment]
+    """The groups that the answering broker coordinates."""
+    ConsumerGroupDescribe: _aio.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupDescribeRequest, _groups_pb2.ConsumerGroupDescribeResponse]  # type: ignore[assignment]
+    """Members, epochs and assignments of groups."""
+    DeleteGroups: _aio.UnaryUnaryMultiCallable[_groups_pb2.DeleteGroupsRequest, _groups_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
+    """Deletes groups that nobody is a member of, with their offsets."""
+    RemoveMembers: _aio.UnaryUnaryMultiCallable[_groups_pb2.RemoveMembersRequest, _groups_pb2.RemoveMembersResponse]  # type: ignore[assignment]
+    """Removes members as if they had left."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers."""
@@ -305,6 +347,86 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_reassignment_pb2.UnregisterBrokerResponse, _abc.Awaitable[_reassignment_pb2.UnregisterBrokerResponse]]:
         """Forwarded to the controller."""
+
+    @_abc_1.abstractmethod
+    def FindCoordinator(
+        self,
+        request: _groups_pb2.FindCoordinatorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_groups_pb2.FindCoordinatorResponse, _abc.Awaitable[_groups_pb2.FindCoordinatorResponse]]:
+        """Which broker coordinates a group."""
+
+    @_abc_1.abstractmethod
+    def ConsumerGroupHeartbeat(
+        self,
+        request: _groups_pb2.ConsumerGroupHeartbeatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_groups_pb2.ConsumerGroupHeartbeatResponse, _abc.Awaitable[_groups_pb2.ConsumerGroupHeartbeatResponse]]:
+        """A member joins, stays or leaves, and hears what it may own; one call at a time."""
+
+    @_abc_1.abstractmethod
+    def GroupSession(
+        self,
+        request_iterator: _MaybeAsyncIterator[_groups_pb2.GroupSessionRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_groups_pb2.GroupSessionResponse], _abc.AsyncIterator[_groups_pb2.GroupSessionResponse]]:
+        """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits."""
+
+    @_abc_1.abstractmethod
+    def OffsetCommit(
+        self,
+        request: _committed_offsets_pb2.OffsetCommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_committed_offsets_pb2.OffsetCommitResponse, _abc.Awaitable[_committed_offsets_pb2.OffsetCommitResponse]]:
+        """Commits offsets of a group."""
+
+    @_abc_1.abstractmethod
+    def OffsetFetch(
+        self,
+        request: _committed_offsets_pb2.OffsetFetchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_committed_offsets_pb2.OffsetFetchResponse, _abc.Awaitable[_committed_offsets_pb2.OffsetFetchResponse]]:
+        """The offsets that groups have committed."""
+
+    @_abc_1.abstractmethod
+    def OffsetDelete(
+        self,
+        request: _committed_offsets_pb2.OffsetDeleteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_committed_offsets_pb2.OffsetDeleteResponse, _abc.Awaitable[_committed_offsets_pb2.OffsetDeleteResponse]]:
+        """Deletes committed offsets of partitions that the group does not subscribe to."""
+
+    @_abc_1.abstractmethod
+    def ListGroups(
+        self,
+        request: _groups_pb2.ListGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_groups_pb2.ListGroupsResponse, _abc.Awaitable[_groups_pb2.ListGroupsResponse]]:
+        """The groups that the answering broker coordinates."""
+
+    @_abc_1.abstractmethod
+    def ConsumerGroupDescribe(
+        self,
+        request: _groups_pb2.ConsumerGroupDescribeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_groups_pb2.ConsumerGroupDescribeResponse, _abc.Awaitable[_groups_pb2.ConsumerGroupDescribeResponse]]:
+        """Members, epochs and assignments of groups."""
+
+    @_abc_1.abstractmethod
+    def DeleteGroups(
+        self,
+        request: _groups_pb2.DeleteGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_groups_pb2.DeleteGroupsResponse, _abc.Awaitable[_groups_pb2.DeleteGroupsResponse]]:
+        """Deletes groups that nobody is a member of, with their offsets."""
+
+    @_abc_1.abstractmethod
+    def RemoveMembers(
+        self,
+        request: _groups_pb2.RemoveMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_groups_pb2.RemoveMembersResponse, _abc.Awaitable[_groups_pb2.RemoveMembersResponse]]:
+        """Removes members as if they had left."""
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
