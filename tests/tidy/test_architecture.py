@@ -15,10 +15,14 @@ TESTS = ROOT / "tests"
 
 # Parts of a machine that are tested through it: module, and the test file that has its behaviours.
 TESTED_THROUGH = {
+    "commands": "groups/test_groups",
+    "decision": "groups/test_groups",
+    "effects": "groups/test_groups",
     "isr_proposal": "core/test_leader",
     "loss_reports": "controller/test_losses",
     "replica_condition": "controller/test_offline_replicas",
     "rules": "controller/test_state",
+    "settings": "groups/test_groups",
 }
 
 

@@ -1,0 +1,70 @@
+"""What a decision of the groups wishes to be done, within its own step.
+
+What an effect sets going comes back as a command: a timer as `SessionEnded` or `RebalanceEnded`, a
+computation as `Assigned`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from strandline_broker.core.groups.assignors import GroupSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimer:
+    """Fires as `SessionEnded`. Everything heard from the member starts it anew."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceTimer:
+    """Fires as `RebalanceEnded`, with the epoch that `StartTimer` gave; one for each member."""
+
+    group_id: str
+    member_id: str
+
+
+TimerKey: TypeAlias = SessionTimer | RebalanceTimer
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """In place of one of the same key."""
+
+    key: TimerKey
+    ms: int
+    member_epoch: int = -1
+    """Of a `RebalanceTimer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimer:
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What is to be said to these members has changed, or their target has; `Groups.render` answers
+    with the error for one that is a member no more. Those that a push reaches are reconciled.
+    """
+
+    group_id: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Ask the assignor outside of the step, and come back with `Assigned`."""
+
+    group_id: str
+    group_epoch: int
+    assignor: str
+    spec: GroupSpec
+
+
+Effect: TypeAlias = StartTimer | StopTimer | Changed | Compute

@@ -1,0 +1,29 @@
+"""What the configuration says of groups; Kafka's names and defaults, or a docstring says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    consumer_session_timeout_ms: int = 45_000
+    consumer_min_session_timeout_ms: int = 45_000
+    consumer_max_session_timeout_ms: int = 60_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    consumer_max_size: int = 10_000
+    """Kafka has no bound; with this many members a first target still fits into one batch."""
+    classic_max_size: int = INT32_MAX
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 10_080 * 60_000
+    assign_at_once_max: int = 2_000
+    """Members and partitions of a group whose target is computed within the decision; above it an
+    executor does (P-149).
+    """
