@@ -86,6 +86,7 @@ class Heartbeat:
     losses: Sequence[LossReport]
     refused_truncations: Sequence[RefusedTruncation]
     offline_replicas: OfflineReplicas
+    applied_partitions: int
 
 
 @dataclass(frozen=True, slots=True)

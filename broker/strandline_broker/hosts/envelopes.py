@@ -50,6 +50,7 @@ class Envelopes:
             self._context.alter(envelope.dynamic_configs.altered)
         for stop in envelope.stop_replicas:
             await self._stop(stop)
+            self._on_applied()
         if envelope.full:
             await self._set_strays_aside(envelope)
         changes = await self._new_roles(envelope, errors)
@@ -66,6 +67,7 @@ class Envelopes:
                 errors.append(self._failed(state, error))
                 self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
                 self._context.controller.report_offline()
+            self._on_applied()
         self._context.eligibility.tell_leaders(self._replicas.partitions)
         return errors
 
@@ -108,7 +110,8 @@ class Envelopes:
         if not missing:
             return
         configs = [self._config_for(state, envelope) for state in missing]
-        made = await self._logs.create(list(zip(missing, configs, strict=True)))
+        wanted = list(zip(missing, configs, strict=True))
+        made = await self._logs.create(wanted, self._on_applied)
         for state, log in zip(missing, made, strict=True):
             if isinstance(log, Log):
                 partition = self._replicas.adopt(log, 0)
@@ -180,6 +183,10 @@ class Envelopes:
             for observer in self._context.observers:
                 observer.deleted(partition)
 
+    def _on_applied(self, replicas: int = 1) -> None:
+        """The broker goes on with the envelope, which its heartbeats say (I-94)."""
+        self._replicas.applied_partitions += replicas
+
     async def _set_strays_aside(self, envelope: Envelope) -> None:
         """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
         assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
@@ -188,5 +195,6 @@ class Envelopes:
                 why = "the controller assigns no such replica to this broker"
                 self._replicas.drop(partition, why)
                 await self._logs.set_aside(partition)
+                self._on_applied()
         for key in [key for key in self._logs.refused if key not in assigned]:
             await self._logs.forget(key, delete=False)

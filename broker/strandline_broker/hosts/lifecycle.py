@@ -311,6 +311,7 @@ class BrokerLifecycle:
             losses=lost,
             stray_dirs=replicas.strays()[:STRAYS_TOLD_MAX],
             refused_truncations=replicas.refused_truncations(),
+            applied_partitions=replicas.applied_partitions,
             offline_replicas=offline,
         )
 

@@ -239,10 +239,11 @@ class ReplicaLogs:
             self._context.controller.report_offline()
 
     async def create(
-        self, wanted: Sequence[tuple[PartitionState, LogConfig]]
+        self, wanted: Sequence[tuple[PartitionState, LogConfig]], on_made: Callable[[int], None]
     ) -> list[Log | OSError | KafkaStorageError]:
         """A log for each, in the directories with the fewest, or why there is none. Their files are
-        made in a few jobs, and noted as hosted with one write before any of them counts (P-20).
+        made in a few jobs, and noted as hosted with one write before any of them counts (P-20);
+        `on_made` hears after each job how many.
         """
         results: dict[int, Log | OSError | KafkaStorageError] = {}
         jobs: dict[LogDir, list[tuple[int, NewLog]]] = {}
@@ -260,6 +261,7 @@ class ReplicaLogs:
                 job = numbered[first : first + LOGS_A_JOB]
                 make = partial(log_dir.directory.make_logs, [new for _, new in job])
                 made = await self._dirs.in_registry(make)
+                on_made(len(made))
                 results.update(zip((number for number, _ in job), made, strict=True))
             for error in (results[number] for number, _ in numbered):
                 if isinstance(error, OSError):

@@ -78,6 +78,8 @@ class ReplicaManager:
         )
         self._checkpoints = LogCheckpoints(runtime, config, self.dirs, self._all)
         self.partitions: dict[Key, Partition] = {}
+        self.applied_partitions = 0
+        """How many times an envelope has stopped, made or given a role to a replica."""
         self.logs = ReplicaLogs(self.context)
         self.refused = self.logs.refused
         self.waits_for_room = self.logs.waits_for_room

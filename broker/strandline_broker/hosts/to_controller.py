@@ -52,6 +52,11 @@ class ReplicaReports(Protocol):
     @property
     def losses(self) -> Losses: ...
 
+    @property
+    def applied_partitions(self) -> int:
+        """How many times a push has stopped, made or given a role to a replica so far."""
+        ...
+
     def offline_replicas(self) -> OfflineReplicas:
         """Those that cannot serve, or do not count as others do."""
         ...

@@ -77,6 +77,7 @@ def heartbeat_to_wire(heartbeat: Heartbeat) -> controller_pb2.BrokerHeartbeatReq
         losses=map(_loss_to_wire, heartbeat.losses),
         stray_dirs=heartbeat.stray_dirs,
         refused_truncations=map(refusal_to_wire, heartbeat.refused_truncations),
+        applied_partitions=heartbeat.applied_partitions,
         offline_replicas=[
             controller_pb2.OfflineReplica(
                 topic_id=topic_id,

@@ -4,13 +4,22 @@ Soft state, from heartbeats and from the answers of the push stream. It decides 
 shutdown may end (I-84), which leader does not know that it leads, although its heartbeats arrive
 (I-94), and whose leaving a leader has applied (I-53). The last goes by answers alone, as they name
 the partitions that a broker could not apply; an answer to a snapshot speaks for all.
+
+A push may concern thousands of partitions, and is answered when the last one is applied. Meanwhile
+heartbeats say how many are, and a broker that goes on with them is not overdue with the others.
 """
 
 from collections import deque
 from collections.abc import Mapping, Set
+from typing import NamedTuple
 
 from strandline_broker.core.controller.state import ControllerState, Partition
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
+
+
+class _Progress(NamedTuple):
+    partitions: int
+    at_ms: int
 
 
 class Applied:
@@ -18,6 +27,7 @@ class Applied:
         self._offsets: dict[BrokerId, MetadataOffset] = {}
         self._epochs: dict[BrokerId, BrokerEpoch] = {}
         self._elections: dict[BrokerId, deque[tuple[MetadataOffset, int]]] = {}
+        self._progress: dict[BrokerId, _Progress] = {}
         self._answered: dict[BrokerId, MetadataOffset] = {}
         self._not_applied: dict[BrokerId, set[tuple[TopicId, int]]] = {}
 
@@ -35,6 +45,7 @@ class Applied:
         self._epochs[broker_id] = epoch
         self._offsets[broker_id] = MetadataOffset(-1)
         self._elections.pop(broker_id, None)
+        self._progress.pop(broker_id, None)
         self._answered.pop(broker_id, None)
         self._not_applied.pop(broker_id, None)
 
@@ -75,6 +86,21 @@ class Applied:
             waiting.popleft()
         return True
 
+    def on_progress(
+        self, broker_id: BrokerId, epoch: BrokerEpoch, partitions: int, now_ms: int
+    ) -> None:
+        """It has applied so many partitions in its life."""
+        if self._epochs.get(broker_id) != epoch:
+            return
+        known = self._progress.get(broker_id)
+        if partitions > (0 if known is None else known.partitions):
+            self._progress[broker_id] = _Progress(partitions, now_ms)
+
+    def progressed_ms(self, broker_id: BrokerId) -> int | None:
+        """When it was last heard to have applied another partition; None: never."""
+        known = self._progress.get(broker_id)
+        return None if known is None else known.at_ms
+
     def on_elected(self, broker_id: BrokerId, offset: MetadataOffset, now_ms: int) -> None:
         """The batch that ends at `offset` made the broker a leader."""
         waiting = self._elections.setdefault(broker_id, deque())
@@ -87,19 +113,26 @@ class Applied:
 
     def overdue(self, now_ms: int, limit_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:
         """The leader that has left an election unapplied for longest, if that is longer than
-        `limit_ms` (I-94).
+        `limit_ms`, and so long it has applied no other partition either (I-94).
         """
         late = [
-            (waiting[0][1], broker_id)
+            (since_ms, broker_id)
             for broker_id, waiting in self._elections.items()
-            if waiting and now_ms - waiting[0][1] > limit_ms
+            if waiting
+            and now_ms - (since_ms := self._still_since(broker_id, waiting[0][1])) > limit_ms
         ]
         if not late:
             return None
         _, broker_id = min(late)
         return broker_id, self._epochs[broker_id]
 
+    def _still_since(self, broker_id: BrokerId, elected_ms: int) -> int:
+        progressed_ms = self.progressed_ms(broker_id)
+        return elected_ms if progressed_ms is None else max(elected_ms, progressed_ms)
+
     def on_own_stall(self, stalled_ms: int) -> None:
         """The controller did not read answers for that long; it counts for nobody (P-62)."""
         for broker_id, waiting in self._elections.items():
             self._elections[broker_id] = deque((o, at + stalled_ms) for o, at in waiting)
+        for broker_id, known in self._progress.items():
+            self._progress[broker_id] = _Progress(known.partitions, known.at_ms + stalled_ms)

@@ -47,6 +47,8 @@ class Heartbeat:
     stray_dirs: tuple[str, ...] = ()
     refused: tuple[RefusedTruncation, ...] = ()
     full_log_dirs: tuple[str, ...] = ()
+    applied_partitions: int = 0
+    """Rises while the broker applies what was pushed to it, partition by partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,7 @@ class Controller:
                 dial=dial,
                 on_answer=answers.on_answer,
                 answer_timeout_s=settings.session_ms / 1000,
+                progressed_ms=self.applied.progressed_ms,
             )
         )
         self._tasks: asyncio.TaskGroup | None = None
@@ -197,6 +198,9 @@ class Controller:
         if not self._is_overtaken(heartbeat):
             self.sessions.on_heard(
                 broker.broker_id, broker.epoch, self.now_ms(), number=heartbeat.number
+            )
+            self.applied.on_progress(
+                broker.broker_id, broker.epoch, heartbeat.applied_partitions, self.now_ms()
             )
             self._on_applied(broker, heartbeat.current_metadata_offset)
 

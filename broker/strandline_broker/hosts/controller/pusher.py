@@ -51,6 +51,8 @@ class PushPlan:
     dial: Dial
     on_answer: OnAnswer
     answer_timeout_s: float
+    progressed_ms: Callable[[BrokerId], int | None]
+    """When a broker was last heard to have applied another partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +161,17 @@ class PushStream:
         while True:
             now_s = self._plan.runtime.clock.monotonic()
             # What is sent later is due later, so nothing is missed by sleeping so long.
-            due_s = (self._unanswered[0].at_s if self._unanswered else now_s) + limit_s
+            due_s = (self._still_since_s() if self._unanswered else now_s) + limit_s
             if due_s <= now_s:
-                raise _Over(f"no answer for {limit_s} s")
+                raise _Over(f"no answer and nothing applied for {limit_s} s")
             await asyncio.sleep(due_s - now_s)
+
+    def _still_since_s(self) -> float:
+        """A broker that goes on with what was sent to it answers later: sent again, all that would
+        only begin anew.
+        """
+        progressed_ms = self._plan.progressed_ms(self._broker.broker_id)
+        return max(self._unanswered[0].at_s, (progressed_ms or 0) / 1000)
 
 
 class Pusher:

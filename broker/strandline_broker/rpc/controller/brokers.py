@@ -159,6 +159,7 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         offline_log_dirs=tuple(request.offline_log_dirs),
         stray_dirs=tuple(request.stray_dirs),
         full_log_dirs=tuple(request.full_log_dirs),
+        applied_partitions=request.applied_partitions,
         refused=tuple(map(refusal_from_wire, request.refused_truncations)),
         offline_replicas=frozenset(
             OfflineReplica(TopicId(r.topic_id), r.partition_index, _condition(r))

@@ -54,6 +54,10 @@ class NoReplicas:
     def __init__(self) -> None:
         self.losses = Losses(real_runtime("broker-1"), ToldController(7))
 
+    @property
+    def applied_partitions(self) -> int:
+        return 7
+
     def offline_replicas(self) -> dict[tuple[bytes, int], ReplicaCondition]:
         return {}
 
@@ -178,6 +182,7 @@ async def test_what_cannot_be_served_is_named_at_once_and_known_once_it_is_answe
             b.lifecycle.report_offline()
             await controller.until(lambda: b.lifecycle.offline_known_at(key) is not None)
             said = controller.heartbeats[-1]
+            assert said.applied_partitions == 7
             (named,) = said.offline_replicas
             assert (named.topic_id, named.partition_index) == key
             assert named.condition == common_pb2.REPLICA_CONDITION_DAMAGED

@@ -54,6 +54,7 @@ async def test_a_snapshot_is_applied_to_replicas_then_metadata_and_remembered(
         assert partition is not None
         assert partition.leader is not None
         assert partition.max_message_bytes == 5000
+        assert b.replicas.applied_partitions == 2, "made, and given its role (I-94)"
         assert b.metadata.view.partition(TopicId(TOPIC_ID), 0) is not None
         state = b.directory.state
         assert (state.store_id, state.controller_epoch, state.metadata_offset) == ("store", 1, 9)

@@ -90,3 +90,32 @@ def test_the_longest_overdue_comes_first_and_own_stalls_do_not_count() -> None:
     applied.on_own_stall(950)
     assert applied.overdue(1000, 100) is None
     assert applied.overdue(1051, 100) == (B2, E1)
+
+
+def test_a_leader_that_goes_on_with_other_partitions_is_not_overdue() -> None:
+    """I-94: a push of thousands takes longer than a session."""
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_elected(B1, at(10), 0)
+    assert applied.progressed_ms(B1) is None
+    for now_ms in (90, 180, 270):
+        applied.on_progress(B1, E1, now_ms, now_ms)
+        assert applied.overdue(now_ms + 100, 100) is None
+    applied.on_progress(B1, E1, 270, 360)
+    assert applied.progressed_ms(B1) == 270, "no partition more is no progress"
+    assert applied.overdue(371, 100) == (B1, E1)
+    applied.on_own_stall(50)
+    assert applied.overdue(371, 100) is None
+    assert applied.overdue(421, 100) == (B1, E1)
+
+
+def test_progress_is_that_of_the_registered_incarnation() -> None:
+    applied = Applied()
+    applied.on_registered(B1, E1)
+    applied.on_progress(B1, E1, 5, 10)
+    applied.on_registered(B1, E2)
+    assert applied.progressed_ms(B1) is None
+    applied.on_progress(B1, E1, 6, 20)
+    assert applied.progressed_ms(B1) is None
+    applied.on_progress(B1, E2, 1, 30)
+    assert applied.progressed_ms(B1) == 30

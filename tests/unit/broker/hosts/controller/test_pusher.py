@@ -81,8 +81,17 @@ class Pushing:
             ),
             on_answer=self._on_answer,
             answer_timeout_s=ANSWER_S,
+            progressed_ms=self._progressed_ms,
         )
+        self.goes_on = 0
+        """How many more times the broker is found to have applied something just now."""
+        self._clock = runtime.clock
         self.pusher = Pusher(plan)
+
+    def _progressed_ms(self, broker_id: BrokerId) -> int | None:
+        assert broker_id == B1
+        self.goes_on -= 1
+        return int(self._clock.monotonic() * 1000) if self.goes_on >= 0 else None
 
     def _on_answer(self, receiver: Broker, answer: PushAnswer, *, full: bool) -> None:
         assert receiver.broker_id == B1
@@ -175,6 +184,17 @@ async def test_a_broker_that_does_not_answer_is_called_anew() -> None:
         receiver.script = [None]
         await receiver.next()
         assert (await receiver.next()).full
+        assert receiver.streams == 2
+
+
+async def test_a_broker_that_goes_on_is_waited_for() -> None:
+    """It applies a large envelope: sent again, all of that would only begin anew."""
+    async with pushing() as (subject, receiver):
+        receiver.script = [None]
+        subject.goes_on = 3
+        await receiver.next()
+        assert (await receiver.next()).full
+        assert subject.goes_on < 0, "it was waited for while it went on"
         assert receiver.streams == 2
 
 
