@@ -20,18 +20,28 @@ class RangeAssignor:
 
     def assign(self, spec: GroupSpec) -> GroupAssignment:
         ordered = sorted(spec.members, key=lambda name: sort_key(name, spec.members[name]))
-        subscribers: dict[TopicId, list[str]] = {}
-        for member_id in ordered:
-            for topic_id in spec.members[member_id].topics:
-                subscribers.setdefault(topic_id, []).append(member_id)
         assignment: dict[str, dict[TopicId, tuple[int, ...]]] = {name: {} for name in ordered}
-        for topic_id in sorted(spec.partitions):
-            members = subscribers.get(topic_id, [])
-            count = spec.partitions[topic_id]
-            for index, member_id in enumerate(members):
-                quotient, rest = divmod(count, len(members))
+        subscribers = _subscribers(spec, ordered)
+        for topic_id in sorted(subscribers):
+            members, count = subscribers[topic_id], spec.partitions[topic_id]
+            quotient, rest = divmod(count, len(members))
+            for index, rank in enumerate(members[:count]):
                 first = index * quotient + min(index, rest)
-                size = quotient + (index < rest)
-                if size > 0:
-                    assignment[member_id][topic_id] = tuple(range(first, first + size))
+                after = first + quotient + (index < rest)
+                assignment[ordered[rank]][topic_id] = tuple(range(first, after))
         return assignment
+
+
+def _subscribers(spec: GroupSpec, ordered: list[str]) -> dict[TopicId, list[int]]:
+    """Who subscribes to each topic that exists, as places in the order of members."""
+    by_subscription: dict[frozenset[TopicId], list[int]] = {}
+    for rank, name in enumerate(ordered):
+        by_subscription.setdefault(spec.members[name].topics, []).append(rank)
+    found: dict[TopicId, list[list[int]]] = {}
+    for topics, ranks in by_subscription.items():
+        for topic_id in topics & spec.partitions.keys():
+            found.setdefault(topic_id, []).append(ranks)
+    return {
+        topic_id: lists[0] if len(lists) == 1 else sorted(rank for ranks in lists for rank in ranks)
+        for topic_id, lists in found.items()
+    }
