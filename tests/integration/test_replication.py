@@ -188,9 +188,10 @@ async def test_a_leader_that_was_paused_hears_its_followers_before_it_drops_one(
         await decide(state(1, epoch=0, isr=(1, 2)), a)
         await client.produce(batch(b"m"), acks=1)
         woken_ms = a.replicas.context.now_ms() + 60_000
-        a.replicas.tick(woken_ms)
+        ticks = a.replicas.context.ticks
+        ticks.tick(woken_ms)
         assert a.proposals == [], "the first tick after a pause proves nothing"
-        a.replicas.tick(woken_ms + 200)
+        ticks.tick(woken_ms + 200)
         assert [m.broker_id for m in a.proposals[0].isr] == [1]
 
 

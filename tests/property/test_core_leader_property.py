@@ -193,6 +193,21 @@ class LeaderHistory(RuleBasedStateMachine):
                 assert held >= max(self.leader.high_watermark, self.leader.epoch_start), "I-24"
         self.see(effects)
 
+    @rule(which=st.integers(0, 5))
+    def stay_level(self, which: int) -> None:
+        """Its session is heard while it has nothing to fetch: as good as one more fetch."""
+        process = self.processes[which % len(self.processes)]
+        member = IsrMember(process.broker_id, process.broker_epoch)
+        ends = [f.offset for f in self.fetches if f.member == member]
+        if ends[-1:] == [self.leader.log_end_offset]:
+            self.leader.on_still_level(
+                member.broker_id, broker_epoch=member.broker_epoch, at_ms=self.now_ms
+            )
+            newest = [f.member for f in self.fetches if f.member.broker_id == member.broker_id]
+            if newest[-1] == member:  # of an incarnation that is over it says nothing (P-73)
+                end = self.leader.log_end_offset
+                self.fetches.append(Fetch(member, end, end, self.now_ms))
+
     @rule(n=st.integers(0, 3), but=st.sampled_from([None, B, C]))
     def replicate(self, n: int, but: BrokerId | None) -> None:
         """Records arrive and are copied by everyone, or by all but one."""
@@ -206,8 +221,9 @@ class LeaderHistory(RuleBasedStateMachine):
     def tick(self, ms: int) -> None:
         self.now_ms += ms
         kept = tuple(m for m in self.leader.isr if m.broker_id == A or not self.lags(m))
-        may_ask = self.leader.proposed is None
+        may_ask, is_awaited = self.leader.proposed is None, self.leader.awaits_time
         effects = self.leader.on_tick(self.now_ms)
+        assert is_awaited or effects == [], "a tick that nobody waits for is left out"
         if may_ask:
             asked = [e.isr for e in effects if isinstance(e, ProposeIsr)]
             assert asked == ([] if kept == self.leader.isr else [kept]), "I-25"

@@ -18,6 +18,9 @@ LONG_FILES: dict[str, str] = {
     ),
     "proto/strandline_proto/errors.py": "a list: the one table of codes that cross the wire",
     "client/strandline/errors.py": "a list, made from that table, of classes to catch",
+    "broker/strandline_broker/core/leader.py": (
+        "one machine: what is committed and who is in sync are changed together"
+    ),
 }
 LONG_FUNCTIONS = {
     "spark_jobs/strandline_spark/kernel.py:walk_records": (

@@ -184,6 +184,14 @@ class Leader:
         # The proposal comes first: its member counts from now on (P-5).
         return self._propose_join(broker_id) + self._advance()
 
+    def on_still_level(self, broker_id: BrokerId, *, broker_epoch: BrokerEpoch, at_ms: int) -> None:
+        """It was heard at `at_ms`, and held all that this log held then: a follower that has
+        everything does not repeat that for each partition (P-56).
+        """
+        follower = self.followers.get(broker_id)
+        if follower is not None and follower.broker_epoch == broker_epoch:
+            self.followers[broker_id] = follower.level_at(at_ms)
+
     def check_fetch(
         self, broker_id: BrokerId, *, broker_epoch: BrokerEpoch, leader_epoch: LeaderEpoch
     ) -> None:
@@ -288,6 +296,29 @@ class Leader:
             effects.append(proposal.request)
         return effects + self._advance()
 
+    @property
+    def awaits_time(self) -> bool:
+        """Whether a tick may do anything before the next input of another kind."""
+        if self._proposal is not None or self._state.recovering:
+            return True
+        if self._now_ms < self._join_not_before_ms:
+            return True
+        in_sync = {m.broker_id for m in self.isr}
+        for broker_id, follower in self.followers.items():
+            if broker_id in in_sync:
+                if follower.log_end_offset != self.log_end_offset:
+                    return True
+            elif self._is_about_to_join(broker_id, follower):
+                return True
+        return False
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a replica would be asked for if it fetched from where it did last: who has
+        everything need not fetch anew for that to change.
+        """
+        return any(self._can_be_asked_for(b, f) for b, f in self.followers.items())
+
     def _saw(self, now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)
 
@@ -327,24 +358,25 @@ class Leader:
         return any(self._eligible.get(m.broker_id) == m.broker_epoch for m in members)
 
     def _propose_join(self, broker_id: BrokerId) -> list[Effect]:
-        """Ask to add the replica that has just fetched, if it may join (I-24).
+        """Ask to add the replica that has just fetched, if it may join (I-24)."""
+        follower = self.followers[broker_id]
+        if not self._can_be_asked_for(broker_id, follower):
+            return []
+        return self._propose((*self.isr, IsrMember(broker_id, follower.broker_epoch)))
 
-        Both bounds on its log are needed: below the epoch's start it may hold what no leader
+    def _can_be_asked_for(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
+        """Both bounds on its log are needed: below the epoch's start it may hold what no leader
         committed (P-10), and the high watermark need not have passed that start (P-74).
         """
         if self._proposal is not None or self._now_ms < self._join_not_before_ms:
-            return []
+            return False
         if self._state.recovering:
-            return []  # the ISR stays {leader} until the recovery is recorded (I-49)
-        if any(m.broker_id == broker_id for m in self.isr):
-            return []
-        follower = self.followers[broker_id]
-        assert follower.log_end_offset is not None
+            return False  # the ISR stays {leader} until the recovery is recorded (I-49)
+        if follower.log_end_offset is None or any(m.broker_id == broker_id for m in self.isr):
+            return False
         if follower.log_end_offset < max(self.high_watermark, self.epoch_start):
-            return []
-        if not self._may_join(broker_id, follower):
-            return []
-        return self._propose((*self.isr, IsrMember(broker_id, follower.broker_epoch)))
+            return False
+        return self._may_join(broker_id, follower)
 
     def _may_join(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
         current = self._eligible.get(broker_id) == follower.broker_epoch

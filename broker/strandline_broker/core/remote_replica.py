@@ -4,7 +4,7 @@ The value is replaced as a whole at each fetch, so that its end offset, its inca
 it was caught up are always of one and the same fetch (I-24, P-8).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline_proto.errors import StaleBrokerEpoch, UnknownLeaderEpoch
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Offset
@@ -55,6 +55,11 @@ class RemoteReplica:
             leader_end_when_fetched=leader_end,
             caught_up_ms=caught_up_ms,
         )
+
+    def level_at(self, at_ms: int) -> "RemoteReplica":
+        """It was heard then, and held all that the leader held."""
+        known_ms = at_ms if self.caught_up_ms is None else self.caught_up_ms
+        return replace(self, caught_up_ms=max(at_ms, known_ms))
 
     def was_caught_up_within(self, lag_ms_max: int, *, now_ms: int) -> bool:
         return self.caught_up_ms is not None and now_ms - self.caught_up_ms <= lag_ms_max

@@ -24,7 +24,7 @@ class Deletions:
         self._waiting: list[asyncio.Future[None]] = []
 
     def on_news(self) -> None:
-        """A follower has fetched, time has passed, or the role has changed."""
+        """The leader has had news of a follower or of the ISR, or the role has changed."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():

@@ -3,8 +3,9 @@
 A stream is a fetch session (KIP-227): the reader names a partition when its position changes, and
 we keep the rest. A partition is looked at again only when it has news (an append for a follower, a
 watermark for a consumer, a change of role), so a round costs what has changed, not what is
-assigned. A new request ends the wait of the one before it: a reader that adds a partition does not
-wait a full poll for it.
+assigned. That a follower holds everything of a partition is noted once: each later request of its
+session says it again for all of them, and its leader is told when it matters (P-56). A new request
+ends the wait of the one before it: a reader that adds a partition does not wait a full poll for it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from strandline_proto.errors import (
     UnsupportedVersion,
     WireError,
 )
-from strandline_proto.ids import BrokerId, TopicId
+from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 SESSION_PARTITIONS_MAX: Final = 100_000
 WAIT_MS_MAX: Final = 30_000
 RESPONSE_BYTES_MAX: Final = 32 << 20
-SWEEP_MS: Final = 500
-"""How often a follower that has everything is counted as having been here (P-57)."""
 
 
 class FetchSession(Listener):
@@ -65,11 +64,16 @@ class FetchSession(Listener):
         """Copies for a reassignment that the throttle does not admit yet."""
         self._held_until_s = 0.0
         self._wake = asyncio.Event()
-        self._swept_ms = 0
+        self._heard_ms = 0
+        """When the follower has last sent a request."""
+        self._level: dict[Key, int] = {}
+        """What it held all of when it was looked at, and when it was last heard before that."""
 
     # News, from partitions and from the stream's reader
 
     def on_news(self, partition: Partition) -> None:
+        if partition.key in self._level:
+            self._end_level(partition.key)
         self._news[partition.key] = None
         self._wake.set()
 
@@ -144,14 +148,13 @@ class FetchSession(Listener):
         for key, position in request.positions.items():
             if key not in self._positions:
                 self._check_room()
+            elif key in self._level:
+                self._end_level(key)
             self._positions[key] = position
             self._news[key] = None
             # It may have dropped our last answer, which was to an older request.
             self._told.pop(key, None)
-        now_ms = self._replicas.context.now_ms()
-        if self._replica_id >= 0 and now_ms - self._swept_ms >= SWEEP_MS:
-            self._swept_ms = now_ms
-            self._news.update(dict.fromkeys(self._positions))
+        self._heard_ms = self._replicas.context.now_ms()
 
     def _check_room(self) -> None:
         if len(self._positions) >= SESSION_PARTITIONS_MAX:
@@ -160,6 +163,8 @@ class FetchSession(Listener):
             )
 
     def _drop(self, key: Key) -> None:
+        if key in self._level:
+            self._end_level(key)
         self._positions.pop(key, None)
         self._told.pop(key, None)
         self._news.pop(key, None)
@@ -167,6 +172,20 @@ class FetchSession(Listener):
         partition = self._replicas.partitions.get(key)
         if partition is not None:
             self._listeners(partition).pop(self, None)
+
+    def _end_level(self, key: Key) -> None:
+        """Up to its last request the follower held all of it, and the leader is told so: whether it
+        does from here on is seen at the next look.
+        """
+        looked_ms = self._level.pop(key)
+        partition = self._replicas.partitions.get(key)
+        leader = None if partition is None else partition.leader
+        if leader is not None and self._heard_ms > looked_ms:
+            leader.on_still_level(
+                BrokerId(self._replica_id),
+                broker_epoch=BrokerEpoch(self._replica_epoch),
+                at_ms=self._heard_ms,
+            )
 
     def _listeners(self, partition: Partition) -> dict[Listener, None]:
         if self._replica_id >= 0:
@@ -226,9 +245,20 @@ class FetchSession(Listener):
             collected.add(len(found.records))
             self._told[key] = (result.high_watermark, result.log_start_offset)
         else:
-            self._quiet[key] = None
-            if self._is_behind_log_start(key, position, partition):
-                collected.urgent = True
+            self._on_nothing_to_read(key, position, partition, collected)
+
+    def _on_nothing_to_read(
+        self, key: Key, position: Position, partition: Partition, collected: _Collected
+    ) -> None:
+        self._quiet[key] = None
+        if self._replica_id < 0:
+            return
+        if position.fetch_offset == partition.log.log_end_offset:
+            self._level[key] = self._heard_ms
+        else:
+            self._news[key] = None  # it lacks what cannot be read now
+        if self._is_behind_log_start(key, position, partition):
+            collected.urgent = True
 
     def _hold(self, key: Key, wait_s: float) -> None:
         if not self._held:
@@ -239,7 +269,7 @@ class FetchSession(Listener):
         """Whether a follower does not know yet that our log begins later: DeleteRecords waits."""
         start = partition.log.log_start_offset
         told = self._told.get(key, (-1, -1))[1]
-        return self._replica_id >= 0 and position.log_start_offset < start and told < start
+        return position.log_start_offset < start and told < start
 
     async def _read(
         self, partition: Partition, position: Position, max_bytes: int

@@ -57,7 +57,6 @@ class IsrChanges:
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
         self._log = runtime.log
-        self._clock = runtime.clock
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -92,21 +91,12 @@ class IsrChanges:
             leading = partition.role
             if not isinstance(leading, Leading):
                 return
-            leader = leading.machine
-            if leader.leader_epoch != proposal.leader_epoch:
+            if leading.machine.leader_epoch != proposal.leader_epoch:
                 return  # a newer leader epoch has abandoned the proposal (I-28)
-            outcome = possible(outcome, partition.state)
-            if isinstance(outcome, IsrAnswer):
-                effects = leader.on_isr_answer(request_id, outcome)
-            else:
-                effects = leader.on_isr_refused(request_id, outcome, self._now_ms())
-            leading.carry_out(effects)
+            leading.on_isr_outcome(request_id, possible(outcome, partition.state))
 
         topic_id, index = partition.key
         self.submit(TopicId(topic_id), index, proposal, settle)
-
-    def _now_ms(self) -> int:
-        return int(self._clock.monotonic() * 1000)
 
     async def run(self) -> None:
         while True:

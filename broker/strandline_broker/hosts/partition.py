@@ -316,11 +316,6 @@ class Partition:
         if isinstance(self.role, Leading):
             self.role.on_durable()
 
-    def on_tick(self, now_ms: int) -> None:
-        self.deletions.on_news()  # a member that left the ISR is not waited for
-        if isinstance(self.role, Leading):
-            self.role.on_tick(now_ms)
-
     def tell(self, listeners: dict[Listener, None]) -> None:
         for listener in listeners:
             listener.on_news(self)

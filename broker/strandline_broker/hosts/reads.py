@@ -47,7 +47,6 @@ def read_for_follower(
             now_ms=partition.context.now_ms(),
         )
     )
-    partition.deletions.on_news()
     return read
 
 

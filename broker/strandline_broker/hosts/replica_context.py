@@ -9,6 +9,7 @@ from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.log_upkeep import LogUpkeep
 from strandline_broker.hosts.losses import Losses
 from strandline_broker.hosts.replaced import end_replaced
+from strandline_broker.hosts.ticks import Ticks
 from strandline_broker.hosts.truncations import Truncations
 from strandline_proto.ids import BrokerId
 
@@ -63,6 +64,7 @@ class ReplicaContext:
         self.copies_out = LeaderThrottle(self)
         self.copies_in = FollowerThrottle(self)
         self.eligibility = Eligibility(metadata)
+        self.ticks = Ticks(self.now_ms, lag_ms_max=config.replica_lag_time_max_ms)
         self.truncate_to_high_watermark = config.replica_truncation == "high-watermark"
         self.flush_always = config.flush_policy == "always"
         self.upkeep = LogUpkeep(self, partitions)

@@ -1,14 +1,13 @@
-"""The set of replicas of one broker: loading, fetchers, ticks, checkpoints.
+"""The set of replicas of one broker: loading, fetchers, checkpoints.
 
 What is in the set serves. `adopt` and `drop` alone change it: at the start, and as `envelopes.py`
-applies what the controller pushes. A broker that was paused does not tick for the time that it has
-missed, as what followers sent meanwhile is still in its sockets (I-96).
+applies what the controller pushes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
 from strandline_broker.hosts.fetcher import Fetcher
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 Key = tuple[bytes, int]
 
 T = TypeVar("T")
-
-TICK_MS_MAX: Final = 250
-STALL_MS: Final = 1_000
 
 
 class ReplicaManager:
@@ -86,8 +82,6 @@ class ReplicaManager:
         self._by_log: dict[Log, Partition] = {}
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._tick_ms = min(TICK_MS_MAX, max(1, config.replica_lag_time_max_ms // 2))
-        self._ticked_ms = self.context.now_ms()
         scrub = runtime.serial_executor("scrub")
         self.damage = DamageWatch(
             self.context,
@@ -213,7 +207,7 @@ class ReplicaManager:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self.dirs.run(self._on_flushed), name="flushers")
-            group.create_task(self._tick(), name="isr-tick")
+            group.create_task(self.context.ticks.run(), name="isr-tick")
             group.create_task(self._load_late(), name="late-loading")
             group.create_task(self._expire_producers(), name="producer-expiry")
             group.create_task(self.damage.run(), name="damage-watch")
@@ -237,21 +231,6 @@ class ReplicaManager:
             partition.on_flushed()
             for fetcher in self._fetchers.values():
                 fetcher.on_flushed(partition.key)
-
-    async def _tick(self) -> None:
-        self._ticked_ms = self.context.now_ms()
-        while True:
-            await asyncio.sleep(self._tick_ms / 1000)
-            self.tick(self.context.now_ms())
-
-    def tick(self, now_ms: int) -> None:
-        """Time has passed for every leader, unless this process was paused meanwhile."""
-        stalled = now_ms - self._ticked_ms > self._tick_ms + STALL_MS
-        self._ticked_ms = now_ms
-        if stalled:
-            return  # what followers have sent since is still in our sockets (I-96)
-        for partition in list(self.partitions.values()):
-            partition.on_tick(now_ms)
 
     async def _expire_producers(self) -> None:
         """Forget producers that have sent nothing for so long (I-60)."""

@@ -16,7 +16,7 @@ from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.storage.checkpoints import OFFSET_MAX
 from strandline_broker.storage.gaps_marker import FirstGap
 from strandline_proto.batch import BatchHeader, end_marker_epoch
-from strandline_proto.errors import OffsetNotAvailable
+from strandline_proto.errors import OffsetNotAvailable, WireError
 from strandline_proto.ids import Offset
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.follower import TruncateFully
     from strandline_broker.core.leader import Effect
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.partition_state import IsrAnswer, PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_proto.ids import BrokerEpoch, BrokerId
 
@@ -62,19 +62,42 @@ class Leading:
             )
         return machine.high_watermark
 
+    @property
+    def is_over(self) -> bool:
+        return self._partition.role is not self
+
     def on_state(self, state: PartitionState) -> None:
         self.carry_out(self.machine.on_state(state, self._partition.context.now_ms()))
+        self._look_for_joins()
 
     def on_eligible(
         self, brokers: Mapping[BrokerId, BrokerEpoch], *, offline: Collection[BrokerId]
     ) -> None:
         self.carry_out(self.machine.on_eligible(brokers, offline=offline))
+        self._look_for_joins()
+
+    def on_isr_outcome(self, request_id: int, outcome: IsrAnswer | WireError) -> None:
+        """What became of a proposal of this leader epoch."""
+        if isinstance(outcome, WireError):
+            now_ms = self._partition.context.now_ms()
+            self.carry_out(self.machine.on_isr_refused(request_id, outcome, now_ms))
+        else:
+            self.carry_out(self.machine.on_isr_answer(request_id, outcome))
+        self._look_for_joins()
 
     def on_durable(self) -> None:
         self.carry_out(self.machine.on_durable(Offset(self._partition.log.durable_offset)))
 
     def on_tick(self, now_ms: int) -> None:
         self.carry_out(self.machine.on_tick(now_ms))
+        self._look_for_joins()
+
+    def _look_for_joins(self) -> None:
+        """Who has everything is looked at again by its session, and may join the ISR then (I-24):
+        it names no position while that stays what it is.
+        """
+        if self.machine.may_grow:
+            self._partition.tell(self._partition.replica_listeners)
 
     def on_log_start(self) -> None:
         """The log begins later than before: followers are told."""
@@ -95,6 +118,8 @@ class Leading:
                 partition.context.controller.propose_isr(partition, effect)
         if raised:
             partition.on_committed()
+        partition.deletions.on_news()  # a follower has told its log start, or left the ISR
+        partition.context.ticks.watch(self)
 
 
 class Following:

@@ -8,6 +8,7 @@ from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
 
 _LEADER: Final = "strandline_broker/core/leader.py"
+_ROLES: Final = "strandline_broker/hosts/roles.py"
 _REMOTE: Final = "strandline_broker/core/remote_replica.py"
 _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
@@ -108,7 +109,7 @@ LEADING: Final = (
             Edit(
                 _LEADER,
                 "        if follower.log_end_offset < max(self.high_watermark, self.epoch_start):\n"
-                "            return []\n",
+                "            return False\n",
                 "",
             ),
         ),
@@ -121,9 +122,22 @@ LEADING: Final = (
             Edit(
                 _LEADER,
                 "        if self._state.recovering:\n"
-                "            return []  # the ISR stays {leader}",
+                "            return False  # the ISR stays {leader}",
                 "        if self._state.recovering or not self.end_offset_known:\n"
-                "            return []  # the ISR stays {leader}",
+                "            return False  # the ISR stays {leader}",
+            ),
+        ),
+    ),
+    Mutant(
+        "joins-not-looked-for",
+        "P-74, I-89",
+        "a replica that has everything is not asked for when it may join, unless it names another"
+        " position",
+        (
+            Edit(
+                _ROLES,
+                "        if self.machine.may_grow:\n",
+                "        if self.machine.leader_epoch < 0:\n",
             ),
         ),
     ),

@@ -164,6 +164,52 @@ class TestDroppingLaggards:
         fetch(p, B, 1)
         assert p.on_tick(10_000) == []
 
+    def test_a_level_replica_that_is_heard_was_caught_up_then(self) -> None:
+        p = leader(A, B, eligible=without(C))
+        fetch(p, B, 0)
+        p.on_still_level(B, broker_epoch=FIRST_EPOCHS[B], at_ms=500)
+        p.on_append(Offset(1))
+        assert p.on_tick(600) == []
+        assert proposal(p.on_tick(601)).isr == isr_of(A)
+
+    def test_an_incarnation_that_is_over_says_nothing_for_the_next(self) -> None:
+        p = leader(A, B, eligible=without(C))
+        fetch(p, B, 0)
+        p.on_still_level(B, broker_epoch=BrokerEpoch(FIRST_EPOCHS[B] - 1), at_ms=500)
+        p.on_append(Offset(1))
+        assert proposal(p.on_tick(501)).isr == isr_of(A), "P-73"
+
+    def test_time_matters_while_a_member_is_behind(self) -> None:
+        p = leader(A, B, end=10, committed=10, eligible=without(C))
+        assert p.awaits_time, "nobody has fetched yet"
+        fetch(p, B, 10)
+        assert not p.awaits_time
+        p.on_append(Offset(11))
+        assert p.awaits_time
+        fetch(p, B, 11)
+        assert not p.awaits_time
+
+    def test_time_matters_while_one_that_kept_pace_is_waited_for(self) -> None:
+        p = leader(A, B, eligible=without(C))
+        fetch(p, C, 0)
+        p.on_append(Offset(1))
+        fetch(p, B, 1)
+        p.on_eligible(FIRST_EPOCHS)
+        p.on_append(Offset(2))
+        assert fetch(p, B, 2) == [], "P-58"
+        assert p.awaits_time
+        assert p.on_tick(LAG_MS + 1) == [raised(2)]
+        assert not p.awaits_time
+
+    def test_a_replica_that_was_refused_may_be_asked_for_when_time_has_passed(self) -> None:
+        p = leader(A, end=10, committed=10)
+        p.on_append(Offset(11))
+        p.on_isr_refused(proposal(fetch(p, C, 10)).request_id, IneligibleReplica(), 0)
+        assert p.awaits_time
+        assert not p.may_grow
+        p.on_tick(50)
+        assert p.may_grow
+
     def test_a_replica_is_judged_by_the_end_of_the_log_when_its_fetch_arrived(self) -> None:
         p = leader(A, B, eligible=without(C))
         p.on_append(Offset(5))

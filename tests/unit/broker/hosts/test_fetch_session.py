@@ -1,0 +1,171 @@
+"""A follower's fetch session costs what changes, and its leader knows all the same who keeps up."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from strandline_broker.hosts.fetch_messages import FetchRequest, Position, Replica
+from strandline_broker.hosts.fetch_session import FetchSession
+from strandline_proto.batch import build_batch
+from strandline_proto.ids import BrokerId
+from support.hand_clock import HandClock
+from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from strandline_broker.core.leader import Leader
+    from strandline_broker.hosts.fetch_messages import FetchResponse, Key
+
+LAG_S = 30
+KEY: Key = (TOPIC_ID, 0)
+
+
+@dataclass
+class Follower:
+    """What one broker sends on its stream, without the stream."""
+
+    session: FetchSession
+    broker_id: int
+    sent: int = 0
+
+    async def ask(self, offset: int | None = None, *, max_wait_ms: int = 0) -> FetchResponse:
+        positions = {} if offset is None else {KEY: Position(0, offset, -1, 0, 1 << 20)}
+        request = FetchRequest(
+            correlation_id=self.sent,
+            session_id=0,
+            session_epoch=self.sent,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            replica=Replica(self.broker_id, self.broker_id),
+            positions=positions,
+        )
+        self.sent += 1
+        response = await self.session.serve(request, lambda: False)
+        assert response.error is None
+        return response
+
+
+@dataclass
+class Led:
+    node: Node
+    clock: HandClock
+
+    @property
+    def leader(self) -> Leader:
+        leader = self.node.partition.leader
+        assert leader is not None
+        return leader
+
+    def follower(self, broker_id: int) -> Follower:
+        return Follower(FetchSession(self.node.replicas, broker_id), broker_id)
+
+    def append(self) -> None:
+        self.node.partition.appends.append(
+            build_batch([(None, b"v")], timestamp_ms=1),
+            acks=1,
+            current_leader_epoch=None,
+            on_done=lambda _: None,
+        )
+
+    def tick(self) -> list[list[int]]:
+        """The ISRs that are asked for once time has passed."""
+        ticks, now_ms = self.node.replicas.context.ticks, self.node.replicas.context.now_ms()
+        ticks.tick(now_ms)  # the first one after a pause proves nothing (I-96)
+        ticks.tick(now_ms + 1)
+        return self.asked()
+
+    def asked(self) -> list[list[int]]:
+        return [[int(m.broker_id) for m in asked.isr] for asked in self.node.proposals]
+
+
+@asynccontextmanager
+async def led(tmp_path: Path, *, isr: tuple[int, ...] = (1, 2)) -> AsyncIterator[Led]:
+    """Broker 1 leads; its followers are the test's."""
+    settings = {"replica_lag_time_max_ms": str(LAG_S * 1000)}
+    async with run_node(tmp_path / "1", 1, **settings) as node:
+        context, clock = node.replicas.context, HandClock()
+        context.runtime = replace(context.runtime, clock=clock)
+        await decide(state(1, epoch=0, isr=isr, replicas=(1, 2)), node)
+        yield Led(node, clock)
+
+
+async def test_a_round_in_which_nothing_happens_touches_no_partition(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        await follower.ask(0)
+        at.tick()
+        known = at.leader.followers[BrokerId(2)]
+        for _ in range(5):
+            at.clock.now_s += 0.5
+            assert (await follower.ask()).partitions == {}
+        assert at.leader.followers[BrokerId(2)] is known
+        assert len(at.node.replicas.context.ticks) == 0
+
+
+async def test_a_follower_that_had_everything_is_no_laggard_when_a_record_comes(
+    tmp_path: Path,
+) -> None:
+    """I-25 (P-56): its session has said so all the time, and not for each partition."""
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        await follower.ask(0)
+        for _ in range(2 * LAG_S):
+            at.clock.now_s += 1
+            await follower.ask()
+        at.append()
+        assert at.tick() == []
+        at.clock.now_s += LAG_S + 1
+        assert at.tick() == [[1]], "what it asked after that does not say that it holds the record"
+
+
+async def test_a_follower_that_was_silent_is_a_laggard_when_a_record_comes(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        await at.follower(2).ask(0)
+        at.clock.now_s += LAG_S + 1
+        assert at.tick() == [], "it holds everything (P-56)"
+        at.append()
+        assert at.tick() == [[1]]
+
+
+async def test_a_follower_whose_stream_has_just_ended_is_no_laggard(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        await follower.ask(0)
+        at.clock.now_s += LAG_S + 1
+        await follower.ask()
+        follower.session.close()
+        at.append()
+        assert at.tick() == []
+
+
+async def test_a_follower_that_names_an_earlier_position_had_everything_until_then(
+    tmp_path: Path,
+) -> None:
+    """It has cut its log to copy the end of it again."""
+    async with led(tmp_path) as at:
+        at.append()
+        follower = at.follower(2)
+        await follower.ask(1)
+        at.clock.now_s += LAG_S + 1
+        await follower.ask()
+        await follower.ask(0)
+        assert at.tick() == []
+
+
+async def test_who_has_everything_is_asked_for_as_soon_as_it_may_join(tmp_path: Path) -> None:
+    """I-24: it names no position then, and no record need come."""
+    async with led(tmp_path, isr=(1,)) as at, run_node(tmp_path / "2", 2) as other:
+        follower = at.follower(2)
+        await follower.ask(0)
+        assert at.asked() == [], "no push has called broker 2 eligible yet"
+        waiting = asyncio.create_task(follower.ask(max_wait_ms=20_000))
+        again = state(1, epoch=0, isr=(1,), replicas=(1, 2), partition_epoch=1)
+        await decide(again, at.node, known=(other,))
+        await eventually(lambda: at.asked() == [[1, 2]], "its session looks again")
+        waiting.cancel()
