@@ -15,14 +15,18 @@ TESTS = ROOT / "tests"
 
 # Parts of a machine that are tested through it: module, and the test file that has its behaviours.
 TESTED_THROUGH = {
+    "classic_records": "coordination/test_codec",
     "commands": "groups/test_groups",
+    "consumer_records": "coordination/test_codec",
     "decision": "groups/test_groups",
     "effects": "groups/test_groups",
     "isr_proposal": "core/test_leader",
     "loss_reports": "controller/test_losses",
+    "offset_records": "coordination/test_codec",
     "replica_condition": "controller/test_offline_replicas",
     "rules": "controller/test_state",
     "settings": "groups/test_groups",
+    "wire": "coordination/test_codec",
 }
 
 
