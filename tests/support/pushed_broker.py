@@ -142,25 +142,31 @@ def push(
 
 
 def with_topic(
-    request: push_pb2.LeaderAndIsrRequest, *, leader_epoch: int = 0
+    request: push_pb2.LeaderAndIsrRequest, *, leader_epoch: int = 0, partitions: int = 1
 ) -> push_pb2.LeaderAndIsrRequest:
-    """The same push, electing broker 1 leader of its only partition."""
+    """The same push, electing broker 1 leader of all its partitions."""
     topic = request.leader_and_isr.add(topic_name="orders", topic_id=TOPIC_ID)
     topic.configs.add(name="max.message.bytes", value="5000")
-    topic.partitions.add(
-        partition_index=0,
-        leader=1,
-        leader_epoch=leader_epoch,
-        partition_epoch=leader_epoch,
-        isr_with_epochs=[common_pb2.BrokerAndEpoch(broker_id=1, broker_epoch=MY_EPOCH)],
-        replicas=[1],
-        eff_min_insync_replicas=1,
-        is_new=True,
-    )
     known = request.update_metadata.topics.add(topic_name="orders", topic_id=TOPIC_ID)
-    known.partitions.add(
-        index=0, leader=1, leader_epoch=leader_epoch, isr=[1], replicas=[1], partition_epoch=0
-    )
+    for index in range(partitions):
+        topic.partitions.add(
+            partition_index=index,
+            leader=1,
+            leader_epoch=leader_epoch,
+            partition_epoch=leader_epoch,
+            isr_with_epochs=[common_pb2.BrokerAndEpoch(broker_id=1, broker_epoch=MY_EPOCH)],
+            replicas=[1],
+            eff_min_insync_replicas=1,
+            is_new=True,
+        )
+        known.partitions.add(
+            index=index,
+            leader=1,
+            leader_epoch=leader_epoch,
+            isr=[1],
+            replicas=[1],
+            partition_epoch=0,
+        )
     request.update_metadata.live_brokers.add(broker_id=1, broker_epoch=MY_EPOCH)
     return request
 

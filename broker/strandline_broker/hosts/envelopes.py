@@ -2,16 +2,18 @@
 
 An envelope is applied in the order that keeps the promises: replicas to stop first (P-18), strays
 next if it is a snapshot (I-87), then new roles with their fetchers, then the brokers that may be in
-an ISR. Every old role ends before the first new one begins, so no two leader epochs of a partition
+an ISR. A replica's old role ends before its new one begins, so no two leader epochs of a partition
 serve at once (I-44), and what a role needs on the disk is durable before it is published (I-46,
 P-36). What is older than what a replica knows changes nothing (I-34).
+
+An envelope may concern thousands of replicas. A few take their roles at a time, so that what they
+write is made durable together, and the event loop has turns for whoever else is served.
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from strandline_broker.storage.log import LogConfig
 
 PartitionError = tuple[bytes, int, WireError]
+
+AT_ONCE: Final = 32
+"""Replicas that take their roles side by side."""
 
 
 class Envelopes:
@@ -55,21 +60,29 @@ class Envelopes:
             await self._set_strays_aside(envelope)
         changes = await self._new_roles(envelope, errors)
         configure_replicas(self._context, self._replicas.partitions, envelope)
-        # Every old role ends before the first new one begins, and before anything is awaited.
-        for partition, state in changes:
-            self._replicas.forget_fetch(partition.key)
-            partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
-        for partition, state in changes:
-            await asyncio.sleep(0)  # others get turns, where no disk is waited for
-            try:
-                await self._take_role(partition, state)
-            except WireError as error:
-                errors.append(self._failed(state, error))
-                self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
-                self._context.controller.report_offline()
-            self._on_applied()
+        await self._take_roles(changes, errors)
         self._context.eligibility.tell_leaders(self._replicas.partitions)
         return errors
+
+    async def _take_roles(
+        self, changes: list[tuple[Partition, PartitionState]], errors: list[PartitionError]
+    ) -> None:
+        waiting = iter(changes)
+
+        async def take() -> None:
+            for partition, state in waiting:
+                await asyncio.sleep(0)  # others get turns, where no disk is waited for
+                try:
+                    await self._take_role(partition, state)
+                except WireError as error:
+                    errors.append(self._failed(state, error))
+                    self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
+                    self._context.controller.report_offline()
+                self._on_applied()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_ONCE, len(changes))):
+                group.create_task(take())
 
     async def _new_roles(
         self, envelope: Envelope, errors: list[PartitionError]
@@ -135,6 +148,8 @@ class Envelopes:
         return False
 
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        self._replicas.forget_fetch(partition.key)
+        partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
         async with partition.gate:
             log = partition.log
             admit_epoch(partition, state)
@@ -144,8 +159,7 @@ class Envelopes:
             if state.leader == self._context.me:
                 # First what can fail and must last, then the role (I-46, P-36).
                 if not log.leader_epochs.has_begun(state.leader_epoch):
-                    begin = partial(log.assign_epoch, state.leader_epoch)
-                    await partition.in_disk_pool(begin)
+                    await partition.in_disk_group(log.assigning_epoch(state.leader_epoch))
                 partition.lead(state)
             else:
                 await partition.follow(state)

@@ -1,4 +1,4 @@
-"""Makes logs durable on the disk pool: group commit, background flushes.
+"""Makes the logs of one disk thread durable: group commit, background flushes.
 
 One flush runs at a time and serves every log that asked while the one before it ran (group commit).
 A failed fsync is never tried again: after it the kernel may call lost pages clean (P-24).
@@ -50,21 +50,28 @@ class Flusher:
     def give_up(self, error: KafkaStorageError) -> None:
         """Nothing is flushed any more; whoever waits is told."""
         self._over = error
+        self._wake.set()
         for _, _, done in self._waiting:
             if not done.done():
                 done.set_exception(error)
         self._waiting = []
 
     async def run(self, on_flushed: OnFlushed) -> None:
-        """Until cancelled; OSError if a flush fails: then nothing more may be flushed."""
+        """Until cancelled, or given up; OSError if a flush fails: then nothing more may be
+        flushed.
+        """
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if self._over is not None:
+                return
             logs, self._wanted = list(self._wanted), {}
             tickets = [(log, log.flush_snapshot()) for log in logs if not log.deleted]
             if tickets:
                 await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
+            if self._over is not None:
+                return
             for log, ticket in tickets:
                 if not log.deleted:
                     log.flushed(ticket)

@@ -1,4 +1,4 @@
-"""The data directories at work: each with a thread for its disk, a flusher, and its own end.
+"""The data directories at work: each with threads for its disk, flushers, and its own end.
 
 An I/O error takes the directory out of service (KIP-112): its replicas serve nothing, the
 controller is told, the others go on. A failed fsync is never tried again (P-24). With the last
@@ -9,14 +9,14 @@ rest goes on, see `full_dirs`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os.path
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from strandline_broker.hosts.flusher import Flusher
+from strandline_broker.hosts.disk_lanes import DiskLanes
 from strandline_broker.hosts.full_dirs import FullDirs
+from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.failed_flush import note_failed_flush
 from strandline_broker.storage.file import NO_SPACE
 from strandline_proto.errors import KafkaStorageError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from strandline_broker.hosts.disk_lanes import DiskLane
     from strandline_broker.hosts.flusher import OnFlushed
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.directory import DataDirectory
@@ -54,9 +55,10 @@ class LogDir:
 
     def __init__(self, runtime: Runtime, directory: DataDirectory, number: int) -> None:
         self.directory = directory
-        self.disk: Executor = runtime.serial_executor(f"disk-{number}")
+        self.lanes = DiskLanes(runtime, number)
+        self.disk: Executor = self.lanes.all[0].thread
+        """For what concerns the directory and no log."""
         self.cold: Executor = runtime.serial_executor(f"cold-reads-{number}")
-        self.flusher = Flusher(self.disk)
         self.failure: str | None = None
 
     @property
@@ -122,14 +124,17 @@ class LogDirs:
             if ended:
                 return cast("T", found)
 
+    def lane(self, log: Log) -> DiskLane:
+        return self.of(log).lanes.of(log.topic_id, log.partition)
+
     async def in_disk_pool(self, log: Log, work: Callable[[], T]) -> T:
-        return await to_the_end(self.of(log).disk, work)
+        return await to_the_end(self.lane(log).thread, work)
 
     def request(self, log: Log) -> None:
-        self.of(log).flusher.request(log)
+        self.lane(log).flusher.request(log)
 
     async def flushed(self, log: Log) -> None:
-        await self.of(log).flusher.flushed(log)
+        await self.lane(log).flusher.flushed(log)
 
     async def remember(self, **changes: Any) -> None:
         """Keep what the controller told. OSError if no directory takes it."""
@@ -146,16 +151,20 @@ class LogDirs:
     async def run(self, on_flushed: OnFlushed) -> None:
         async with asyncio.TaskGroup() as group:
             for each in self.all:
-                group.create_task(self._flush(each, on_flushed), name=f"flusher {each.path}")
+                for lane in each.lanes.all:
+                    flushing = self._flush(each, lane, on_flushed)
+                    group.create_task(flushing, name=f"flusher {each.path}")
                 group.create_task(self.full.watch(each), name=f"free space {each.path}")
 
-    async def _flush(self, each: LogDir, on_flushed: OnFlushed) -> None:
+    async def _flush(self, each: LogDir, lane: DiskLane, on_flushed: OnFlushed) -> None:
         try:
-            await each.flusher.run(on_flushed)
+            await lane.flusher.run(on_flushed)
         except OSError as error:
-            await to_the_end(each.disk, partial(note_failed_flush, self._runtime.fs, each.path))
+            await to_the_end(lane.thread, partial(note_failed_flush, self._runtime.fs, each.path))
             self.fail(each, f"a flush failed and is never tried again: {error}")
-            each.flusher.give_up(KafkaStorageError(f"{each.path} is out of service: {error}"))
+            over = KafkaStorageError(f"{each.path} is out of service: {error}")
+            for other in each.lanes.all:
+                other.flusher.give_up(over)
 
     async def save(self, write: Callable[[DataDirectory], None]) -> None:
         """Write a shared checkpoint file of each directory, on its own thread. OSError if one could
@@ -218,25 +227,3 @@ def _step(steps: Steps[T]) -> tuple[bool, T | None]:
     except StopIteration as end:  # which no future can carry
         return True, end.value
     return False, None
-
-
-async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
-    """Run blocking work on a thread to its end, however often the caller is cancelled."""
-    loop = asyncio.get_running_loop()
-    job, done = loop.run_in_executor(executor, work), loop.create_future()
-
-    def tell(job: asyncio.Future[T]) -> None:
-        if not job.cancelled():
-            job.exception()  # whoever was cancelled is told no more
-        if not done.done():
-            done.set_result(None)
-
-    job.add_done_callback(tell)
-    try:
-        await done
-    except asyncio.CancelledError:
-        while not job.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([job])
-        raise
-    return job.result()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
+    from strandline_broker.storage.steps import Steps
 
 T = TypeVar("T")
 
@@ -262,6 +263,14 @@ class Partition:
         assert self.gate.locked(), self.name
         try:
             return await self.context.in_disk_pool(work, self.log)
+        except OSError as error:
+            raise self.refuse_write(error) from error
+
+    async def in_disk_group(self, steps: Steps[T]) -> T:
+        """As `in_disk_pool`, beside the same of other replicas."""
+        assert self.gate.locked(), self.name
+        try:
+            return await self.context.dirs.lane(self.log).in_group(steps)
         except OSError as error:
             raise self.refuse_write(error) from error
 

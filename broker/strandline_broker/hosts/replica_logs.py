@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replica_condition import ReplicaCondition
-from strandline_broker.hosts.log_dirs import to_the_end
 from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.replica_configs import keep_everything
+from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.new_log import NewLog
 from strandline_proto.errors import KafkaStorageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.hosts.disk_lanes import DiskLane
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.hosts.partition import Partition
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 Key = tuple[bytes, int]
 
-LOGS_A_JOB: Final = 64
+LOGS_A_JOB: Final = 32
 """Made together; then whoever else waits for the thread has a turn."""
 
 
@@ -246,7 +247,7 @@ class ReplicaLogs:
         `on_made` hears after each job how many.
         """
         results: dict[int, Log | OSError | KafkaStorageError] = {}
-        jobs: dict[LogDir, list[tuple[int, NewLog]]] = {}
+        jobs: dict[tuple[LogDir, DiskLane], list[tuple[int, NewLog]]] = {}
         log_dirs = self._dirs.for_new_logs(len(wanted))
         for number, ((state, config), log_dir) in enumerate(zip(wanted, log_dirs, strict=True)):
             if (why := self._may_be_elsewhere(state)) is not None:
@@ -255,17 +256,11 @@ class ReplicaLogs:
             leads = state.leader == self._context.me
             epoch = state.leader_epoch if leads else None
             new = NewLog(state.topic, state.topic_id, state.partition, config, epoch)
-            jobs.setdefault(log_dir, []).append((number, new))
-        for log_dir, numbered in jobs.items():
-            for first in range(0, len(numbered), LOGS_A_JOB):
-                job = numbered[first : first + LOGS_A_JOB]
-                make = partial(log_dir.directory.make_logs, [new for _, new in job])
-                made = await self._dirs.in_registry(make)
-                on_made(len(made))
-                results.update(zip((number for number, _ in job), made, strict=True))
-            for error in (results[number] for number, _ in numbered):
-                if isinstance(error, OSError):
-                    self._dirs.suffers(log_dir, error)
+            lane = log_dir.lanes.of(state.topic_id, state.partition)
+            jobs.setdefault((log_dir, lane), []).append((number, new))
+        async with asyncio.TaskGroup() as group:
+            for (log_dir, lane), numbered in jobs.items():
+                group.create_task(self._make(log_dir, lane, numbered, results, on_made))
         logs = {
             n: (log_dirs[n].directory, log) for n, log in results.items() if isinstance(log, Log)
         }
@@ -275,6 +270,25 @@ class ReplicaLogs:
             if (why := self._directories.failed.get(directory.path)) is not None:
                 results[number] = KafkaStorageError(f"{directory.path} is out of service: {why}")
         return [results[number] for number in range(len(wanted))]
+
+    async def _make(
+        self,
+        log_dir: LogDir,
+        lane: DiskLane,
+        numbered: list[tuple[int, NewLog]],
+        results: dict[int, Log | OSError | KafkaStorageError],
+        on_made: Callable[[int], None],
+    ) -> None:
+        """On the thread that these logs have from here on."""
+        for first in range(0, len(numbered), LOGS_A_JOB):
+            job = numbered[first : first + LOGS_A_JOB]
+            make = partial(log_dir.directory.make_logs, [new for _, new in job])
+            made = await to_the_end(lane.thread, make)
+            on_made(len(made))
+            results.update(zip((number for number, _ in job), made, strict=True))
+        for error in (results[number] for number, _ in numbered):
+            if isinstance(error, OSError):
+                self._dirs.suffers(log_dir, error)
 
     async def _keep(self, made: list[tuple[DataDirectory, Log]]) -> OSError | None:
         """Why they cannot be noted as hosted. A directory that does not take it, while others are

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.checkpoints import in_kafkas_form, natural, parse
 from strandline_broker.storage.sealed_file import SealedFile
+from strandline_broker.storage.steps import in_a_row
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -98,8 +99,12 @@ class LeaderEpochs:
         self.assign_all([(epoch, start)])
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
-        """As `assign` for each, with one write. An older epoch in which nothing was appended gives
-        way. KafkaStorageError if one is older than the latest (I-2).
+        """As `assign` for each, with one write."""
+        in_a_row(self.assigning(entries))
+
+    def assigning(self, entries: Iterable[tuple[int, int]]) -> Steps[None]:
+        """As `assign_all`, in the steps of `replacing_files`. An older epoch in which nothing was
+        appended gives way. KafkaStorageError if one is older than the latest (I-2).
         """
         epochs, starts = map(list, self._entries)
         for epoch, start in entries:
@@ -114,14 +119,7 @@ class LeaderEpochs:
                 epochs.pop()
             epochs.append(epoch)
             starts.append(start)
-        self._keep(epochs, starts)
-
-    def beginning(self, epoch: int) -> Steps[None]:
-        """Let the first epoch of a log that is made begin at its start, durable once the steps,
-        those of `replacing_files`, are through.
-        """
-        yield from self._file.replacing(_content([epoch], [0]))
-        self._entries = [epoch], [0]
+        yield from self._keeping(epochs, starts)
 
     def truncate_from_end(self, offset: int) -> None:
         """Drop the epochs that begin at or after `offset` (I-47)."""
@@ -160,17 +158,17 @@ class LeaderEpochs:
 
     def write(self) -> None:
         """Make the checkpoint say what memory says."""
-        self._write(*self._entries)
+        self._file.replace(_content(*self._entries))
         self.unsettled = False
 
-    def _write(self, epochs: Sequence[int], starts: Sequence[int]) -> None:
-        self._file.replace(_content(epochs, starts))
-
     def _keep(self, epochs: list[int], starts: list[int]) -> None:
+        in_a_row(self._keeping(epochs, starts))
+
+    def _keeping(self, epochs: list[int], starts: list[int]) -> Steps[None]:
         """Durable first: memory follows only if the file was replaced (P-36)."""
         if (epochs, starts) == self._entries:
             return
-        self._write(epochs, starts)
+        yield from self._file.replacing(_content(epochs, starts))
         self._entries = epochs, starts
         self.unsettled = False
 

@@ -272,8 +272,12 @@ class Log:
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Note durably that this leader's epoch begins at the log's end (I-46)."""
+        in_a_row(self.assigning_epoch(leader_epoch))
+
+    def assigning_epoch(self, leader_epoch: int) -> Steps[None]:
+        """As `assign_epoch`, in the steps of `replacing_files`."""
         self.state.check_usable()
-        self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+        yield from self.leader_epochs.assigning([(leader_epoch, self.log_end_offset)])
 
     def is_hot(self, start: int) -> bool:
         """Whether a read from `start` most likely finds its bytes in the page cache."""

@@ -56,7 +56,7 @@ def beginning(fs: FileSystem, path: str, new: NewLog, *, is_made: bool) -> Steps
     segment = Segment.create(fs, path, 0, index_interval=interval)
     epochs = LeaderEpochs(fs, path)
     if new.leader_epoch is not None:
-        yield from epochs.beginning(new.leader_epoch)
+        yield from epochs.assigning([(new.leader_epoch, 0)])
     else:
         yield
         fs.fsync_dir(path)

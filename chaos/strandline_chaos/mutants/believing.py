@@ -142,8 +142,9 @@ BELIEVING: Final = (
         (
             Edit(
                 _ENVELOPES,
-                "                    await partition.in_disk_pool(begin)\n",
-                "                    del begin\n",
+                "                    await partition.in_disk_group("
+                "log.assigning_epoch(state.leader_epoch))\n",
+                "                    log.assigning_epoch(state.leader_epoch).close()\n",
             ),
         ),
     ),

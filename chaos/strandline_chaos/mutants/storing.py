@@ -142,9 +142,10 @@ STORING: Final = (
         (
             Edit(
                 _EPOCHS,
-                "        self._write(epochs, starts)\n        self._entries = epochs, starts\n",
+                "        yield from self._file.replacing(_content(epochs, starts))\n"
+                "        self._entries = epochs, starts\n",
                 "        if len(epochs) <= len(self._entries[0]):\n"
-                "            self._write(epochs, starts)\n"
+                "            yield from self._file.replacing(_content(epochs, starts))\n"
                 "        self._entries = epochs, starts\n",
             ),
         ),

@@ -26,9 +26,8 @@ async def test_a_failed_flush_is_noted_before_the_process_ends(tmp_path: Path) -
     runtime: Any = SimpleNamespace(fs=fs, exit=leave)
     dirs = LogDirs.__new__(LogDirs)
     with ThreadPoolExecutor(1) as disk:
-        each: Any = SimpleNamespace(
-            path=str(tmp_path), disk=disk, failure=None, flusher=SimpleNamespace(run=run)
-        )
+        lane: Any = SimpleNamespace(thread=disk, flusher=SimpleNamespace(run=run))
+        each: Any = SimpleNamespace(path=str(tmp_path), failure=None)
         dirs._runtime, dirs.all = runtime, [each]
         with pytest.raises(SystemExit, match="never tried again"):
-            await dirs._flush(each, lambda log: None)
+            await dirs._flush(each, lane, lambda log: None)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.hosts.log_dirs import to_the_end
 from strandline_broker.hosts.roles import Following
+from strandline_broker.hosts.threads import to_the_end
 from strandline_proto.batch import build_batch, prefix
 from support.replica_nodes import decide, run_node, state
 

@@ -13,12 +13,15 @@ import grpc.aio
 import pytest
 
 from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.envelopes import AT_ONCE
+from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_info import describe_replicas
 from strandline_broker.rpc.push import LARGE
 from strandline_broker.rpc.push_codec import envelope_from_wire
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DataDirectory
 from strandline_broker.storage.log import Log
+from strandline_broker.storage.steps import side_by_side
 from strandline_proto.errors import (
     KafkaStorageError,
     StaleBrokerEpoch,
@@ -31,11 +34,13 @@ from support.pushed_broker import MY_EPOCH, TOPIC_ID, ask, broker, push, with_to
 from support.scripted_controller import WAIT_S, running
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.push import PushAnswer
     from strandline_broker.hosts.push_streams import IncomingPushStream
+    from strandline_broker.storage.steps import Steps
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
@@ -254,14 +259,14 @@ async def test_where_a_log_ends_is_told_once_the_push_can_be_recorded(
 async def test_a_role_that_could_not_be_taken_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failing = Log.assign_epoch, True
+    real, failing = Log.assigning_epoch, True
 
-    def assign_epoch(*arguments: Any) -> None:
+    def assigning_epoch(*arguments: Any) -> Steps[None]:
         if failing:
             raise OSError(errno.ENOMEM, "Cannot allocate memory")
-        real(*arguments)
+        yield from real(*arguments)
 
-    monkeypatch.setattr(Log, "assign_epoch", assign_epoch)
+    monkeypatch.setattr(Log, "assigning_epoch", assigning_epoch)
     monkeypatch.setattr("strandline_broker.hosts.push_streams.FULL_DISK_RETRY_S", 0.2)
     async with broker(tmp_path) as b, running(b.receiver.run()):
         call = b.stub.LeaderAndIsr()
@@ -275,6 +280,45 @@ async def test_a_role_that_could_not_be_taken_is_asked_for_again(
             b.stub.LeaderAndIsr(), with_topic(push(10, 4, full=True), leader_epoch=2)
         )
         assert list(answer.topics) == []
+
+
+async def test_the_roles_of_an_envelope_are_made_durable_together_and_leave_others_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, in_a_turn, turns = list[int](), dict[int, int](), 0
+
+    def counted(works: Iterable[Steps[Any]]) -> list[Any]:
+        group = list(works)
+        groups.append(len(group))
+        return side_by_side(group)
+
+    stop_role = Partition.stop_role
+
+    def stopped(partition: Partition, why: str) -> None:
+        in_a_turn[turns] = in_a_turn.get(turns, 0) + 1
+        stop_role(partition, why)
+
+    async def turning() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    many = 4 * AT_ONCE
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True), partitions=many))
+        with monkeypatch.context() as patched:
+            patched.setattr("strandline_broker.hosts.disk_lanes.side_by_side", counted)
+            patched.setattr(Partition, "stop_role", stopped)
+            async with running(turning()):
+                answer = await ask(call, with_topic(push(10, 9), leader_epoch=1, partitions=many))
+        assert list(answer.topics) == []
+        assert {p.leader_epoch for p in b.replicas.partitions.values()} == {1}
+        assert sum(groups) == many, "each has its epoch noted once"
+        assert max(groups) > 1, "those that wait for a thread share the disk's time"
+        assert sum(in_a_turn.values()) == many
+        assert max(in_a_turn.values()) <= 2 * AT_ONCE, "others are served meanwhile"
 
 
 async def test_a_stream_that_is_given_up_in_its_first_write_ends_with_a_status(
