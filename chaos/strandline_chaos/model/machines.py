@@ -193,8 +193,8 @@ def wake_controller(decided: Decided) -> ControllerState:
     state.defaults[MIN_INSYNC_REPLICAS] = str(MIN_ISR)
     for broker_id, broker in zip(REPLICAS, decided.brokers, strict=True):
         state.brokers[broker_id] = _broker(broker_id, broker)
-    topic = state.topics[TOPIC_ID] = Topic("t", TOPIC_ID)
-    topic.partitions[0] = Partition(
+    state.add_topic(Topic("t", TOPIC_ID))
+    partition = Partition(
         topic_id=TOPIC_ID,
         index=0,
         replicas=REPLICAS,
@@ -211,6 +211,7 @@ def wake_controller(decided: Decided) -> ControllerState:
         changed_at=MetadataOffset(0),
         unclean_epoch=LeaderEpoch(decided.unclean_epoch),
     )
+    state.put(partition)
     return state
 
 

@@ -69,8 +69,8 @@ ANNOUNCING: Final = (
         (
             Edit(
                 _PUSH,
-                "    if touched:\n        for partition in state.partitions():\n",
-                "    if False:\n        for partition in state.partitions():\n",
+                "    for broker_id in sorted(touched):\n",
+                "    for broker_id in sorted(touched)[:0]:\n",
             ),
         ),
         Needs(kinds=("kill", "stop", "isolate")),

@@ -65,7 +65,7 @@ CONTROLLING: Final = (
         (
             Edit(
                 _ELECTION,
-                "        if p.leader == NO_LEADER and broker_id in (*p.isr, *p.elr)\n",
+                "        if broker_id in (*p.isr, *p.elr)\n",
                 "        if p.leader == NO_LEADER\n",
             ),
             Edit(

@@ -55,6 +55,17 @@ class Load:
             self.second[replicas[1]] += 1
             self.heirs[replicas[0], replicas[1]] += 1
 
+    def remove(self, replicas: Sequence[BrokerId]) -> None:
+        """Of a partition that was added."""
+        self.leading[replicas[0]] -= 1
+        self.holding.subtract(replicas)
+        if len(replicas) > 1:
+            self.second[replicas[1]] -= 1
+            self.heirs[replicas[0], replicas[1]] -= 1
+
+    def copy(self) -> "Load":
+        return Load(self.leading.copy(), self.holding.copy(), self.second.copy(), self.heirs.copy())
+
 
 def load_of(assignments: Iterable[Sequence[BrokerId]]) -> Load:
     load = Load()

@@ -78,12 +78,8 @@ def decide_balance(
     Not to a broker that has not said that it has applied the last change of the partition: one that
     hears nothing would lead nothing either (I-94).
     """
-    preferring: Counter[BrokerId] = Counter()
-    elsewhere = []
-    for partition in state.partitions():
-        preferring[preferred_leader(partition)] += 1
-        if partition.leader != preferred_leader(partition):
-            elsewhere.append(partition)
+    preferring = state.index.load.leading
+    elsewhere = list(state.those(state.index.led_elsewhere))
     lacking = Counter(preferred_leader(p) for p in elsewhere)
     starved = {b for b in lacking if lacking[b] * 100 > preferring[b] * percentage}
     changes = [

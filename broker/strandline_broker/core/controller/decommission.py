@@ -32,7 +32,7 @@ def decide_decommission(
 def decide_unregister(state: ControllerState, broker_id: BrokerId) -> Decision[None]:
     """Forget a broker that hosts nothing and does not run, with what was altered for it alone."""
     broker = _registered(state, broker_id)
-    hosted = [p for p in state.partitions() if broker_id in p.replicas]
+    hosted = list(state.hosted_by(broker_id))
     if hosted:
         some = ", ".join(f"{state.topics[p.topic_id].name}-{p.index}" for p in hosted[:3])
         raise PolicyViolation(

@@ -17,9 +17,7 @@ from strandline_broker.core.controller.state import ControllerState
 
 
 def departures_applied(state: ControllerState, applied: Applied) -> Iterator[PartitionChangeRecord]:
-    for partition in state.partitions():
-        if not partition.last_known_elr:
-            continue
+    for partition in state.those(state.index.remembering):
         least = state.effective_min_isr(state.topics[partition.topic_id], partition)
         if partition.isr and len(partition.isr) >= least and applied.by_leader_of(partition):
             yield PartitionChangeRecord(

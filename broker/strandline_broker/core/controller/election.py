@@ -84,7 +84,7 @@ def leave_all(
 ) -> list[PartitionChangeRecord]:
     return [
         leave(state, p, broker_id, brokers, lost=lost, bump=lost)
-        for p in state.partitions()
+        for p in state.hosted_by(broker_id)
         if broker_id in p.isr or (lost and broker_id in p.elr)
     ]
 
@@ -105,7 +105,7 @@ def lead_again(
     """Elections of leaderless partitions that a broker makes possible by being unfenced."""
     changes = [
         elect_again(state, p, brokers)
-        for p in state.partitions()
-        if p.leader == NO_LEADER and broker_id in (*p.isr, *p.elr)
+        for p in state.those(state.index.leaderless)
+        if broker_id in (*p.isr, *p.elr)
     ]
     return [change for change in changes if change is not None]

@@ -40,7 +40,7 @@ def _joins_end(state: ControllerState, broker_id: BrokerId) -> list[PartitionCha
     request went unanswered. Unfenced again in the same broker epoch it would be welcome to that
     attempt, if that was only late: it would be in the ISR, and lack what was committed without it.
     """
-    changes = [join_ends(p, broker_id) for p in state.partitions() if broker_id in p.replicas]
+    changes = [join_ends(p, broker_id) for p in state.hosted_by(broker_id)]
     return [change for change in changes if change is not None]
 
 

@@ -82,7 +82,7 @@ def _automatic(
         candidates_for(state, wish.topic, factor),
         partitions=wish.count - before,
         replication_factor=factor,
-        cluster=load_of(p.replicas for p in state.partitions()),
+        cluster=state.index.load.copy(),
         topic=load_of(p.replicas for p in topic.partitions.values()),
     )
 

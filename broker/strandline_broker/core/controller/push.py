@@ -249,10 +249,8 @@ def _concerned(state: ControllerState, changes: Changes) -> dict[tuple[TopicId, 
     """The batch's own partitions, and where a broker changed, those that it has replicas of."""
     concerned = {**dict.fromkeys(changes.partitions), **changes.served}
     touched = {*changes.brokers, *changes.removed_brokers}
-    if touched:
-        for partition in state.partitions():
-            if not touched.isdisjoint(partition.replicas):
-                concerned[partition.topic_id, partition.index] = None
+    for broker_id in sorted(touched):
+        concerned |= state.index.hosted.get(broker_id, {})
     return concerned
 
 

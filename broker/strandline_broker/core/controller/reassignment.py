@@ -109,8 +109,8 @@ def completions(
         before = after.get(key) or state.topics[key[0]].partitions[key[1]]
         after[key] = changed(before, change, before.changed_at)
     ends = []
-    for partition in state.partitions():
-        partition = after.get((partition.topic_id, partition.index), partition)
+    for key in {**state.index.moving, **dict.fromkeys(after)}:
+        partition = after.get(key) or state.topics[key[0]].partitions[key[1]]
         end = completion(state, partition, brokers)
         if end is not None:
             ends.append(end)

@@ -87,8 +87,8 @@ def _greatest(
 
 
 def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChangeRecord]:
-    for partition in state.partitions():
-        if partition.leader != NO_LEADER or elect_again(state, partition, state.brokers):
+    for partition in state.those(state.index.leaderless):
+        if elect_again(state, partition, state.brokers):
             continue  # who is in sync, and cannot just now, is elected by other news
         leader, _ = balanced_choice(partition, state.brokers, ends)
         known = partition.last_known_elr if leader != NO_LEADER else ()

@@ -214,8 +214,7 @@ class _Topics:
         self.unconfigured.append(name)
 
     def _add(self, topic: Topic, what: str) -> None:
-        self._made.state.topics[topic.topic_id] = topic
-        self._made.state.topic_ids[topic.name] = topic.topic_id
+        self._made.state.add_topic(topic)
         self._made.lines.append(f"topic {topic.name}: {len(topic.partitions)} partitions, {what}")
 
     def _partition(

@@ -45,7 +45,7 @@ def may_shut_down(
     if broker.shutdown_offset is None:
         return False
     # The decision that set the offset moved every leadership, and nobody elects a stopping broker.
-    assert all(p.leader != broker_id for p in state.partitions()), (broker, "I-84")
+    assert all(p.leader != broker_id for p in state.hosted_by(broker_id)), (broker, "I-84")
     return all(
         applied.get(b.broker_id, -1) >= broker.shutdown_offset
         for b in state.brokers.values()

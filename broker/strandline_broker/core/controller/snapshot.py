@@ -20,7 +20,7 @@ import msgspec
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition, Topic
 from strandline_proto.ids import ControllerEpoch, MetadataOffset
 
-_ENTRIES: Final = frozenset({"brokers", "topics", "topic_ids"})
+_ENTRIES: Final = frozenset({"brokers", "topics", "topic_ids", "index"})
 """Fields of the state that have entries of their own, or follow from those."""
 _PLAIN: Final = {
     name: hint for name, hint in get_type_hints(ControllerState).items() if name not in _ENTRIES
@@ -114,10 +114,9 @@ def restore(state: ControllerState, values: Iterable[bytes]) -> None:
             case _BrokerEntry(broker):
                 state.brokers[broker.broker_id] = broker
             case _TopicEntry(topic):
-                state.topics[topic.topic_id] = topic
-                state.topic_ids[topic.name] = topic.topic_id
+                state.add_topic(topic)
             case _PartitionEntry(partition):
-                state.topics[partition.topic_id].partitions[partition.index] = partition
+                state.put(partition)
 
 
 def _decode(value: bytes) -> _AnyEntry:

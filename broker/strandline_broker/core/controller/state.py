@@ -8,7 +8,7 @@ is in the ELR where the ISR has the minimum (I-22); no fenced or stopping broker
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from strandline_broker.core.controller.losses import (
     with_loss,
     without_topic,
 )
+from strandline_broker.core.controller.partition_index import Key, PartitionIndex
 from strandline_broker.core.controller.records import (
     RECOVERED,
     RECOVERING,
@@ -203,6 +204,8 @@ class ControllerState:
     brokers: dict[BrokerId, Broker] = field(default_factory=dict)
     topics: dict[TopicId, Topic] = field(default_factory=dict)
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    index: PartitionIndex = field(default_factory=PartitionIndex)
+    """Follows from the partitions; `put` and `add_topic` keep it."""
     defaults: dict[str, str] = field(default_factory=dict)
     """Cluster-wide defaults that decide what is safe; in the log, so that a restart cannot change
     them unseen (I-91).
@@ -229,6 +232,15 @@ class ControllerState:
     def partitions(self) -> Iterator[Partition]:
         for topic in self.topics.values():
             yield from topic.partitions.values()
+
+    def those(self, keys: Iterable[Key]) -> Iterator[Partition]:
+        """Partitions that there are, in the order of `keys`."""
+        for topic_id, index in keys:
+            yield self.topics[topic_id].partitions[index]
+
+    def hosted_by(self, broker_id: BrokerId) -> Iterator[Partition]:
+        """Of which the broker holds a replica, by the assignment."""
+        return self.those(self.index.hosted.get(broker_id, ()))
 
     def partition(self, topic_id: TopicId, index: int) -> Partition | None:
         topic = self.topics.get(topic_id)
@@ -287,6 +299,18 @@ class ControllerState:
 
     # -- the fold
 
+    def add_topic(self, topic: Topic) -> None:
+        self.topics[topic.topic_id] = topic
+        self.topic_ids[topic.name] = topic.topic_id
+        for partition in topic.partitions.values():
+            self.index.put(None, partition)
+
+    def put(self, partition: Partition) -> None:
+        """In the place of what is known of it."""
+        partitions = self.topics[partition.topic_id].partitions
+        self.index.put(partitions.get(partition.index), partition)
+        partitions[partition.index] = partition
+
     def replay(self, record: AnyRecord, offset: MetadataOffset) -> None:
         must(offset > self.last_offset, (offset, self.last_offset))
         match record:
@@ -297,18 +321,19 @@ class ControllerState:
                 del self.epoch_starts[:-EPOCH_STARTS_MAX]
             case TopicRecord():
                 must(record.name not in self.topic_ids, record)
-                self.topics[record.topic_id] = Topic(record.name, record.topic_id)
-                self.topic_ids[record.name] = record.topic_id
+                self.add_topic(Topic(record.name, record.topic_id))
             case RemoveTopicRecord():
                 topic = self.topics.pop(record.topic_id)
                 del self.topic_ids[topic.name]
+                for partition in topic.partitions.values():
+                    self.index.remove(partition)
                 self.losses = without_topic(self.losses, record.topic_id)
             case PartitionRecord():
                 self._replay_partition(record, offset)
             case PartitionChangeRecord():
-                partitions = self.topics[record.topic_id].partitions
-                old = partitions[record.partition]
-                new = partitions[record.partition] = changed(old, record, offset)
+                old = self.topics[record.topic_id].partitions[record.partition]
+                new = changed(old, record, offset)
+                self.put(new)
                 least = self.effective_min_isr(self.topics[record.topic_id], new)
                 must(not new.elr or len(new.isr) < least, (new, least, "I-22, I-50"))
                 name = self.topics[record.topic_id].name
@@ -333,7 +358,7 @@ class ControllerState:
         _check(partition)
         topic = self.topics[record.topic_id]
         must(record.partition not in topic.partitions, record)
-        topic.partitions[record.partition] = partition
+        self.put(partition)
 
     def _replay_config(self, record: ConfigRecord | BrokerConfigRecord) -> None:
         if isinstance(record, BrokerConfigRecord):

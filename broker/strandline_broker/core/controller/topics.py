@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_broker.core.controller.assignment import Candidate, assign, load_of
+from strandline_broker.core.controller.assignment import Candidate, assign
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.records import (
     AnyRecord,
@@ -153,7 +153,7 @@ def _automatic_assignments(
         candidates_for(state, wish.name, factor),
         partitions=partitions,
         replication_factor=factor,
-        cluster=load_of(p.replicas for p in state.partitions()),
+        cluster=state.index.load.copy(),
     )
 
 

@@ -390,7 +390,7 @@ def test_each_partition_is_judged_by_itself() -> None:
 def test_eligible_leader_replicas_that_go_are_forgotten() -> None:
     at = Moving()
     with_elr = replace(at.now(), isr=(B1,), elr=(B2,), last_known_elr=(B3,))
-    at.cluster.state.topics[at.topic].partitions[0] = with_elr
+    at.cluster.state.put(with_elr)
     at.to(B1, B2)
     assert (at.now().elr, at.now().last_known_elr) == ((B2,), (B3,))
     assert at.now().replicas == (B1, B2, B3)
