@@ -60,15 +60,37 @@ class PartitionIndex:
                 del self.hosted[broker_id]
         self.load.remove(old.replicas)
 
-    def copy(self) -> PartitionIndex:
-        return PartitionIndex(
-            {broker_id: dict(keys) for broker_id, keys in self.hosted.items()},
-            dict(self.leaderless),
-            dict(self.led_elsewhere),
-            dict(self.remembering),
-            dict(self.moving),
-            self.load.copy(),
+
+class LaterIndex(PartitionIndex):
+    """An index that says what another one does, which gets the changes with `carry_out` alone."""
+
+    __slots__ = ("_changes", "_index")
+
+    def __init__(self, index: PartitionIndex) -> None:
+        super().__init__(
+            index.hosted,
+            index.leaderless,
+            index.led_elsewhere,
+            index.remembering,
+            index.moving,
+            index.load,
         )
+        self._index = index
+        self._changes: list[tuple[Partition | None, Partition | None]] = []
+
+    def put(self, old: Partition | None, new: Partition) -> None:
+        self._changes.append((old, new))
+
+    def remove(self, old: Partition) -> None:
+        self._changes.append((old, None))
+
+    def carry_out(self) -> PartitionIndex:
+        for old, new in self._changes:
+            if new is not None:
+                self._index.put(old, new)
+            elif old is not None:
+                self._index.remove(old)
+        return self._index
 
 
 def _keep(keys: Keys, key: Key, holds: bool) -> None:

@@ -5,8 +5,9 @@
 offsets follow each other without a gap. What it means for one broker goes there as an `Envelope`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from strandline_broker.core.controller.records import (
     AnyRecord,
@@ -30,6 +31,9 @@ from strandline_proto.ids import (
     MetadataOffset,
     TopicId,
 )
+
+SLICE: Final = 200
+"""So many partitions take a few milliseconds to replay, or to describe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +168,29 @@ def _served_otherwise(
     return sorted({(replica.topic_id, replica.partition) for replica in changed})
 
 
+def partitions_concerned(state: ControllerState, changes: Changes) -> int:
+    """How much work the batch is."""
+    touched = (*changes.brokers, *changes.removed_brokers)
+    hosted = sum(len(state.index.hosted.get(broker_id, ())) for broker_id in touched)
+    return len(changes.partitions) + len(changes.served) + hosted
+
+
 def delta(state: ControllerState, changes: Changes) -> MetadataDelta:
     """Call after the batch was replayed."""
-    changed = _changed_partitions(state, changes)
+    slices = delta_in_slices(state, changes)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            made: MetadataDelta = end.value
+            return made
+
+
+def delta_in_slices(
+    state: ControllerState, changes: Changes
+) -> Generator[None, None, MetadataDelta]:
+    """As `delta`; where it yields, others may have a turn."""
+    changed = yield from _changed_partitions(state, changes)
     topics = [
         _topic(topic, changed.get(topic_id, ()))
         for topic_id in {**changed, **changes.configs}
@@ -229,9 +253,11 @@ def _dynamic(state: ControllerState) -> ClusterConfigs:
 
 def _changed_partitions(
     state: ControllerState, changes: Changes
-) -> dict[TopicId, list[PushedPartition]]:
+) -> Generator[None, None, dict[TopicId, list[PushedPartition]]]:
     found: dict[TopicId, list[PushedPartition]] = {}
-    for topic_id, index in _concerned(state, changes):
+    for number, (topic_id, index) in enumerate(_concerned(state, changes), start=1):
+        if number % SLICE == 0:
+            yield
         partition = state.partition(topic_id, index)
         if partition is None:
             continue  # its topic was deleted in the same batch

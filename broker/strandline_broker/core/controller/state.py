@@ -9,7 +9,7 @@ is in the ELR where the ISR has the minimum (I-22); no fenced or stopping broker
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from strandline_broker.core.controller.losses import (
     with_loss,
     without_topic,
 )
-from strandline_broker.core.controller.partition_index import Key, PartitionIndex
+from strandline_broker.core.controller.partition_index import Key, LaterIndex, PartitionIndex
 from strandline_broker.core.controller.records import (
     RECOVERED,
     RECOVERING,
@@ -296,6 +296,40 @@ class ControllerState:
             return False  # nothing was ever forgotten
         first, first_epoch = self.epoch_starts[0]
         return offset < first and epoch < first_epoch
+
+    # -- a batch that is worked off in slices
+
+    def staged(self, records: Iterable[AnyRecord]) -> "ControllerState":
+        """A state on which `records` may be replayed while everybody goes by this one; what they
+        do not change the two share.
+        """
+        topics = dict(self.topics)
+        for topic_id in {getattr(record, "topic_id", None) for record in records}:
+            if topic_id in topics:
+                topic = topics[topic_id]
+                topics[topic_id] = replace(
+                    topic, configs=dict(topic.configs), partitions=dict(topic.partitions)
+                )
+        return replace(
+            self,
+            brokers=dict(self.brokers),
+            topics=topics,
+            topic_ids=dict(self.topic_ids),
+            index=LaterIndex(self.index),
+            defaults=dict(self.defaults),
+            dynamic_defaults=dict(self.dynamic_defaults),
+            broker_configs={b: dict(own) for b, own in self.broker_configs.items()},
+            epoch_starts=list(self.epoch_starts),
+            former_stores=list(self.former_stores),
+        )
+
+    def become(self, staged: "ControllerState") -> None:
+        """All that `staged` has is true now."""
+        assert isinstance(staged.index, LaterIndex), staged.index
+        index = staged.index.carry_out()
+        for each in fields(self):
+            setattr(self, each.name, getattr(staged, each.name))
+        self.index = index
 
     # -- the fold
 

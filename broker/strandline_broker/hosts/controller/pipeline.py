@@ -22,7 +22,7 @@ from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.records import AnyRecord
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 Answer = TypeVar("Answer")
+Made = TypeVar("Made")
 
 QUEUE_MAX: Final = 1024
 
@@ -82,6 +83,16 @@ def _follow(state: ControllerState, to: int, replay: Callable[[], None]) -> None
         raise ValueError(
             f"what it holds from offset {before} ends at {state.next_offset}, not {to}"
         )
+
+
+async def _in_turns(slices: Generator[None, None, Made]) -> Made:
+    while True:
+        await asyncio.sleep(0)
+        try:
+            next(slices)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
 
 
 class Pipeline:
@@ -136,22 +147,39 @@ class Pipeline:
         state = self._state
         first = records[0]
         epoch = first.epoch if isinstance(first, ControllerEpochRecord) else state.controller_epoch
-        append = partial(
-            self._log.append,
-            [encode(record) for record in records],
-            controller_epoch=epoch,
-            now_ms=int(self._runtime.clock.time() * 1000),
-        )
+        now_ms = int(self._runtime.clock.time() * 1000)
+
+        def append() -> tuple[int, int]:
+            values = [encode(record) for record in records]
+            return self._log.append(values, controller_epoch=epoch, now_ms=now_ms)
+
         try:
             base, last = await asyncio.get_running_loop().run_in_executor(self.executor, append)
         except (OSError, WireError) as error:
             self._runtime.exit(f"the controller's log could not be written: {error}")
         assert base == state.next_offset, (base, state.next_offset)
         assert last == base + len(records) - 1, (base, last, len(records))
+        await self._replay(records, base)
+
+    async def _replay(self, records: Sequence[AnyRecord], base: int) -> None:
+        """The state changes, and the batch is told, in one step; what that takes of a large batch
+        is done before, in slices.
+        """
+        state = self._state
         changes = push.begin(state, records)
+        if push.partitions_concerned(state, changes) < push.SLICE:
+            for index, record in enumerate(records):
+                state.replay(record, MetadataOffset(base + index))
+            self._on_commit(records, push.delta(state, changes))
+            return
+        staged = state.staged(records)
         for index, record in enumerate(records):
-            state.replay(record, MetadataOffset(base + index))
-        self._on_commit(records, push.delta(state, changes))
+            if index % push.SLICE == 0:
+                await asyncio.sleep(0)
+            staged.replay(record, MetadataOffset(base + index))
+        envelope = await _in_turns(push.delta_in_slices(staged, changes))
+        state.become(staged)
+        self._on_commit(records, envelope)
 
     def close(self) -> None:
         """Wait for the write under way, if any; the log may be closed after it."""

@@ -1,7 +1,5 @@
 """The index of partitions says what a look at all of them would."""
 
-from dataclasses import replace
-
 from strandline_broker.core.controller.assignment import load_of
 from strandline_broker.core.controller.partition_index import PartitionIndex
 from strandline_broker.core.controller.reassignment import Wish, decide_reassignments
@@ -65,17 +63,6 @@ def test_it_follows_every_change_of_a_partition() -> None:
         cluster.commit(decide_delete_topic(state, name="", topic_id=topic_id))
         check(state)
     assert state.index == PartitionIndex()
-
-
-def test_a_copy_goes_its_own_way() -> None:
-    cluster = Cluster([B1, B2])
-    topic = cluster.topic("t", (B1, B2))
-    index = cluster.state.index
-    before, copy = index.copy(), index.copy()
-    partition = cluster.state.topics[topic].partitions[0]
-    copy.put(partition, replace(partition, leader=NO_LEADER, replicas=(B1,), directories=("d",)))
-    assert index == before
-    assert copy != before
 
 
 def test_a_brokers_coming_and_going_concerns_what_it_hosts_alone() -> None:

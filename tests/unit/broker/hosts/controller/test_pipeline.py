@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from strandline_broker.core.controller import push
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.core.controller.records import ConfigRecord, ControllerEpochRecord, encode
 from strandline_broker.core.controller.registration import decide_registration
@@ -195,10 +197,10 @@ def registers(bench: Bench) -> Decision[object]:
     return Decision(decision.records, decision.answer)
 
 
-def creates(bench: Bench, name: str) -> Decision[object]:
+def creates(bench: Bench, name: str, partitions: int = 3) -> Decision[object]:
     decision = decide_create_topic(
         bench.state,
-        NewTopic(name, 3, 1, (), (("segment.bytes", "1000"),)),
+        NewTopic(name, partitions, 1, (), (("segment.bytes", "1000"),)),
         defaults=TopicDefaults(1, 1),
         topic_id=TopicId(name.encode() * 16),
         validate_only=False,
@@ -238,6 +240,60 @@ async def test_a_crash_after_any_batch_leaves_a_log_that_gives_that_state(tmp_pa
         assert repr(replayed) == text
         its_log.close()
         reopened.close()
+
+
+async def test_a_large_batch_is_worked_off_in_slices_and_is_true_in_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I-82. Others have turns meanwhile, and see nothing of it before they see all."""
+    log = FailingStore()
+    bench = Bench(log)
+    state, done, most = bench.state, 0, 0
+    await bench.start()
+
+    def counted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def once(*args: Any, **named: Any) -> Any:
+            nonlocal done
+            done += 1
+            return work(*args, **named)
+
+        return once
+
+    async def look() -> None:
+        nonlocal done, most
+        while True:
+            seen.add(seen_now())
+            done, most = 0, max(most, done)
+            await asyncio.sleep(0)
+
+    def seen_now() -> tuple[int, int, int]:
+        return state.last_offset, len(state.index.hosted.get(B1, ())), len(bench.published)
+
+    def epoch() -> BrokerEpoch:
+        return state.brokers[B1].epoch
+
+    many = 5 * push.SLICE
+    large: list[Callable[[], Decision[Any]]] = [
+        lambda: creates(bench, "l", many),
+        lambda: decide_fence(state, B1, epoch()),
+        lambda: decide_unfence(state, B1, epoch(), applied=state.last_offset),
+    ]
+    async with bench.running():
+        await bench.pipeline.submit(partial(registers, bench))
+        await bench.pipeline.submit(large[-1])
+        monkeypatch.setattr(ControllerState, "replay", counted(ControllerState.replay))
+        monkeypatch.setattr(push, "_pushed", counted(push._pushed))
+        for decide in large:
+            seen = {seen_now()}
+            looking = asyncio.create_task(look())
+            await bench.pipeline.submit(decide)
+            await asyncio.sleep(0)
+            looking.cancel()
+            assert len(seen) == 2, "before and after"
+    assert 0 < most <= push.SLICE
+    replayed = ControllerState()
+    replay_log(replayed, log)
+    assert replayed == state
 
 
 @pytest.mark.parametrize(
