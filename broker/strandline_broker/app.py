@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import Endpoint
+from strandline_broker.hosts.copy_throttle import LeaderThrottle
+from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.isr_changes import IsrChanges
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, CannotStart
 from strandline_broker.hosts.producer_ids import ProducerIds
@@ -120,21 +122,24 @@ class Broker:
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
         streams = PushStreams(runtime)
+        controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(
             runtime,
             config,
             self.directories,
             self.metadata,
-            ControllerSide(self.lifecycle, self.isr_changes, streams),
+            controller,
             open_fetch=FetchClient(runtime.network),
         )
         thread = runtime.serial_executor("record-checks")
-        self._record_checks = RecordChecks(self.replicas, thread)
+        self._record_checks = RecordChecks(runtime.clock, self.replicas, thread)
+        self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
         warn_of_slow_checks(runtime.log)
         self.receiver = PushReceiver(
             runtime,
             self.metadata,
             self.replicas,
+            Envelopes(runtime, self.metadata, controller, self.replicas),
             streams,
             broker_epoch=epoch,
             on_applied=self.lifecycle.on_applied,
@@ -160,20 +165,20 @@ class Broker:
         return self.lifecycle.unfenced.is_set()
 
     def _broker_service(self, listener: Listener) -> Service:
-        replicas = self.replicas
+        clock, metadata, replicas = self._runtime.clock, self.metadata, self.replicas
         return Service(
             self._runtime,
             self.metrics,
-            ProduceRpc(replicas, self._record_checks, listener.name),
-            FetchRpc(replicas),
-            FetchRangeRpc(replicas),
-            OffsetsRpc(replicas),
-            DeleteRecordsRpc(replicas),
+            ProduceRpc(replicas, metadata, self._record_checks, listener.name),
+            FetchRpc(clock, metadata, replicas, self._copies_out),
+            FetchRangeRpc(replicas, metadata),
+            OffsetsRpc(replicas, metadata),
+            DeleteRecordsRpc(replicas, metadata),
             TruncationsRpc(replicas),
-            MetadataRpc(self.metadata, listener.name),
+            MetadataRpc(metadata, listener.name),
             AdminRpc(self.link),
-            ReplicasInfoRpc(replicas),
-            ConfigsRpc(self._config, self.metadata),
+            ReplicasInfoRpc(clock, replicas, metadata),
+            ConfigsRpc(self._config, metadata),
             ProducerIdsRpc(self.producer_ids),
             UnservedRpc(),
         )

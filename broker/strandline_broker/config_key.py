@@ -19,7 +19,7 @@ class Key:
     doc: str
     dynamic: bool
     """Whether it may be altered while the servers run. Whoever uses such a key reads it from
-    `ReplicaContext.config` each time, and keeps no copy.
+    `DynamicConfig.current` each time, and keeps no copy.
     """
 
 

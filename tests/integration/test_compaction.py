@@ -220,7 +220,7 @@ async def test_a_producer_may_not_say_when_tombstones_go(tmp_path: Path) -> None
 async def test_a_log_that_cannot_be_cleaned_is_left_and_others_are_not(tmp_path: Path) -> None:
     async with nodes(tmp_path, 1) as (a,), Producer(a) as producer:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
-        cleaner = a.replicas.context.upkeep.cleaner
+        cleaner = a.replicas.upkeep.cleaner
         path = tmp_path / "1" / "orders-0" / "00000000000000000000.log"
         await producer.some(1)
         flipped = bytearray(path.read_bytes())
@@ -246,7 +246,7 @@ async def test_a_cut_leaves_nothing_of_a_cleaning_that_is_under_way(tmp_path: Pa
         await eventually(lambda: list(directory.glob("*.cleaned")), "a cleaning is under way")
         partition = a.partition
         # The cleaner rests between two steps for longer than the cut takes.
-        a.replicas.context.alter({"log.cleaner.io.max.bytes.per.second": "1"})
+        a.replicas.config.alter({"log.cleaner.io.max.bytes.per.second": "1"})
         await asyncio.sleep(0.2)
         async with partition.gate:
             before = records_of(partition.log)
@@ -276,7 +276,7 @@ async def test_a_replica_that_goes_takes_its_cleaning_with_it(tmp_path: Path) ->
 
 async def test_the_cleaner_keeps_to_its_rate(tmp_path: Path) -> None:
     async with nodes(tmp_path, 1, **SLOW, log_cleaner_enable="false") as (a,):
-        cleaner, loop = a.replicas.context.upkeep.cleaner, asyncio.get_running_loop()
+        cleaner, loop = a.replicas.upkeep.cleaner, asyncio.get_running_loop()
         begun = loop.time()
         for _ in range(3):
             await cleaner._pace(1000)
@@ -305,7 +305,7 @@ async def test_a_broker_with_its_cleaner_off_compacts_nothing(tmp_path: Path) ->
     async with nodes(tmp_path, 1, log_cleaner_enable="false") as (a,), Producer(a) as producer:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await producer.some(60)
-        cleaner = a.replicas.context.upkeep.cleaner
+        cleaner = a.replicas.upkeep.cleaner
         await cleaner.run()  # it ends at once
         assert a.partition.log.cleaned_to == 0
         log = a.partition.log
@@ -321,7 +321,7 @@ async def test_what_is_not_committed_is_not_compacted(tmp_path: Path) -> None:
         for i in range(60):
             sent = build_batch([(b"key", b"%d" % i * 30)], timestamp_ms=1000)
             assert (await producer.send(sent, acks=1)).error_code == 0
-        log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
+        log, cleaner = a.partition.log, a.replicas.upkeep.cleaner
         await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
         assert a.partition.high_watermark == 0
         assert not await cleaner.clean_next()
@@ -339,7 +339,7 @@ async def test_a_log_whose_times_cannot_be_read_is_left_and_the_broker_goes_on(
     async with nodes(tmp_path, 1, **settings) as (a,), Producer(a) as producer:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await producer.some(60)
-        log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
+        log, cleaner = a.partition.log, a.replicas.upkeep.cleaner
         await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
         log.open_segments.forget(log.segments[:-1])
         (tmp_path / "1" / "orders-0" / f"{0:020d}.log").write_bytes(b"")
@@ -354,7 +354,7 @@ async def test_a_log_with_a_swap_that_was_not_finished_is_left_to_the_next_start
     async with nodes(tmp_path, 1, log_cleaner_enable="false") as (a,), Producer(a) as producer:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await producer.some(60)
-        log, cleaner = a.partition.log, a.replicas.context.upkeep.cleaner
+        log, cleaner = a.partition.log, a.replicas.upkeep.cleaner
         await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
         log.segments[0].ending = ".swap"
         assert not await cleaner.clean_next()

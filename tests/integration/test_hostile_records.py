@@ -12,6 +12,7 @@ import pytest
 from strandline_broker.hosts.record_check import ON_LOOP_BYTES_MAX, Looked
 from strandline_proto.batch import HEADER_SIZE, Compression, build_batch, check_batch
 from strandline_proto.errors import InvalidRecord, InvalidTimestamp
+from strandline_runtime.milliseconds import wall_ms
 from support.broker_client import Client, store
 from support.hostile import batch_of
 from support.record_bytes import Fields, record
@@ -81,7 +82,7 @@ async def test_altered_bounds_of_time_count_from_the_next_batch(broker: Node) ->
             answer = await client.produce(batch)
             assert answer.error_code == InvalidTimestamp.code
             assert "message.timestamp.before.max.ms=60000" in answer.error_message
-        now_ms = broker.replicas.context.wall_ms()
+        now_ms = wall_ms(broker.runtime.clock)
         assert (await client.produce(sound(timestamp_ms=now_ms))).error_code == 0
 
 
@@ -102,8 +103,8 @@ async def test_a_topic_that_changed_meanwhile_has_its_batch_looked_at_again(brok
     before = Looked(check_batch(batch), partition.log.config, None)
     partition.log.config = replace(partition.log.config, cleanup_policy=("compact",))
     with pytest.raises(InvalidRecord, match="needs a key in every record"):
-        partition.appends.append(
-            batch, acks=-1, current_leader_epoch=0, on_done=lambda _: None, looked=before
+        partition.check_leader(0).appends.append(
+            batch, acks=-1, on_done=lambda _: None, looked=before
         )
     assert partition.log.log_end_offset == 0, "I-72"
 

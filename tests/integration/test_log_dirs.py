@@ -70,7 +70,7 @@ def below(node: Node, path: Path) -> list[Partition]:
 def append(partition: Partition) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
     batch = build_batch([(None, b"v")], timestamp_ms=1)
-    partition.appends.append(batch, acks=1, current_leader_epoch=None, on_done=done.append)
+    partition.check_leader(None).appends.append(batch, acks=1, on_done=done.append)
     return done
 
 
@@ -115,7 +115,7 @@ async def test_a_directory_that_fails_takes_its_replicas_and_no_others(
                 append(each)
         for each in good:
             assert append(each)[0].appended
-            await node.replicas.context.flusher.flushed(each.log)
+            await node.replicas.dirs.flushed(each.log)
         assert list(node.directory.failed) == [str(tmp_path / "b")]
         told = await push(node, *(led(i, epoch=1, is_new=False) for i in range(PARTITIONS)))
         assert [type(e) for e in told] == [KafkaStorageError] * len(bad)
@@ -181,7 +181,7 @@ async def test_too_many_open_files_are_no_fault_of_the_disk(tmp_path: Path) -> N
         for _ in range(4):
             append(bad)
         for segment in bad.log.segments[:-1]:
-            await node.replicas.context.flusher.flushed(bad.log)
+            await node.replicas.dirs.flushed(bad.log)
             segment.release()
         fs.error, fs.calls = errno.EMFILE, frozenset({"open"})
         with pytest.raises(KafkaStorageError, match=r"Too many open files.*try again"):
@@ -255,6 +255,6 @@ async def test_one_disk_that_hangs_does_not_hold_up_the_other(tmp_path: Path) ->
         stuck = asyncio.ensure_future(node.replicas.dirs.in_disk_pool(bad.log, hangs.wait))
         append(good)
         async with asyncio.timeout(5):
-            await node.replicas.context.flusher.flushed(good.log)
+            await node.replicas.dirs.flushed(good.log)
         hangs.set()
         await stuck

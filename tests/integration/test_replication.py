@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from strandline_broker.hosts.fetcher import Fetcher
+from strandline_broker.hosts.fetch_stream import FetchStreams
 from strandline_broker.storage.log import Log
 from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
@@ -28,11 +28,15 @@ from strandline_proto.errors import (
 )
 from strandline_proto.ids import LeaderEpoch
 from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from strandline_broker.hosts.fetcher import Fetcher
+    from strandline_proto.ids import BrokerId
 
 ALL = -1
 
@@ -187,8 +191,8 @@ async def test_a_leader_that_was_paused_hears_its_followers_before_it_drops_one(
     async with three(tmp_path) as (a, _b, _c), Client(a) as client:
         await decide(state(1, epoch=0, isr=(1, 2)), a)
         await client.produce(batch(b"m"), acks=1)
-        woken_ms = a.replicas.context.now_ms() + 60_000
-        ticks = a.replicas.context.ticks
+        woken_ms = monotonic_ms(a.runtime.clock) + 60_000
+        ticks = a.replicas.roles.ticks
         ticks.tick(woken_ms)
         assert a.proposals == [], "the first tick after a pause proves nothing"
         ticks.tick(woken_ms + 200)
@@ -267,7 +271,7 @@ async def test_an_altered_expiration_counts_for_producers_that_are_known(tmp_pat
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         assert (await client.produce(batch(b"x", producer_id=7, sequence=0))).error_code == 0
         assert len(a.partition.producers) == 1
-        a.replicas.context.alter({"producer.id.expiration.ms": "50"})
+        a.replicas.config.alter({"producer.id.expiration.ms": "50"})
         await eventually(lambda: len(a.partition.producers) == 0, "I-60")
         assert len(b.partition.producers) == 1
 
@@ -294,7 +298,7 @@ async def test_a_cut_that_fails_is_tried_again_and_holds_up_no_other_partition(
 ) -> None:
     """The stream that its answer came by goes on."""
     cut, failures, sessions = Log.truncate_to, 2, 0
-    session = Fetcher._session
+    run = FetchStreams.run
 
     def truncate_to(log: Log, offset: int, *, high_watermark: int) -> None:
         nonlocal failures
@@ -303,13 +307,13 @@ async def test_a_cut_that_fails_is_tried_again_and_holds_up_no_other_partition(
             raise KafkaStorageError("what should stay does not read")
         cut(log, offset, high_watermark=high_watermark)
 
-    async def counted(fetcher: Fetcher) -> None:
+    async def counted(streams: FetchStreams, fetcher: Fetcher, leader: BrokerId) -> None:
         nonlocal sessions
-        sessions += fetcher._context.me == 1
-        await session(fetcher)
+        sessions += streams._config.current.node_id == 1
+        await run(streams, fetcher, leader)
 
     monkeypatch.setattr(Log, "truncate_to", truncate_to)
-    monkeypatch.setattr(Fetcher, "_session", counted)
+    monkeypatch.setattr(FetchStreams, "run", counted)
     async with three(tmp_path) as (a, b, c):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         async with Client(a) as client:
@@ -446,11 +450,11 @@ async def test_a_leader_stamps_batches_where_the_topic_wants_its_clock(tmp_path:
         Client(a) as client,
     ):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
-        before_ms = a.replicas.context.wall_ms()
+        before_ms = wall_ms(a.runtime.clock)
         sent = batch(b"m", producer_id=7, sequence=0, count=3)
         result = await client.produce(sent)
         stamped_ms = result.log_append_time_ms
-        assert before_ms <= stamped_ms <= a.replicas.context.wall_ms()
+        assert before_ms <= stamped_ms <= wall_ms(a.runtime.clock)
         for node in (a, b, c):
             header = read_header(log_of(node))
             assert header.is_log_append_time

@@ -24,6 +24,7 @@ from strandline_proto.errors import (
     UnknownTopicId,
 )
 from strandline_proto.v1 import delete_records_pb2, services_pb2_grpc
+from strandline_runtime.milliseconds import wall_ms
 from strandline_runtime.real import RealFileSystem
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
@@ -51,15 +52,14 @@ async def three(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[Node, No
 
 async def fill(leader: Node, count: int, *, timestamp_ms: int | None = None) -> None:
     """Committed records in batches of one, three of which fill a segment."""
-    now_ms = leader.replicas.context.wall_ms()
+    now_ms = wall_ms(leader.runtime.clock)
     done: list[ProduceOutcome] = []
     for i in range(count):
-        leader.partition.appends.append(
+        leader.partition.check_leader(None).appends.append(
             build_batch(
                 [(None, b"%d" % i)], timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms
             ),
             acks=-1,
-            current_leader_epoch=None,
             on_done=done.append,
         )
     await eventually(lambda: len(done) == count, "acknowledged")
@@ -81,7 +81,7 @@ async def delete_records(
 def segments(node: Node) -> list[int]:
     """Base offsets of the log files on disk."""
     path = node.partition.log.path
-    names = node.replicas.context.runtime.fs.listdir(path)
+    names = node.runtime.fs.listdir(path)
     return sorted(int(name[:20]) for name in names if name.endswith(".log"))
 
 
@@ -177,7 +177,7 @@ async def test_a_silent_member_of_the_isr_is_waited_for_within_the_limit(tmp_pat
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         await fill(a, 6)
         # It follows nobody from here on, as a broker does that is partitioned away.
-        c.replicas.forget_fetch(c.partition.key)
+        c.replicas.fetchers.forget(c.partition.key)
         result = await delete_records(a, 4, timeout_ms=300)
         assert result.error_code == RequestTimedOut.code
         assert "deleted at the leader" in result.error_message
@@ -193,7 +193,7 @@ async def test_the_end_of_the_leadership_ends_the_wait(tmp_path: Path) -> None:
     async with three(tmp_path) as (a, b, c):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
         await fill(a, 6)
-        c.replicas.forget_fetch(c.partition.key)
+        c.replicas.fetchers.forget(c.partition.key)
         waiting = asyncio.ensure_future(delete_records(a, 4))
         await eventually(lambda: b.partition.log.log_start_offset == 4, "under way")
         await decide(state(2, epoch=1, isr=(1, 2, 3)), a, b, c)
@@ -227,7 +227,7 @@ async def test_old_segments_go_on_every_replica_and_the_active_one_with_them(
         c,
     ):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
-        now_ms = a.replicas.context.wall_ms()
+        now_ms = wall_ms(a.runtime.clock)
         await fill(a, 7, timestamp_ms=now_ms - 120_000)
         for node in (a, b, c):
             await eventually(lambda node=node: segments(node) == [7], "all of it was too old")
@@ -261,10 +261,9 @@ async def test_what_is_not_committed_stays_whatever_its_age(tmp_path: Path) -> N
     ):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)  # 3 never fetches
         for _ in range(9):
-            a.partition.appends.append(
+            a.partition.check_leader(None).appends.append(
                 build_batch([(None, b"old")], timestamp_ms=1),
                 acks=1,
-                current_leader_epoch=None,
                 on_done=lambda outcome: None,
             )
         await eventually(lambda: b.partition.log.log_end_offset == 9, "copied")
@@ -285,7 +284,7 @@ async def test_a_renamed_file_stays_for_its_delay(tmp_path: Path) -> None:
         await fill(a, 6)
         await eventually(lambda: segments(a) == [6], "renamed")
         await asyncio.sleep(1.2)
-        names = a.replicas.context.runtime.fs.listdir(a.partition.log.path)
+        names = a.runtime.fs.listdir(a.partition.log.path)
         assert sum(name.endswith(".log.deleted") for name in names) >= 2
 
 

@@ -18,11 +18,8 @@ KEY = (TOPIC_ID, 0)
 
 
 def append(node: Node, value: bytes) -> None:
-    node.partition.appends.append(
-        build_batch([(None, value)], timestamp_ms=1),
-        acks=1,
-        current_leader_epoch=None,
-        on_done=lambda _: None,
+    node.partition.check_leader(None).appends.append(
+        build_batch([(None, value)], timestamp_ms=1), acks=1, on_done=lambda _: None
     )
 
 
@@ -57,7 +54,7 @@ async def allow(node: Node, *, offset: int, partition: int = 0) -> int:
 async def test_it_keeps_its_log_and_tells_what_it_was_to_cut(tmp_path: Path) -> None:
     async with two_that_have_refused(tmp_path) as (_, b, c):
         assert b.replicas.offline_replicas() == {KEY: ReplicaCondition.TRUNCATION_REFUSED}
-        (told,) = b.replicas.context.truncations.of(b.replicas.partitions.values())
+        (told,) = b.replicas.truncations.of(b.replicas.partitions.values())
         assert (told.leader, told.leader_epoch, told.offset) == (1, 1, 1)
         assert (told.high_watermark, told.log_end_offset) == (3, 3)
         for node in (b, c):
@@ -100,7 +97,7 @@ async def test_an_operator_lets_it_go_on_with_the_very_offset_that_it_has_told(
         assert await allow(b, offset=1) == 0
         await eventually(lambda: b.partition.log.log_end_offset == 1, "it is cut")
         assert b.replicas.offline_replicas() == {}
-        (lost,) = b.replicas.context.losses.waiting()
+        (lost,) = b.replicas.losses.waiting()
         assert (lost.start, lost.end, lost.committed) == (1, 3, 3)
         assert await allow(b, offset=1) == InvalidRequest.code, "nothing is refused any more"
         append(a, b"next")

@@ -11,9 +11,9 @@ from strandline_broker.core.leader import Leader
 from strandline_broker.core.remote_replica import RemoteReplica
 from strandline_broker.hosts import log_retention
 from strandline_broker.hosts.envelopes import Envelopes
+from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.hosts.roles import Following
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log import Log
 from strandline_chaos.sim.plan import Fault, Plan
@@ -101,7 +101,7 @@ def test_a_log_that_begins_where_nobody_asked(monkeypatch: pytest.MonkeyPatch) -
 
 def test_records_that_come_back_with_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leader, "low_watermark", lambda self: self.log_start_offset)
-    monkeypatch.setattr(Following, "hear_log_start", lambda self, to, on_durable: None)
+    monkeypatch.setattr(Following, "on_log_start", lambda self, to, on_durable: None)
     assert broken(DELETE, replace(KILL, at_s=3.0)) == "I-75"
 
 

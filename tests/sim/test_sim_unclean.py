@@ -6,8 +6,8 @@ import random
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.losses import Losses
-from strandline_broker.hosts.roles import Leading
 from strandline_chaos.sim.plan import Fault, Plan, moment
 from strandline_chaos.sim.run import RunResult, run_plan
 from strandline_chaos.sim.topology import Topology

@@ -20,8 +20,7 @@ def store(node: Node, *batches: bytes) -> None:
     for data in batches:
         node.partition.log.append_as_leader(data, read_header(data), leader_epoch=0)
     leading = node.partition.check_leader(0)
-    end = Offset(node.partition.log.log_end_offset)
-    leading.carry_out(leading.machine.on_append(end))
+    leading.on_append(Offset(node.partition.log.log_end_offset))
 
 
 class Client:

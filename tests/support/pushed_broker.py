@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.push import PushReceiver
 from strandline_broker.hosts.push_streams import PushStreams
 from strandline_broker.hosts.replica_manager import ReplicaManager
@@ -96,6 +97,7 @@ async def broker(
         runtime,
         metadata,
         replicas,
+        Envelopes(runtime, metadata, controller, replicas),
         streams,
         broker_epoch=controller.broker_epoch,
         on_applied=lambda: None,

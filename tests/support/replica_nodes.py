@@ -19,6 +19,7 @@ from strandline_broker.core.push_envelope import (
     PartitionMetadata,
     TopicMetadata,
 )
+from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.hosts.replica_manager import ReplicaManager
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.hosts.envelopes import PartitionError
     from strandline_broker.hosts.partition import Partition
-    from strandline_runtime.runtime import FileSystem, Runtime
+    from strandline_runtime.runtime import Clock, FileSystem, Runtime
 
 TOPIC_ID = TopicId(b"t" * 16)
 TOPIC = "orders"
@@ -65,6 +66,7 @@ WAIT_S = 10.0
 class Node:
     """One broker's replicas and server."""
 
+    runtime: Runtime
     broker_id: BrokerId
     replicas: ReplicaManager
     envelopes: Envelopes
@@ -90,12 +92,16 @@ class Node:
 
 @asynccontextmanager
 async def run_node(
-    path: Path, broker_id: int, fs: FileSystem | None = None, /, **settings: str
+    path: Path,
+    broker_id: int,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    /,
+    **settings: str,
 ) -> AsyncIterator[Node]:
     """A broker's replicas, served on a free port until the block ends."""
     runtime = real_runtime(f"broker-{broker_id}")
-    if fs is not None:
-        runtime = replace(runtime, fs=fs)
+    runtime = replace(runtime, fs=fs or runtime.fs, clock=clock or runtime.clock)
     server = runtime.network.server()
     port = server.add_insecure_port("127.0.0.1:0")
     overrides = {
@@ -126,10 +132,10 @@ async def run_node(
     )
     controller.known_at = lambda key: 0 if key in replicas.offline_replicas() else None
     await replicas.load()
-    add_broker_service(server, _data_plane(runtime, replicas))
+    add_broker_service(server, _data_plane(runtime, metadata, replicas))
     await server.start()
-    me, envelopes = BrokerId(broker_id), Envelopes(replicas)
-    node = Node(me, replicas, envelopes, metadata, directory, port, controller)
+    me, envelopes = BrokerId(broker_id), Envelopes(runtime, metadata, controller, replicas)
+    node = Node(runtime, me, replicas, envelopes, metadata, directory, port, controller)
     runner = asyncio.get_running_loop().create_task(replicas.run())
     try:
         yield node
@@ -152,18 +158,15 @@ def _not_served(*parts: object) -> object:
     return type("NotServed", (), dict.fromkeys(names, _refuse))()
 
 
-def _data_plane(runtime: Runtime, replicas: ReplicaManager) -> Service:
+def _data_plane(runtime: Runtime, metadata: MetadataCache, replicas: ReplicaManager) -> Service:
+    clock, thread = runtime.clock, runtime.serial_executor("record-checks")
     parts = (
-        ProduceRpc(
-            replicas,
-            RecordChecks(replicas, runtime.serial_executor("record-checks")),
-            "PLAINTEXT",
-        ),
-        FetchRpc(replicas),
-        FetchRangeRpc(replicas),
-        OffsetsRpc(replicas),
-        DeleteRecordsRpc(replicas),
-        ReplicasInfoRpc(replicas),
+        ProduceRpc(replicas, metadata, RecordChecks(clock, replicas, thread), "PLAINTEXT"),
+        FetchRpc(clock, metadata, replicas, LeaderThrottle(clock, replicas.config)),
+        FetchRangeRpc(replicas, metadata),
+        OffsetsRpc(replicas, metadata),
+        DeleteRecordsRpc(replicas, metadata),
+        ReplicasInfoRpc(clock, replicas, metadata),
         TruncationsRpc(replicas),
     )
     return Service(runtime, ServerMetrics(runtime.metrics), *parts, _not_served(*parts))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.append_origin import AppendOrigin
 from strandline_broker.core.producer_state import Duplicate
-from strandline_broker.hosts.flush_schedule import flush_if_many
 from strandline_broker.hosts.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.record_check import LOG_APPEND_TIME, check_records
 from strandline_proto.batch import check_batch, end_marker_epoch, stamp
@@ -26,23 +25,34 @@ from strandline_proto.errors import (
     WireError,
 )
 from strandline_proto.ids import Offset
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.hosts.flush_schedule import FlushSchedule
+    from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import AckWaiter
     from strandline_broker.hosts.record_check import Looked
-    from strandline_broker.hosts.roles import Leading
     from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import Clock
 
 ACKS_ALL: Final = -1
 
 
 class Appends:
-    def __init__(self, partition: Partition) -> None:
+    """Of one leadership. Whoever appends has compared its epoch: `Partition.check_leader`."""
+
+    __slots__ = ("_clock", "_committing", "_flushes", "_flushing", "_leading", "_partition")
+
+    def __init__(
+        self, partition: Partition, leading: Leading, clock: Clock, flushes: FlushSchedule
+    ) -> None:
         self._partition = partition
+        self._leading = leading
+        self._clock = clock
+        self._flushes = flushes
         self._committing = AckPurgatory()
         self._flushing = AckPurgatory()
 
@@ -61,7 +71,7 @@ class Appends:
         self._flushing.release(durable_offset)
 
     def fail_all(self, error: WireError) -> None:
-        """The leadership that these appends were made in has ended (P-25)."""
+        """The leadership has ended (P-25)."""
         self._committing.fail_all(error)
         self._flushing.fail_all(error)
 
@@ -70,7 +80,6 @@ class Appends:
         batch: bytes,
         *,
         acks: int,
-        current_leader_epoch: int | None,
         on_done: Callable[[ProduceOutcome], None],
         looked: Looked | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -82,8 +91,8 @@ class Appends:
         looked into: that it was accepted once stays true, whatever the clock says now (I-55).
         """
         assert origin is not AppendOrigin.REPLICATION, "followers append from their leader"
-        partition = self._partition
-        leading = partition.check_leader(current_leader_epoch)
+        partition, leader = self._partition, self._leading.machine
+        assert partition.role is self._leading, f"{partition.name}: that leadership is over"
         if len(batch) > partition.max_message_bytes:
             raise RecordTooLarge(
                 f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"
@@ -93,71 +102,59 @@ class Appends:
         if origin.is_looked_into:
             _check_attributes(header)
         if acks == ACKS_ALL:
-            leading.machine.check_can_append_all()
+            leader.check_can_append_all()
         if origin.is_looked_into and header.producer_id >= 0:
-            verdict = partition.producers.check(header, partition.context.now_ms())
+            verdict = partition.producers.check(header, monotonic_ms(self._clock))
             if isinstance(verdict, Duplicate):
-                return self._answer_again(leading.machine, verdict, acks, on_done)
+                return self._answer_again(verdict, acks, on_done)
         if origin.is_looked_into:
             self._check_records(batch, header, looked)
-        return self._append_new(leading, batch, header, acks, on_done)
+        return self._append_new(batch, header, acks, on_done)
 
     def _check_records(self, batch: bytes, header: BatchHeader, looked: Looked | None) -> None:
         partition = self._partition
         config = partition.log.config
         if looked is None or looked.config is not config:
-            check_records(partition.name, batch, header, config, partition.context.wall_ms())
+            check_records(partition.name, batch, header, config, wall_ms(self._clock))
         elif looked.refused is not None:
             raise looked.refused
 
     def _append_new(
         self,
-        leading: Leading,
         batch: bytes,
         header: BatchHeader,
         acks: int,
         on_done: Callable[[ProduceOutcome], None],
     ) -> AckWaiter | None:
-        partition, leader = self._partition, leading.machine
-        context, log = partition.context, partition.log
-        wall_ms = context.wall_ms()
+        partition, leader_epoch = self._partition, self._leading.machine.leader_epoch
+        log, now_ms = partition.log, wall_ms(self._clock)
         stamps = log.config.message_timestamp_type == LOG_APPEND_TIME
         if stamps:
-            batch, header = stamp(batch, header, wall_ms)
+            batch, header = stamp(batch, header, now_ms)
         try:
-            done = log.append_as_leader(
-                batch, header, leader_epoch=leader.leader_epoch, now_ms=wall_ms
-            )
+            done = log.append_as_leader(batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
         except OSError as error:
             raise partition.refuse_write(error) from error
         if header.producer_id >= 0:
             partition.producers.on_append(
                 header._replace(base_offset=done.base_offset),
-                context.now_ms(),
+                monotonic_ms(self._clock),
                 end_marker_epoch(batch, 0, header),
             )
         outcome = ProduceOutcome(
             base_offset=done.base_offset,
-            log_append_time_ms=wall_ms if stamps else -1,
+            log_append_time_ms=now_ms if stamps else -1,
             log_start_offset=log.log_start_offset,
-            leader_epoch=leader.leader_epoch,
+            leader_epoch=leader_epoch,
             appended=True,
         )
         waiter = self._wait(done.next_offset, outcome, acks, on_done)
-        if context.flush_always or done.rolled:
-            context.flusher.request(log)
-        else:
-            flush_if_many(context, log)
-        leading.carry_out(leader.on_append(Offset(done.next_offset)))
-        partition.tell(partition.replica_listeners)
+        self._flushes.on_append(log, rolled=done.rolled)
+        self._leading.on_append(Offset(done.next_offset))
         return waiter
 
     def _answer_again(
-        self,
-        leader: Leader,
-        first: Duplicate,
-        acks: int,
-        on_done: Callable[[ProduceOutcome], None],
+        self, first: Duplicate, acks: int, on_done: Callable[[ProduceOutcome], None]
     ) -> AckWaiter | None:
         """A repeated batch succeeds with its first copy's offset, once that is committed (P-41)."""
         log = self._partition.log
@@ -166,7 +163,7 @@ class Appends:
             base_offset=first.base_offset,
             log_append_time_ms=first.timestamp if stamped else -1,
             log_start_offset=log.log_start_offset,
-            leader_epoch=leader.leader_epoch,
+            leader_epoch=self._leading.machine.leader_epoch,
             appended=True,
         )
         return self._wait(first.required_offset, outcome, acks, on_done)
@@ -182,7 +179,7 @@ class Appends:
         durable = partition.log.durable_offset
         if acks == ACKS_ALL and required_offset > partition.high_watermark:
             purgatory = self._committing
-        elif acks == 1 and partition.context.flush_always and required_offset > durable:
+        elif acks == 1 and self._flushes.always and required_offset > durable:
             purgatory = self._flushing
         else:
             on_done(outcome)
@@ -191,10 +188,9 @@ class Appends:
 
     def timed_out(self, waiter: AckWaiter, error: WireError) -> None:
         """The producer's own limit ran out; say which replicas are in sync, that is the cause."""
-        leader = self._partition.leader
-        if leader is not None and leader.below_min_isr():
+        if self._leading.machine.below_min_isr():
             error = NotEnoughReplicasAfterAppend(
-                f"{self._partition.describe_isr()};"
+                f"{self._leading.describe_isr()};"
                 " the records were appended and may still be committed"
             )
         waiter.give_up(error)

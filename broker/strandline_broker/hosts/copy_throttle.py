@@ -11,12 +11,14 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.copy_quota import UNLIMITED, CopyQuota, chunk
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_runtime.runtime import Clock
 
 LOOK_AGAIN_S: Final = 0.25
 """The longest time between two looks: a replica that has just joined the ISR is held no longer."""
@@ -25,13 +27,14 @@ LOOK_AGAIN_S: Final = 0.25
 class LeaderThrottle:
     """Shared by all fetch sessions."""
 
-    def __init__(self, context: ReplicaContext) -> None:
-        self._context = context
+    def __init__(self, clock: Clock, config: DynamicConfig) -> None:
+        self._clock = clock
+        self._config = config
         self._quota = CopyQuota()
 
     def applies(self, partition: Partition, replica_id: int) -> bool:
         """Whether that reader is a new replica, which nobody waits for."""
-        rate = self._context.config.leader_replication_throttled_rate
+        rate = self._config.current.leader_replication_throttled_rate
         state, leader = partition.state, partition.leader
         return (
             rate < UNLIMITED
@@ -43,29 +46,30 @@ class LeaderThrottle:
 
     def wait_s(self) -> float:
         """How long until the next look; 0: read now."""
-        rate = self._context.config.leader_replication_throttled_rate
-        wait_ms = self._quota.wait_ms(rate=rate, now_ms=self._context.now_ms())
+        rate = self._config.current.leader_replication_throttled_rate
+        wait_ms = self._quota.wait_ms(rate=rate, now_ms=monotonic_ms(self._clock))
         return min(wait_ms / 1000, LOOK_AGAIN_S)
 
     def limit(self, max_bytes: int) -> int:
-        return chunk(self._context.config.leader_replication_throttled_rate, max_bytes)
+        return chunk(self._config.current.leader_replication_throttled_rate, max_bytes)
 
     def on_copied(self, size: int) -> None:
-        rate = self._context.config.leader_replication_throttled_rate
-        self._quota.on_copied(size, rate=rate, now_ms=self._context.now_ms())
+        rate = self._config.current.leader_replication_throttled_rate
+        self._quota.on_copied(size, rate=rate, now_ms=monotonic_ms(self._clock))
 
 
 class FollowerThrottle:
     """Shared by all fetchers."""
 
-    def __init__(self, context: ReplicaContext) -> None:
-        self._context = context
+    def __init__(self, clock: Clock, config: DynamicConfig) -> None:
+        self._clock = clock
+        self._config = config
         self._quota = CopyQuota()
 
     def _applies(self, partition: Partition) -> bool:
-        state, me = partition.state, self._context.me
+        state, me = partition.state, self._config.current.node_id
         return (
-            self._context.config.follower_replication_throttled_rate < UNLIMITED
+            self._config.current.follower_replication_throttled_rate < UNLIMITED
             and state is not None
             and me in state.adding
             and all(m.broker_id != me for m in state.isr)
@@ -75,8 +79,8 @@ class FollowerThrottle:
         """How long the next fetch of it is to wait, as far as is known; 0: not at all."""
         if not self._applies(partition):
             return 0.0
-        rate = self._context.config.follower_replication_throttled_rate
-        wait_ms = self._quota.wait_ms(rate=rate, now_ms=self._context.now_ms())
+        rate = self._config.current.follower_replication_throttled_rate
+        wait_ms = self._quota.wait_ms(rate=rate, now_ms=monotonic_ms(self._clock))
         return min(wait_ms / 1000, LOOK_AGAIN_S)
 
     def when_admitted(
@@ -95,5 +99,5 @@ class FollowerThrottle:
 
     def on_copied(self, partition: Partition, size: int) -> None:
         if self._applies(partition):
-            rate = self._context.config.follower_replication_throttled_rate
-            self._quota.on_copied(size, rate=rate, now_ms=self._context.now_ms())
+            rate = self._config.current.follower_replication_throttled_rate
+            self._quota.on_copied(size, rate=rate, now_ms=monotonic_ms(self._clock))

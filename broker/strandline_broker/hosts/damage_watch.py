@@ -33,15 +33,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from concurrent.futures import Executor
 
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.fetchers import Fetchers
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.hosts.to_controller import ToController
+    from strandline_proto.ids import BrokerId
+    from strandline_runtime.runtime import Runtime
 
     Key = tuple[bytes, int]
 
 LOOK_MS: Final = 500
 
 
-def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, ReplicaCondition]:
+def offline_of(partitions: Mapping[Key, Partition], dirs: LogDirs) -> dict[Key, ReplicaCondition]:
     """Of these, the replicas that do not count as others do."""
     offline = {}
     for key, partition in partitions.items():
@@ -52,7 +57,7 @@ def offline_of(partitions: Mapping[Key, Partition]) -> dict[Key, ReplicaConditio
             offline[key] = ReplicaCondition.DAMAGED
         elif partition.refused is not None:
             offline[key] = ReplicaCondition.TRUNCATION_REFUSED
-        elif partition.context.dirs.is_full(log):
+        elif dirs.is_full(log):
             offline[key] = ReplicaCondition.DISK_FULL
     return offline
 
@@ -62,24 +67,29 @@ class DamageWatch:
 
     def __init__(
         self,
-        context: ReplicaContext,
-        partitions: Callable[[], Collection[Partition]],
+        runtime: Runtime,
+        me: BrokerId,
+        dirs: LogDirs,
+        metadata: MetadataCache,
+        controller: ToController,
         *,
+        partitions: Callable[[], Collection[Partition]],
         scrub: Executor,
-        forget_fetch: Callable[[Key], None],
-        fetch_again: Callable[[Partition], None],
+        fetchers: Fetchers,
     ) -> None:
         from prometheus_client import Counter, Gauge
 
-        self._context = context
+        self._me = me
+        self._dirs = dirs
+        self._metadata = metadata
+        self._controller = controller
         self._partitions = partitions
         self._scrub = scrub
-        self._forget_fetch = forget_fetch
-        self._fetch_again = fetch_again
-        self._log = context.runtime.log
+        self._fetchers = fetchers
+        self._log = runtime.log
         self._seen: dict[Partition, object] = {}
         self._out: set[Partition] = set()
-        registry = context.runtime.metrics
+        registry = runtime.metrics
         self._found = Counter(
             "strandline_damaged_ranges_found", "Damaged ranges of logs that were found.",
             registry=registry,
@@ -117,18 +127,18 @@ class DamageWatch:
         """A read has failed, on whichever thread: the replica serves nothing, nor do those that lie
         beside it, if there is another directory to go on with.
         """
-        dirs = self._context.dirs
         for partition in self._partitions():
             if partition.out_of_service is None or partition in self._out:
                 continue
             self._out.add(partition)
-            dirs.suffers(dirs.of(partition.log), OSError(errno.EIO, partition.out_of_service))
+            unreadable = OSError(errno.EIO, partition.out_of_service)
+            self._dirs.suffers(self._dirs.of(partition.log), unreadable)
             partition.stop_role(partition.out_of_service)
-            self._context.controller.report_offline()
+            self._controller.report_offline()
 
     async def _take_note(self, partition: Partition) -> None:
         ranges = partition.log.damaged_ranges
-        self._context.controller.report_offline()
+        self._controller.report_offline()
         for segment in sorted(ranges.unsure):
             # A reader takes all that is behind the first bad byte for bad, so look closely.
             await self._on_scrub_thread(partial(check_segment, partition.log, segment))
@@ -160,27 +170,26 @@ class DamageWatch:
 
     def _what_next(self, partition: Partition) -> str:
         state = partition.state
-        if state is not None and [m.broker_id for m in state.isr] == [self._context.me]:
+        if state is not None and [m.broker_id for m in state.isr] == [self._me]:
             return (
                 "no other replica is in sync: these offsets are lost unless another disk has them"
             )
         return "they are copied from the leader as soon as this replica is out of the ISR"
 
     def may_heal(self, partition: Partition) -> bool:
-        state, context = partition.state, self._context
-        log = partition.log
+        state, log = partition.state, partition.log
         if not log.damaged_ranges.above(log.log_start_offset) or partition.gate.locked():
             return False
         if partition.out_of_service is not None:
             return False
         if state is None or partition.follower is None or not partition.follower.may_fetch:
             return False
-        if context.me in state.elr or any(m.broker_id == context.me for m in state.isr):
+        if self._me in state.elr or any(m.broker_id == self._me for m in state.isr):
             return False
-        known_at = context.controller.offline_known_at(partition.key)
-        if known_at is None or context.metadata.applied_offset + 1 < known_at:
+        known_at = self._controller.offline_known_at(partition.key)
+        if known_at is None or self._metadata.applied_offset + 1 < known_at:
             return False
-        told = context.metadata.view.partition(TopicId(partition.key[0]), partition.key[1])
+        told = self._metadata.view.partition(TopicId(partition.key[0]), partition.key[1])
         return told is not None and state.leader not in told.offline_replicas
 
     def _may_replay(self, partition: Partition) -> bool:
@@ -194,12 +203,12 @@ class DamageWatch:
 
     async def _replay(self, partition: Partition) -> None:
         # It may take seconds, and an answer of its leader waits for each of its partitions' gates.
-        self._forget_fetch(partition.key)
+        self._fetchers.forget(partition.key)
         try:
             await partition.rebuild_producers()
         except WireError as error:
             self._log.warning("producers not read", partition=partition.name, reason=str(error))
-        self._fetch_again(partition)
+        self._fetchers.fetch(partition)
 
     async def _heal(self, partition: Partition) -> None:
         async with partition.gate:
@@ -221,4 +230,4 @@ class DamageWatch:
                 return
         self._healed.inc()
         self._seen.pop(partition, None)
-        self._fetch_again(partition)
+        self._fetchers.fetch(partition)

@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Final
 from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation
 
 if TYPE_CHECKING:
+    from strandline_broker.hosts.leading import Leading
+    from strandline_broker.hosts.log_retention import LogRetention
     from strandline_broker.hosts.partition import Partition
 
 TO_HIGH_WATERMARK: Final = -1
 
 
 class Deletions:
-    def __init__(self, partition: Partition) -> None:
+    __slots__ = ("_leading", "_partition", "_retention", "_waiting")
+
+    def __init__(self, partition: Partition, leading: Leading, retention: LogRetention) -> None:
         self._partition = partition
+        self._leading = leading
+        self._retention = retention
         self._waiting: list[asyncio.Future[None]] = []
 
     def on_news(self) -> None:
@@ -36,12 +42,10 @@ class Deletions:
         Has no limit of its own: the caller gives up when it likes, and the records go all the same.
         Raises WireError.
         """
-        partition = self._partition
-        log, upkeep = partition.log, partition.context.upkeep
-        leading = partition.check_leader(None)
+        partition, leading = self._partition, self._leading
         end = leading.committed_end()
         to = end if offset == TO_HIGH_WATERMARK else offset
-        if "delete" not in log.config.cleanup_policy:
+        if "delete" not in partition.log.config.cleanup_policy:
             raise PolicyViolation(
                 f"{partition.name}: records of a topic with cleanup.policy=compact cannot be"
                 f" deleted by offset; write tombstones, or add delete to the policy"
@@ -52,8 +56,7 @@ class Deletions:
                 f" records can be deleted up to there (-1 means all of them)"
             )
         partition.raise_log_start(to)
-        upkeep.retention.request(partition)
-        await upkeep.log_starts.durable(log)
+        await self._retention.until_durable(partition)
         while True:
             if partition.role is not leading:
                 raise NotLeaderOrFollower(

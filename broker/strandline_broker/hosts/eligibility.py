@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.hosts.roles import Leading
+from strandline_broker.hosts.leading import Leading
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:

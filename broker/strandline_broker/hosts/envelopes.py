@@ -24,11 +24,14 @@ from strandline_broker.storage.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 
 if TYPE_CHECKING:
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.log import LogConfig
+    from strandline_runtime.runtime import Runtime
 
 PartitionError = tuple[bytes, int, WireError]
 
@@ -39,9 +42,20 @@ AT_ONCE: Final = 32
 class Envelopes:
     """One is applied at a time; `PushReceiver` sees to it."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: MetadataCache,
+        controller: ToController,
+        replicas: ReplicaManager,
+    ) -> None:
+        self._log = runtime.log
+        self._metadata = metadata
+        self._controller = controller
         self._replicas = replicas
-        self._context = replicas.context
+        self._config = replicas.config
+        self._eligibility = replicas.eligibility
+        self._roles = replicas.roles
         self._logs = replicas.logs
         self.lacks_something = False
         """Whether something of the last envelope could not be applied that may be applied later."""
@@ -50,18 +64,18 @@ class Envelopes:
         """Carry out one accepted envelope; returns what could not be applied (P-79)."""
         errors: list[PartitionError] = []
         self.lacks_something = False
-        self._context.eligibility.on_envelope(envelope)
+        self._eligibility.on_envelope(envelope)
         if envelope.dynamic_configs is not None:
-            self._context.alter(envelope.dynamic_configs.altered)
+            self._config.alter(envelope.dynamic_configs.altered)
         for stop in envelope.stop_replicas:
             await self._stop(stop)
             self._on_applied()
         if envelope.full:
             await self._set_strays_aside(envelope)
         changes = await self._new_roles(envelope, errors)
-        configure_replicas(self._context, self._replicas.partitions, envelope)
+        configure_replicas(self._metadata, self._replicas.partitions, envelope)
         await self._take_roles(changes, errors)
-        self._context.eligibility.tell_leaders(self._replicas.partitions)
+        self._eligibility.tell_leaders(self._replicas.partitions)
         return errors
 
     async def _take_roles(
@@ -77,7 +91,7 @@ class Envelopes:
                 except WireError as error:
                     errors.append(self._failed(state, error))
                     self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
-                    self._context.controller.report_offline()
+                    self._controller.report_offline()
                 self._on_applied()
 
         async with asyncio.TaskGroup() as group:
@@ -129,14 +143,14 @@ class Envelopes:
             if isinstance(log, Log):
                 partition = self._replicas.adopt(log, 0)
                 if log.log_end_offset == 0:  # nobody has appended, so nothing is to be read
-                    expiration_ms = self._context.config.producer_id_expiration_ms
+                    expiration_ms = self._config.current.producer_id_expiration_ms
                     partition.take_producers(ProducerStates(expiration_ms))
             else:
                 errors.append(self._failed(state, log))
 
     def _config_for(self, state: PartitionState, envelope: Envelope) -> LogConfig:
         topic = envelope.hosted_topic(state.topic_id)
-        return log_config(self._context.resolve({} if topic is None else topic.configs))
+        return log_config(self._config.resolve({} if topic is None else topic.configs))
 
     def _accept(self, partition: Partition, state: PartitionState) -> bool:
         """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
@@ -148,7 +162,7 @@ class Envelopes:
         return False
 
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
-        self._replicas.forget_fetch(partition.key)
+        self._replicas.fetchers.forget(partition.key)
         partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
         async with partition.gate:
             log = partition.log
@@ -156,15 +170,15 @@ class Envelopes:
             # A new log, a truncation that was cut short, or one after which not all could be read.
             if log.producers is None or log.replay_lacks:
                 await partition.rebuild_producers()
-            if state.leader == self._context.me:
+            if state.leader == self._replicas.me:
                 # First what can fail and must last, then the role (I-46, P-36).
                 if not log.leader_epochs.has_begun(state.leader_epoch):
                     await partition.in_disk_group(log.assigning_epoch(state.leader_epoch))
-                partition.lead(state)
+                self._roles.lead(partition, state)
             else:
-                await partition.follow(state)
-        self._replicas.fetch_again(partition)
-        self._context.runtime.log.info(
+                await self._roles.follow(partition, state)
+        self._replicas.fetchers.fetch(partition)
+        self._log.info(
             "role",
             partition=partition.name,
             leader=state.leader,
@@ -177,8 +191,8 @@ class Envelopes:
         passes = is_full_disk(error) or self._logs.waits_for_way(state)
         self.lacks_something |= passes
         if isinstance(error, OSError):
-            error = KafkaStorageError(f"{state.where} on broker {self._context.me}: {error}")
-        self._context.runtime.log.error("cannot apply", partition=state.where, reason=str(error))
+            error = KafkaStorageError(f"{state.where} on broker {self._replicas.me}: {error}")
+        self._log.error("cannot apply", partition=state.where, reason=str(error))
         if (state.topic_id, state.partition) not in self._replicas.partitions and not passes:
             self._logs.refuse(state, str(error))
         return (state.topic_id, state.partition, error)
@@ -194,8 +208,7 @@ class Envelopes:
         self._replicas.drop(partition, "the replica has been removed")
         if stop.delete:
             await self._logs.delete(partition)
-            for observer in self._context.observers:
-                observer.deleted(partition)
+            self._roles.on_deleted(partition)
 
     def _on_applied(self, replicas: int = 1) -> None:
         """The broker goes on with the envelope, which its heartbeats say (I-94)."""

@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse
+from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.listener import Listener
 from strandline_broker.hosts.reads import Divergence, read_for_consumer, read_for_follower
 from strandline_proto.errors import (
@@ -28,15 +29,18 @@ from strandline_proto.errors import (
     WireError,
 )
 from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from strandline_broker.core.metadata_cache import CurrentLeader
+    from strandline_broker.core.metadata_cache import CurrentLeader, MetadataCache
+    from strandline_broker.hosts.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.fetch_messages import FetchRequest, Key, Position
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_reader import LogRead
+    from strandline_runtime.runtime import Clock
 
     class Interrupted(Protocol):
         def __call__(self) -> bool: ...
@@ -48,8 +52,18 @@ RESPONSE_BYTES_MAX: Final = 32 << 20
 
 
 class FetchSession(Listener):
-    def __init__(self, replicas: ReplicaManager, session_id: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        copies: LeaderThrottle,
+        session_id: int,
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
         self._replicas = replicas
+        self._copies = copies
         self._id = session_id
         self._epoch = 0
         self._replica_id = -1
@@ -119,7 +133,7 @@ class FetchSession(Listener):
         return FetchResponse(request.correlation_id, self._id, partitions=collected.partitions)
 
     def _check(self, request: FetchRequest) -> None:
-        cluster_id = self._replicas.cluster_id
+        cluster_id = self._metadata.cluster_id
         if request.cluster_id and request.cluster_id != cluster_id:
             raise InconsistentClusterId(
                 f"this is cluster {cluster_id}, the request is for {request.cluster_id}"
@@ -154,7 +168,7 @@ class FetchSession(Listener):
             self._news[key] = None
             # It may have dropped our last answer, which was to an older request.
             self._told.pop(key, None)
-        self._heard_ms = self._replicas.context.now_ms()
+        self._heard_ms = monotonic_ms(self._clock)
 
     def _check_room(self) -> None:
         if len(self._positions) >= SESSION_PARTITIONS_MAX:
@@ -170,8 +184,8 @@ class FetchSession(Listener):
         self._news.pop(key, None)
         self._held.pop(key, None)
         partition = self._replicas.partitions.get(key)
-        if partition is not None:
-            self._listeners(partition).pop(self, None)
+        if partition is not None and isinstance(partition.role, Leading):
+            self._listeners(partition.role).pop(self, None)
 
     def _end_level(self, key: Key) -> None:
         """Up to its last request the follower held all of it, and the leader is told so: whether it
@@ -187,10 +201,17 @@ class FetchSession(Listener):
                 at_ms=self._heard_ms,
             )
 
-    def _listeners(self, partition: Partition) -> dict[Listener, None]:
+    def _listen(self, partition: Partition) -> None:
+        """Nobody else has news: what another replica is asked for is refused, and looked at again
+        with the next request.
+        """
+        if isinstance(partition.role, Leading):
+            self._listeners(partition.role)[self] = None
+
+    def _listeners(self, leading: Leading) -> dict[Listener, None]:
         if self._replica_id >= 0:
-            return partition.replica_listeners
-        return partition.consumer_listeners
+            return leading.replica_listeners
+        return leading.consumer_listeners
 
     # Reading
 
@@ -209,12 +230,12 @@ class FetchSession(Listener):
     async def _look(self, key: Key, position: Position, collected: _Collected) -> None:
         partition = None
         limit = collected.limit_for(position.max_bytes)
-        throttle = self._replicas.context.copies_out
+        throttle = self._copies
         try:
             partition = self._replicas.find(*key)
             if partition is None:
                 raise self._unknown(key)
-            self._listeners(partition)[self] = None
+            self._listen(partition)
             is_throttled = throttle.applies(partition, self._replica_id)
             if is_throttled:
                 wait_s = throttle.wait_s()
@@ -225,7 +246,7 @@ class FetchSession(Listener):
             found = await self._read(partition, position, limit)
         except WireError as error:
             self._news[key] = None  # until the reader forgets it or asks for something else
-            leader = self._replicas.context.metadata.view.current_leader(TopicId(key[0]), key[1])
+            leader = self._metadata.view.current_leader(TopicId(key[0]), key[1])
             collected.refuse(key, error, leader, partition)
             return
         if self._positions.get(key) is not position:
@@ -296,9 +317,9 @@ class FetchSession(Listener):
         return read_for_consumer(partition, position, max_bytes=max_bytes)
 
     def _unknown(self, key: Key) -> WireError:
-        if self._replicas.context.metadata.view.topic(TopicId(key[0])) is not None:
+        if self._metadata.view.topic(TopicId(key[0])) is not None:
             return UnknownTopicOrPartition(
-                f"broker {self._replicas.context.me} holds no replica of partition {key[1]}"
+                f"broker {self._replicas.me} holds no replica of partition {key[1]}"
             )
         return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
 

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.fetch_messages import FetchResponse
     from strandline_broker.hosts.fetcher import Fetcher
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.hosts.to_controller import ToController
+    from strandline_proto.ids import BrokerEpoch, BrokerId
 
     class FetchCall(Protocol):
         """The stream as `rpc/` opens it; `write` and `read` raise what its transport raises."""
@@ -38,12 +41,47 @@ ANSWER_GRACE_S: Final = 10.0
 """How long past its own wait a leader may be silent before the stream is given up (P-80)."""
 
 
+class FetchStreams:
+    """Opens the streams of one broker's fetchers."""
+
+    def __init__(
+        self,
+        config: DynamicConfig,
+        metadata: MetadataCache,
+        controller: ToController,
+        open_fetch: OpenFetch,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._controller = controller
+        self._open_fetch = open_fetch
+
+    async def run(self, fetcher: Fetcher, leader: BrokerId) -> None:
+        """One stream to the leader's broker, to its end."""
+        listener = self._config.current.inter_broker_listener_name
+        endpoint = self._metadata.view.endpoint(leader, listener)
+        if endpoint is None:
+            raise ConnectionError(f"no address of broker {leader} is known yet")
+        cluster_id, epoch = self._metadata.cluster_id, self._controller.broker_epoch
+        async with self._open_fetch(endpoint) as call:
+            await FetchStream(fetcher, self._config, cluster_id, epoch, call).run()
+
+
 class FetchStream:
     """One stream to the leader's broker."""
 
-    def __init__(self, fetcher: Fetcher, context: ReplicaContext, stream: FetchCall) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        config: DynamicConfig,
+        cluster_id: str,
+        broker_epoch: Callable[[], BrokerEpoch],
+        stream: FetchCall,
+    ) -> None:
         self._fetcher = fetcher
-        self._context = context
+        self._config = config
+        self._cluster_id = cluster_id
+        self._broker_epoch = broker_epoch
         self._stream = stream
         self._writing = asyncio.Lock()
         self._requests = 0
@@ -51,7 +89,7 @@ class FetchStream:
 
     async def run(self) -> None:
         self._fetcher.begin()
-        answer_s = self._context.config.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
+        answer_s = self._config.current.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
         try:
             async with asyncio.TaskGroup() as group:
                 await self._write()
@@ -81,19 +119,18 @@ class FetchStream:
                     return  # the stream has ended, as its reader is about to find
 
     async def _write(self) -> None:
-        config = self._context.config
+        config = self._config.current
         async with self._writing:
-            context = self._context
             forgotten, positions = self._fetcher.next_request(self._requests)
             request = FetchRequest(
                 correlation_id=self._requests,
-                cluster_id=context.metadata.cluster_id,
+                cluster_id=self._cluster_id,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=self._session_id,
                 session_epoch=self._requests,
-                replica=Replica(context.me, context.controller.broker_epoch()),
+                replica=Replica(config.node_id, self._broker_epoch()),
                 positions=positions,
                 forgotten=forgotten,
             )

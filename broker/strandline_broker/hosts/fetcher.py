@@ -29,21 +29,26 @@ from strandline_broker.core.follower import (
     TruncateTo,
 )
 from strandline_broker.hosts.fetch_messages import Position
-from strandline_broker.hosts.fetch_stream import FetchStream
+from strandline_broker.hosts.replaced import end_replaced
 from strandline_proto.errors import NONE, StaleBrokerEpoch, WireError
 from strandline_proto.ids import Offset
 from strandline_runtime.cancellation import deliver_cancellation
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.follower import Effect, FetchPosition
+    from strandline_broker.hosts.copy_throttle import FollowerThrottle
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse, Key
-    from strandline_broker.hosts.fetch_stream import OpenFetch
+    from strandline_broker.hosts.fetch_stream import FetchStreams
+    from strandline_broker.hosts.flush_schedule import FlushSchedule
+    from strandline_broker.hosts.following import Following
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
-    from strandline_broker.hosts.roles import Following
+    from strandline_broker.hosts.truncations import Truncations
     from strandline_proto.ids import BrokerId
+    from strandline_runtime.runtime import Runtime
 
 FIRST_BACKOFF_MS: Final = 10
 BACKOFF_MS_MAX: Final = 1_000
@@ -61,18 +66,32 @@ class _Target:
 
 
 class Fetcher:
-    """One for each broker that leads something we follow. `run` belongs to the replica manager."""
+    """One for each broker that leads something we follow; owned by `Fetchers`."""
 
-    def __init__(self, context: ReplicaContext, leader: BrokerId, open_fetch: OpenFetch) -> None:
-        self._context = context
-        self._open_fetch = open_fetch
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: DynamicConfig,
+        leader: BrokerId,
+        *,
+        streams: FetchStreams,
+        flushes: FlushSchedule,
+        truncations: Truncations,
+        copies: FollowerThrottle,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
         self._leader = leader
+        self._streams = streams
+        self._flushes = flushes
+        self._truncations = truncations
+        self._copies = copies
         self._targets: dict[Key, _Target] = {}
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
         self._has_work = asyncio.Event()
         self._nudge = asyncio.Event()
-        self._log = context.runtime.log.bind(leader=leader)
+        self._log = runtime.log.bind(leader=leader)
 
     # What to fetch
 
@@ -102,32 +121,25 @@ class Fetcher:
         backoff_ms = FIRST_BACKOFF_MS
         while True:
             await self._has_work.wait()
-            started_ms = self._context.now_ms()
+            started_ms = monotonic_ms(self._runtime.clock)
             await self._until_broken()
-            if self._context.now_ms() - started_ms > BACKOFF_MS_MAX:
+            if monotonic_ms(self._runtime.clock) - started_ms > BACKOFF_MS_MAX:
                 backoff_ms = FIRST_BACKOFF_MS
             if not self._targets:
                 self._has_work.clear()
                 continue
-            await asyncio.sleep(backoff_ms * self._context.runtime.rng.uniform(0.5, 1.0) / 1000)
+            await asyncio.sleep(backoff_ms * self._runtime.rng.uniform(0.5, 1.0) / 1000)
             backoff_ms = min(backoff_ms * 2, BACKOFF_MS_MAX)
 
     async def _until_broken(self) -> None:
         """One session, to its end: the stream broke, or there is nothing left to fetch."""
         try:
-            await self._session()
+            await self._streams.run(self, self._leader)
         except* asyncio.CancelledError:
             self._log.info("fetching stopped", reason="the transport cancelled the stream")
         except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, OSError, WireError) as broken:
             self._log.info("fetching stopped", reason=_reason(broken.exceptions[0]))
         deliver_cancellation()
-
-    async def _session(self) -> None:
-        endpoint = self._context.leader_endpoint(self._leader)
-        if endpoint is None:
-            raise ConnectionError(f"no address of broker {self._leader} is known yet")
-        async with self._open_fetch(endpoint) as stream:
-            await FetchStream(self, self._context, stream).run()
 
     # Requests and answers
 
@@ -161,10 +173,9 @@ class Fetcher:
             if target is None:
                 continue
             log = target.partition.log
-            if self._context.flush_always and log.durable_offset < log.log_end_offset:
-                # What a fetch names it calls durable (P-75). Somebody else than the one who waits
-                # for that flush may have asked for this request; it is named in a later one.
-                self._context.flusher.request(log)
+            if self._flushes.holds_back(log):
+                # Somebody else than the one who waits for that flush may have asked for this
+                # request; it is named in a later one (P-75).
                 self._changed[key] = None
                 continue
             if not target.following.machine.may_fetch:
@@ -178,7 +189,7 @@ class Fetcher:
                 fetch_offset=target.sent.fetch_offset,
                 last_fetched_epoch=target.sent.last_fetched_epoch,
                 log_start_offset=log.state.durable_start,
-                max_bytes=self._context.config.replica_fetch_max_bytes,
+                max_bytes=self._config.current.replica_fetch_max_bytes,
             )
         return forgotten, positions
 
@@ -192,9 +203,8 @@ class Fetcher:
                 continue
             if await self._apply_one(target, result):
                 appended.append(target.partition)
-        if self._context.flush_always:
-            for partition in appended:
-                await self._context.flusher.flushed(partition.log)
+        for partition in appended:
+            await self._flushes.before_fetch(partition.log)
         for partition in appended:
             target = self._targets.get(partition.key)
             if target is not None:
@@ -202,7 +212,7 @@ class Fetcher:
 
     def _check(self, response: FetchResponse) -> None:
         if isinstance(response.error, StaleBrokerEpoch):
-            self._context.end_replaced(str(response.error))
+            end_replaced(self._runtime, self._config.current.node_id, str(response.error))
         if response.error is not None:
             raise response.error
 
@@ -248,10 +258,10 @@ class Fetcher:
                         return False
                     moved = True
                 case AdvanceHighWatermark(to):
-                    target.following.hear_high_watermark(to)
+                    target.following.on_high_watermark(to)
                 case RaiseLogStart(to):
                     key = target.partition.key
-                    target.following.hear_log_start(to, partial(self._ask_at_once, key))
+                    target.following.on_log_start(to, partial(self._ask_at_once, key))
                 case Backoff(reason):
                     self._back_off(target, reason)
                     return False
@@ -259,7 +269,7 @@ class Fetcher:
                     self.remove(target.partition.key)
                     return False
                 case IncarnationEnded(reason):
-                    self._context.end_replaced(reason)
+                    end_replaced(self._runtime, self._config.current.node_id, reason)
                 case Discard():
                     return True
         target.backoff_ms = FIRST_BACKOFF_MS
@@ -281,12 +291,12 @@ class Fetcher:
                     await target.following.drop(effect)
                 case RefuseTruncation(offset):
                     self.remove(partition.key)
-                    self._context.truncations.on_refused(partition, offset)
+                    self._truncations.on_refused(partition, offset)
                 case Append():
                     await target.following.append(
                         result.records, leader_high_watermark=result.high_watermark
                     )
-                    self._context.copies_in.on_copied(partition, len(result.records))
+                    self._copies.on_copied(partition, len(result.records))
         except WireError as error:  # the stream goes on for the partitions that are sound
             self._back_off(target, str(error))
             return False
@@ -299,7 +309,7 @@ class Fetcher:
 
     def _go_on(self, target: _Target) -> None:
         """Ask from the new position, as soon as the throttle of copies lets us."""
-        key, copies = target.partition.key, self._context.copies_in
+        key, copies = target.partition.key, self._copies
         if copies.wait_s(target.partition) == 0:
             self._changed[key] = None
             return

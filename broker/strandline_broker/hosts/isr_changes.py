@@ -20,7 +20,7 @@ import grpc
 
 from strandline_broker.core.partition_state import IsrAnswer
 from strandline_broker.hosts.controller_calls import AlterPartitionAnswer
-from strandline_broker.hosts.roles import Leading
+from strandline_broker.hosts.leading import Leading
 from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, TopicId
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogCheckpoints:
-    """Owned by the replica manager, whose task group runs `run`."""
+    """Owned by `LogUpkeep`, whose task group runs `run`."""
 
     def __init__(
         self,

@@ -39,16 +39,19 @@ from strandline_broker.storage.cleaner.swap import Swap
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.segment_check import check_segment
 from strandline_proto.errors import WireError
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from prometheus_client import CollectorRegistry
 
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
+    from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
 Step = Progress | Replace | CleaningResult
@@ -111,24 +114,30 @@ class LogCleaner:
 
     def __init__(
         self,
-        context: ReplicaContext,
+        runtime: Runtime,
+        config: DynamicConfig,
+        dirs: LogDirs,
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
-        self._context = context
+        self._fs = runtime.fs
+        self._clock = runtime.clock
+        self._log = runtime.log
+        self._config = config
+        self._dirs = dirs
         self._partitions = partitions
-        self._thread = context.runtime.serial_executor("log-cleaner")
-        self._metrics = CleanerMetrics(context.runtime.metrics)
+        self._thread = runtime.serial_executor("log-cleaner")
+        self._metrics = CleanerMetrics(runtime.metrics)
         self._current: _Cleaning | None = None
         self._uncleanable: dict[Partition, tuple[int, int]] = {}
         """With what it depended on: see `_grounds`."""
         self._free_at_s = 0.0
 
     async def run(self) -> None:
-        if not self._context.config.log_cleaner_enable:
+        if not self._config.current.log_cleaner_enable:
             return
         while True:
             if not await self.clean_next():
-                await asyncio.sleep(self._context.config.log_cleaner_backoff_ms / 1000)
+                await asyncio.sleep(self._config.current.log_cleaner_backoff_ms / 1000)
 
     async def abandon(self, partition: Partition) -> None:
         """Leave this log, and nothing of its cleaning in its directory; returns once that is so.
@@ -164,7 +173,7 @@ class LogCleaner:
                 producer_id: last_offset
                 for producer_id, _, _, last_offset, *_ in partition.producers.entries()
             },
-            now_ms=self._context.wall_ms(),
+            now_ms=wall_ms(self._clock),
         )
         cleaner = self._cleaner()
         cleaning = self._current = _Cleaning(partition, cleaner.steps(task))
@@ -176,9 +185,9 @@ class LogCleaner:
                 await self._in_own_thread(cleaning.steps.close)
 
     def _cleaner(self) -> Cleaner:
-        config = self._context.config
+        config = self._config.current
         return Cleaner(
-            self._context.runtime.fs,
+            self._fs,
             dedupe_bytes=config.log_cleaner_dedupe_buffer_size,
             load_factor=config.log_cleaner_io_buffer_load_factor,
             buffer_bytes=config.log_cleaner_io_buffer_size,
@@ -187,7 +196,7 @@ class LogCleaner:
     # Which
 
     async def _judge_all(self) -> list[tuple[Partition, LogToClean]]:
-        now_ms = self._context.wall_ms()
+        now_ms = wall_ms(self._clock)
         found = []
         held = list(self._partitions())
         self._uncleanable = {p: n for p, n in self._uncleanable.items() if p in held}
@@ -277,7 +286,7 @@ class LogCleaner:
         """Wait until so many bytes fit into log.cleaner.io.max.bytes.per.second."""
         self._metrics.bytes.inc(moved)
         loop = asyncio.get_running_loop()
-        pause_s = moved / self._context.config.log_cleaner_io_max_bytes_per_second
+        pause_s = moved / self._config.current.log_cleaner_io_max_bytes_per_second
         self._free_at_s = max(self._free_at_s, loop.time()) + pause_s
         await asyncio.sleep(self._free_at_s - loop.time())
 
@@ -290,7 +299,7 @@ class LogCleaner:
             step.done = True
             await partition.in_disk_pool(swap.set_old_aside)
             swap.name()
-            await partition.in_disk_pool(partial(swap.settle, now_ms=self._context.now_ms()))
+            await partition.in_disk_pool(partial(swap.settle, now_ms=monotonic_ms(self._clock)))
             cleaning.replacements = log.state.replacements
         return True
 
@@ -300,10 +309,10 @@ class LogCleaner:
             return False
         log.clean_to(max(log.cleaned_to, result.cleaned_to))
         cleaned = {(log.topic, log.partition): log.cleaned_to}
-        await self._context.dirs.save(lambda directory: directory.write_cleaned_offsets(cleaned))
+        await self._dirs.save(lambda directory: directory.write_cleaned_offsets(cleaned))
         counts = result.counts
         self._metrics.records_removed.inc(counts.records_read - counts.records_kept)
-        self._context.runtime.log.info(
+        self._log.info(
             "log cleaned",
             partition=partition.name,
             cleaned_to=result.cleaned_to,
@@ -313,7 +322,7 @@ class LogCleaner:
             bytes_written=counts.bytes_written,
         )
         if counts.keyless_dropped > 0:
-            self._context.runtime.log.warning(
+            self._log.warning(
                 "records without a key were removed: a compacted log cannot keep them",
                 partition=partition.name,
                 records=counts.keyless_dropped,
@@ -333,7 +342,7 @@ class LogCleaner:
         self._report(partition, reason)
 
     def _report(self, partition: Partition, reason: str) -> None:
-        self._context.runtime.log.error("log not cleaned", partition=partition.name, reason=reason)
+        self._log.error("log not cleaned", partition=partition.name, reason=reason)
 
     async def _in_own_thread(self, work: Callable[[], T]) -> T:
         """Run blocking work to its end, even if the caller is cancelled."""

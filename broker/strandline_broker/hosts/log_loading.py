@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.producer_loading import load_producers
+from strandline_broker.hosts.replica_configs import keep_everything
 from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.damage import BadBatch, DamagedLog
 from strandline_proto.errors import WireError
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.core.producer_state import ProducerStates
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.storage.directory import DataDirectory
-    from strandline_broker.storage.log import Log, LogConfig
+    from strandline_broker.storage.log import Log
     from strandline_broker.storage.partition_dirs import PartitionDir
     from strandline_runtime.runtime import Runtime
 
@@ -45,13 +48,11 @@ class Loaded:
 
 
 class LogLoader:
-    def __init__(
-        self, runtime: Runtime, *, config: LogConfig, expiration_ms: int, threads: int
-    ) -> None:
+    def __init__(self, runtime: Runtime, config: DynamicConfig) -> None:
         self._runtime = runtime
-        self._config = config
-        self._expiration_ms = expiration_ms
-        self._threads = threads
+        self._config = keep_everything(config)
+        self._expiration_ms = config.current.producer_id_expiration_ms
+        self._threads = config.current.num_recovery_threads_per_data_dir
         self._loaded: list[Loaded] = []
         self._total = 0
         self._bytes = 0
@@ -104,8 +105,8 @@ class LogLoader:
             producers = load_producers(
                 log,
                 expiration_ms=self._expiration_ms,
-                now_ms=int(clock.monotonic() * 1000),
-                wall_ms=int(clock.time() * 1000),
+                now_ms=monotonic_ms(clock),
+                wall_ms=wall_ms(clock),
             )
         except (DamagedLog, BadBatch, OSError, WireError) as error:
             why = f"{found.topic}-{found.partition} is out of service: {error}"

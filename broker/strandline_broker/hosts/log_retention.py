@@ -16,15 +16,18 @@ from strandline_broker.core.retention import RetentionLimits, SegmentFacts, expi
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.log_reader import damage_met
 from strandline_proto.errors import WireError
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.log_starts import LogStarts
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
+    from strandline_runtime.runtime import Runtime
 
 AT_ONCE: Final = 64
 """Partitions whose log starts share one write of the checkpoint."""
@@ -36,23 +39,37 @@ class LogRetention:
 
     def __init__(
         self,
-        context: ReplicaContext,
+        runtime: Runtime,
+        config: DynamicConfig,
+        dirs: LogDirs,
         log_starts: LogStarts,
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
-        self._context = context
+        self._clock = runtime.clock
+        self._log = runtime.log
+        self._config = config
+        self._dirs = dirs
         self._log_starts = log_starts
         self._partitions = partitions
         self._wanted: dict[Partition, None] = {}
         self._wake = asyncio.Event()
 
-    def request(self, partition: Partition) -> None:
-        """Look at this one soon: its log start was raised."""
+    def log_start_raised(self, partition: Partition, on_durable: Callable[[], None]) -> None:
+        """What lies below goes soon; `on_durable` is called once the log start of now is."""
+        self._request(partition)
+        self._log_starts.persist(partition.log, on_durable)
+
+    async def until_durable(self, partition: Partition) -> None:
+        """As `log_start_raised`, for a caller who waits; KafkaStorageError if it cannot be."""
+        self._request(partition)
+        await self._log_starts.durable(partition.log)
+
+    def _request(self, partition: Partition) -> None:
         self._wanted[partition] = None
         self._wake.set()
 
     async def run(self) -> None:
-        interval_s = self._context.config.log_retention_check_interval_ms / 1000
+        interval_s = self._config.current.log_retention_check_interval_ms / 1000
         loop = asyncio.get_running_loop()
         due = loop.time() + interval_s
         while True:
@@ -80,13 +97,13 @@ class LogRetention:
             async with partition.gate:
                 if log.deleted or log.damaged is not None or partition.out_of_service is not None:
                     return
-                facts = await self._context.in_disk_pool(partial(_facts, log.segments[:-1]), log)
+                facts = await self._dirs.in_disk_pool(log, partial(_facts, log.segments[:-1]))
                 await self._carry_out(partition, self._decide(partition, facts))
         except (OSError, WireError, BadBatch) as error:
             # Whatever was not done is done in a later round, or after the next start.
             if isinstance(error, BadBatch):
                 damage_met(log, error)  # to be healed; a later round reads what is sound again
-            self._context.runtime.log.warning(
+            self._log.warning(
                 "retention stopped half-way", partition=partition.name, reason=str(error)
             )
 
@@ -94,7 +111,7 @@ class LogRetention:
         self, partition: Partition, facts: dict[Segment, SegmentFacts]
     ) -> tuple[Segment, ...]:
         """The segments that go. The log start lies behind them when this returns."""
-        log, now_ms = partition.log, self._context.wall_ms()
+        log, now_ms = partition.log, wall_ms(self._clock)
         config, segments = log.config, log.segments
         count = expired(
             [facts.get(segment) or _fact(segment) for segment in segments],
@@ -118,21 +135,21 @@ class LogRetention:
 
     async def _carry_out(self, partition: Partition, gone: tuple[Segment, ...]) -> None:
         """In the order that a crash may cut off anywhere."""
-        context, log = self._context, partition.log
+        log = partition.log
         await self._log_starts.durable(log)
         start = log.log_start_offset
         if any(begin < start for _, begin in log.leader_epochs.entries[:1]):
-            await context.in_disk_pool(lambda: log.leader_epochs.truncate_from_start(start), log)
+            await self._dirs.in_disk_pool(log, lambda: log.leader_epochs.truncate_from_start(start))
         ranges = log.damaged_ranges
         if len(ranges.above(start)) < len(ranges.entries):
             ranges.set(ranges.above(start))
-            await context.in_disk_pool(ranges.save, log)
+            await self._dirs.in_disk_pool(log, ranges.save)
         if gone:
             if not gone[-1].flushed:
                 await self._flush(partition)
             if not log.drop_segments(gone):
                 return
-            context.runtime.log.info(
+            self._log.info(
                 "segments deleted",
                 partition=partition.name,
                 segments=len(gone),
@@ -141,14 +158,14 @@ class LogRetention:
             )
         if gone or log.deleted_segments.is_behind:
             # An error may have left some behind; they go first, whatever else goes now.
-            await context.in_disk_pool(
+            await self._dirs.in_disk_pool(
+                log,
                 partial(
                     log.deleted_segments.add,
                     gone,
-                    now_ms=context.now_ms(),
+                    now_ms=monotonic_ms(self._clock),
                     delay_ms=log.config.file_delete_delay_ms,
                 ),
-                log,
             )
 
     async def _flush(self, partition: Partition) -> None:
@@ -158,10 +175,9 @@ class LogRetention:
         log = partition.log
         ticket = log.flush_snapshot()
         try:
-            await self._context.in_disk_pool(ticket.run, log)
+            await self._dirs.in_disk_pool(log, ticket.run)
         except OSError as error:
-            dirs = self._context.dirs
-            dirs.fail(dirs.of(log), f"a flush failed and is never tried again: {error}")
+            self._dirs.fail(self._dirs.of(log), f"a flush failed and is never tried again: {error}")
             raise
         log.flushed(ticket)
         partition.on_flushed()
@@ -170,16 +186,16 @@ class LogRetention:
         """Remove files whose delay is over, for as long as the broker runs."""
         while True:
             await asyncio.sleep(PURGE_INTERVAL_S)
-            now_ms = self._context.now_ms()
+            now_ms = monotonic_ms(self._clock)
             for log in [p.log for p in self._partitions()]:
                 if log.deleted_segments.is_due(now_ms):
                     await self._purge(log, now_ms)
 
     async def _purge(self, log: Log, now_ms: int) -> None:
         try:
-            await self._context.in_disk_pool(lambda: log.deleted_segments.purge(now_ms), log)
+            await self._dirs.in_disk_pool(log, lambda: log.deleted_segments.purge(now_ms))
         except OSError as error:
-            self._context.runtime.log.warning("a deleted file stays", reason=str(error))
+            self._log.warning("a deleted file stays", reason=str(error))
 
 
 def _facts(segments: tuple[Segment, ...]) -> dict[Segment, SegmentFacts]:

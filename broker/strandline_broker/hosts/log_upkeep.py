@@ -1,5 +1,5 @@
-"""What a broker does for its logs in the background: log starts, retention,
-compaction, flushes by time.
+"""What a broker does for its logs in the background: log starts, retention, compaction, flushes by
+time, checkpoints.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.flush_schedule import FlushSchedule
+from strandline_broker.hosts.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.log_cleaner import LogCleaner
 from strandline_broker.hosts.log_retention import LogRetention
 from strandline_broker.hosts.log_starts import LogStarts
@@ -15,21 +16,26 @@ from strandline_broker.hosts.log_starts import LogStarts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_runtime.runtime import Runtime
 
 
 class LogUpkeep:
     def __init__(
         self,
-        context: ReplicaContext,
+        runtime: Runtime,
+        config: DynamicConfig,
+        dirs: LogDirs,
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
         """`partitions`: all that this broker holds at the time of asking."""
-        self.log_starts = LogStarts(context.runtime, context.dirs)
-        self.retention = LogRetention(context, self.log_starts, partitions)
-        self.cleaner = LogCleaner(context, partitions)
-        self._flushes = FlushSchedule(context, partitions)
+        self.log_starts = LogStarts(runtime, dirs)
+        self.retention = LogRetention(runtime, config, dirs, self.log_starts, partitions)
+        self.cleaner = LogCleaner(runtime, config, dirs, partitions)
+        self.flushes = FlushSchedule(runtime.clock, config.current, dirs, partitions)
+        self.checkpoints = LogCheckpoints(runtime, config.current, dirs, partitions)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -38,4 +44,5 @@ class LogUpkeep:
             group.create_task(self.retention.run(), name="retention")
             group.create_task(self.retention.purge(), name="deleted-segments")
             group.create_task(self.cleaner.run(), name="log-cleaner")
-            group.create_task(self._flushes.run(), name="flush-interval")
+            group.create_task(self.flushes.run(), name="flush-interval")
+            group.create_task(self.checkpoints.run(), name="checkpoints")

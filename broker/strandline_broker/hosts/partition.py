@@ -1,12 +1,11 @@
-"""One replica of one partition: its log, its role, and who waits for it.
+"""One replica of one partition: its log, its gate, its disk, and the one role that it has.
 
-The host of the core machines: it hands them what happened and carries out what they wish.
 Everything between a check and the act upon it is synchronous; after each await the role and its
 epoch are checked again (I-42, P-38). Role changes and truncations, which must be durable, run on
 the disk pool under `gate`: nothing is served, appended or applied meanwhile.
 
-When a role ends, who waits hears that their records' fate is unknown (P-25). A follower's watermark
-falls only with a truncation (I-13), which cuts epochs and producers' state too (I-47, I-58).
+The watermark falls only with a truncation (I-13), which cuts epochs and producers' state too (I-47,
+I-58).
 """
 
 from __future__ import annotations
@@ -17,17 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.producer_state import ProducerStates
-from strandline_broker.hosts.appends import Appends
-from strandline_broker.hosts.deletions import Deletions
+from strandline_broker.hosts.following import Following
+from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.log_dirs import PASSING
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
-from strandline_broker.hosts.roles import Following, Leading
-from strandline_proto.errors import (
-    KafkaStorageError,
-    NotLeaderOrFollower,
-    WireError,
-)
+from strandline_proto.errors import KafkaStorageError, NotLeaderOrFollower, WireError
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,18 +31,31 @@ if TYPE_CHECKING:
     from strandline_broker.core.leader import Leader
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import RefusedTruncation
-    from strandline_broker.hosts.listener import Listener
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.log_cleaner import LogCleaner
+    from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
     from strandline_broker.storage.steps import Steps
+    from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
 
 
 class Partition:
-    def __init__(self, context: ReplicaContext, log: Log, high_watermark: int) -> None:
-        self.context = context
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: DynamicConfig,
+        dirs: LogDirs,
+        cleaner: LogCleaner,
+        log: Log,
+        high_watermark: int,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._dirs = dirs
+        self._cleaner = cleaner
         self.log = log
         self.key = (log.topic_id, log.partition)
         self.name = f"{log.topic}-{log.partition}"
@@ -56,7 +64,7 @@ class Partition:
         self.gate = asyncio.Lock()
         self.topic_configs: Mapping[str, str] | None = None
         """The topic's own entries, as the controller last pushed them; None: not yet."""
-        self.max_message_bytes = context.config.message_max_bytes
+        self.max_message_bytes = config.current.message_max_bytes
         self.out_of_service: str | None = None
         self.other_history: str | None = None
         self.refused: RefusedTruncation | None = None
@@ -66,11 +74,7 @@ class Partition:
         self.checkpointed_high_watermark = high_watermark
         """As the last process knew it; above the log's end if records have been lost since."""
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        self.producers = ProducerStates(context.config.producer_id_expiration_ms)
-        self.replica_listeners: dict[Listener, None] = {}
-        self.consumer_listeners: dict[Listener, None] = {}
-        self.appends = Appends(self)
-        self.deletions = Deletions(self)
+        self.producers = ProducerStates(config.current.producer_id_expiration_ms)
 
     # What others ask about it
 
@@ -94,25 +98,19 @@ class Partition:
         Order: epoch, then leadership (I-33).
         """
         if self.out_of_service is not None:
-            raise KafkaStorageError(
-                f"{self.name} on broker {self.context.me}: {self.out_of_service}"
-            )
+            raise KafkaStorageError(f"{self.name} on broker {self._me}: {self.out_of_service}")
         if current_leader_epoch is not None and current_leader_epoch >= 0:
             check_leader_epoch(current_leader_epoch, self.leader_epoch, where=self.name)
         role = self.role
         if not isinstance(role, Leading):
             raise NotLeaderOrFollower(
-                f"broker {self.context.me} does not lead {self.name}"
-                f" (leader epoch {self.leader_epoch})"
+                f"broker {self._me} does not lead {self.name} (leader epoch {self.leader_epoch})"
             )
         return role
 
-    def describe_isr(self) -> str:
-        leader = self.leader
-        if self.state is None or leader is None:
-            return f"{self.name} is not led by broker {self.context.me}"
-        isr = sorted(m.broker_id for m in leader.isr)
-        return f"{self.name} has ISR {isr}, needs {self.state.eff_min_insync}"
+    @property
+    def _me(self) -> int:
+        return self._config.current.node_id
 
     # What becomes of it, whatever its role
 
@@ -122,7 +120,7 @@ class Partition:
         """
         if entries is not None:
             self.topic_configs = entries
-        config = self.context.resolve(self.topic_configs or {})
+        config = self._config.resolve(self.topic_configs or {})
         self.log.configure(log_config(config))
         self.max_message_bytes = config.max_message_bytes
 
@@ -149,7 +147,6 @@ class Partition:
     def end_healing(self) -> None:
         """It holds again what the leader calls committed."""
         self.healing = False
-        self.context.controller.report_offline()
 
     def learn_high_watermark(self, to: int) -> None:
         """What its role knows to be committed; the role sees to it that this never falls (I-13)."""
@@ -158,43 +155,15 @@ class Partition:
     # Roles
 
     def stop_role(self, why: str) -> None:
-        """Serve nothing from here on; what waits learns that its fate is unknown (P-25)."""
-        led = isinstance(self.role, Leading)
-        self.role = None
-        error = NotLeaderOrFollower(f"{self.name}: {why}; the records may still be committed")
-        self.appends.fail_all(error)
-        self.deletions.on_news()
-        if led:
-            for observer in self.context.observers:
-                observer.resigned(self)
-        self.tell(self.replica_listeners)
-        self.tell(self.consumer_listeners)
+        """Serve nothing from here on; what waits for it learns why."""
+        role, self.role = self.role, None
+        if isinstance(role, Leading):
+            role.end(why)
 
-    def lead(self, state: PartitionState) -> None:
-        """Publish leadership of a new epoch, whose start is durable by now (I-46)."""
-        context = self.context
-        self.role = leading = Leading(self, state)
+    def take_role(self, role: Leading | Following, state: PartitionState) -> None:
+        """`Roles` has made it, for this state."""
         self.state = state
-        context.truncations.release(self, "it leads")
-        context.losses.on_lead(self, state)
-        for observer in context.observers:
-            observer.elected(self, state.leader_epoch, leading.machine.epoch_start)
-        leading.on_tick(context.now_ms())
-        if context.flush_always:
-            context.flusher.request(self.log)
-        self.tell(self.replica_listeners)
-        self.tell(self.consumer_listeners)
-
-    async def follow(self, state: PartitionState) -> None:
-        """Publish the role of a follower (of nobody, while there is no leader)."""
-        context, log = self.context, self.log
-        following = Following(self, state)
-        await following.begin()
-        if context.flush_always:
-            # It fetches from its log end, which it thereby calls durable (P-75).
-            await context.flusher.flushed(log)
-        self.state = state
-        self.role = following
+        self.role = role
 
     def update(self, state: PartitionState) -> None:
         """A newer partition epoch of the same leader epoch (I-34)."""
@@ -208,7 +177,7 @@ class Partition:
         """Drop everything from `offset` on: log, epochs, producer state together (I-47, I-58)."""
         log = self.log
         if alarming:
-            self.context.runtime.log.warning(
+            self._runtime.log.warning(
                 "truncating below the high watermark",
                 partition=self.name,
                 to=offset,
@@ -225,7 +194,7 @@ class Partition:
     async def _shorten(self, work: Callable[[], None]) -> None:
         log = self.log
         log.keep_producers(None)
-        await self.context.upkeep.cleaner.abandon(self)
+        await self.abandon_cleaning()
         try:
             await self.in_disk_pool(work)
         finally:  # a fetch that is cancelled meanwhile has cut it all the same (I-6)
@@ -233,19 +202,23 @@ class Partition:
             self.high_watermark = max(end, log.log_start_offset)
         await self.rebuild_producers()
 
+    async def abandon_cleaning(self) -> None:
+        """Return once nothing of a cleaning of this log is left; the caller holds the gate."""
+        await self._cleaner.abandon(self)
+
     async def rebuild_producers(self) -> None:
         """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
         snapshots.
         """
-        context = self.context
+        clock = self._runtime.clock
         self.take_producers(
             await self.in_disk_pool(
                 partial(
                     load_producers,
                     self.log,
-                    expiration_ms=context.config.producer_id_expiration_ms,
-                    now_ms=context.now_ms(),
-                    wall_ms=context.wall_ms(),
+                    expiration_ms=self._config.current.producer_id_expiration_ms,
+                    now_ms=monotonic_ms(clock),
+                    wall_ms=wall_ms(clock),
                 )
             )
         )
@@ -262,7 +235,7 @@ class Partition:
         """
         assert self.gate.locked(), self.name
         try:
-            return await self.context.in_disk_pool(work, self.log)
+            return await self._dirs.in_disk_pool(self.log, work)
         except OSError as error:
             raise self.refuse_write(error) from error
 
@@ -270,7 +243,7 @@ class Partition:
         """As `in_disk_pool`, beside the same of other replicas."""
         assert self.gate.locked(), self.name
         try:
-            return await self.context.dirs.lane(self.log).in_group(steps)
+            return await self._dirs.lane(self.log).in_group(steps)
         except OSError as error:
             raise self.refuse_write(error) from error
 
@@ -292,8 +265,8 @@ class Partition:
 
         The log was cut back to where it was, so nothing of the batch is there.
         """
-        where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.context.me}"
-        return self.context.dirs.refuse_write(self.log, error, where)
+        where = f"{self.name} at offset {self.log.log_end_offset} on broker {self._me}"
+        return self._dirs.refuse_write(self.log, error, where)
 
     def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
         """Read the log; KafkaStorageError for damaged offsets (I-7). A disk that cannot be read
@@ -306,25 +279,11 @@ class Partition:
             if error.errno in PASSING:
                 raise KafkaStorageError(f"{self.name}: {error}; try again") from error
             self.put_out_of_service(str(error))
-            self.context.runtime.log.error("replica out of service", reason=str(error))
+            self._runtime.log.error("replica out of service", reason=str(error))
             raise KafkaStorageError(str(error)) from error
 
     # News
 
-    def on_committed(self) -> None:
-        """It leads, and its high watermark has risen."""
-        self.appends.on_committed(self.high_watermark)
-        for observer in self.context.observers:
-            observer.committed(self, self.high_watermark)
-        self.tell(self.consumer_listeners)
-        for listener in self.replica_listeners:
-            listener.on_watermark(self)
-
     def on_flushed(self) -> None:
-        self.appends.on_durable(self.log.durable_offset)
         if isinstance(self.role, Leading):
             self.role.on_durable()
-
-    def tell(self, listeners: dict[Listener, None]) -> None:
-        for listener in listeners:
-            listener.on_news(self)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.push_envelope import ReplicaLogEnd
-from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
-    from strandline_broker.hosts.envelopes import PartitionError
+    from strandline_broker.hosts.envelopes import Envelopes, PartitionError
     from strandline_broker.hosts.push_streams import IncomingPushStream, PushStreams
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
@@ -66,6 +65,7 @@ class PushReceiver:
         runtime: Runtime,
         metadata: MetadataCache,
         replicas: ReplicaManager,
+        envelopes: Envelopes,
         streams: PushStreams,
         *,
         broker_epoch: Callable[[], BrokerEpoch],
@@ -74,7 +74,7 @@ class PushReceiver:
         self._log = runtime.log
         self._metadata = metadata
         self._replicas = replicas
-        self.envelopes = Envelopes(replicas)
+        self.envelopes = envelopes
         self.streams = streams
         self._broker_epoch = broker_epoch
         self._on_applied = on_applied

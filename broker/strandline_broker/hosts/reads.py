@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline_proto.errors import OffsetOutOfRange
-from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_messages import Position
@@ -37,16 +36,7 @@ def read_for_follower(
         return diverging
     log = partition.log
     read = partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=log.log_end_offset)
-    leading.carry_out(
-        leading.machine.on_follower_fetch(
-            BrokerId(broker_id),
-            broker_epoch=BrokerEpoch(broker_epoch),
-            leader_epoch=LeaderEpoch(at.current_leader_epoch),
-            fetch_offset=Offset(at.fetch_offset),
-            log_start_offset=Offset(at.log_start_offset),
-            now_ms=partition.context.now_ms(),
-        )
-    )
+    leading.on_follower_fetch(at, broker_id=broker_id, broker_epoch=broker_epoch)
     return read
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strandline_proto.batch import ATTRIBUTES_AT, HEADER_SIZE, check_batch, uncompressed
 from strandline_proto.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, WireError
 from strandline_proto.record_walk import INT64_MAX, INT64_MIN, IS_COMPILED, Fault, walk
+from strandline_runtime.milliseconds import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_config import LogConfig
     from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import Clock
 
 ON_LOOP_BYTES_MAX: Final = 256 << 10 if IS_COMPILED else 4 << 10
 """Of an uncompressed batch that is looked into on the event loop: at worst, headers without
@@ -83,7 +85,8 @@ Ahead = dict[Place, Looked | None]
 class RecordChecks:
     """Of one broker. `thread` unpacks and walks what is too much for the event loop."""
 
-    def __init__(self, replicas: ReplicaManager, thread: Executor) -> None:
+    def __init__(self, clock: Clock, replicas: ReplicaManager, thread: Executor) -> None:
+        self._clock = clock
         self._replicas = replicas
         self._thread = thread
 
@@ -99,7 +102,7 @@ class RecordChecks:
         return found
 
     async def _look(self, partition: Partition, batch: bytes) -> Looked | None:
-        name, config, now_ms = partition.name, partition.log.config, partition.context.wall_ms()
+        name, config, now_ms = partition.name, partition.log.config, wall_ms(self._clock)
         look = partial(_look, name, batch, config, now_ms)
         return await asyncio.get_running_loop().run_in_executor(self._thread, look)
 

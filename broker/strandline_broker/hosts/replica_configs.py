@@ -16,10 +16,11 @@ from strandline_proto.ids import TopicId
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.core.topic_config import TopicConfig
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
 
 
 def log_config(topic: TopicConfig) -> LogConfig:
@@ -27,14 +28,14 @@ def log_config(topic: TopicConfig) -> LogConfig:
     return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
 
 
-def keep_everything(context: ReplicaContext) -> LogConfig:
+def keep_everything(config: DynamicConfig) -> LogConfig:
     """The configuration of a log whose topic's is not known yet: nothing is deleted or compacted.
 
     A broker that has just started, or finds no controller, must not apply its own defaults to a
     topic that may be kept for ever.
     """
     return replace(
-        log_config(context.resolve({})),
+        log_config(config.resolve({})),
         cleanup_policy=("delete",),
         retention_bytes=-1,
         retention_ms=-1,
@@ -42,12 +43,12 @@ def keep_everything(context: ReplicaContext) -> LogConfig:
 
 
 def configure_replicas(
-    context: ReplicaContext, partitions: Mapping[tuple[bytes, int], Partition], envelope: Envelope
+    metadata: MetadataCache, partitions: Mapping[tuple[bytes, int], Partition], envelope: Envelope
 ) -> None:
     """Take over every change of configuration in an envelope, whether or not it changes a role."""
     named: dict[TopicId, Mapping[str, str]] = {t.topic_id: t.configs for t in envelope.topics}
     named |= {t.topic_id: t.configs for t in envelope.hosted_topics}
-    known = context.metadata.view.topics_by_id
+    known = metadata.view.topics_by_id
     if envelope.dynamic_configs is not None or any(
         topic_id not in known or known[topic_id].configs != configs
         for topic_id, configs in named.items()

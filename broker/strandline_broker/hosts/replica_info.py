@@ -14,6 +14,7 @@ from strandline_proto.ids import TopicId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
@@ -48,7 +49,11 @@ class ReplicaInfo:
 
 
 def describe_replicas(
-    replicas: ReplicaManager, wanted: Iterable[tuple[TopicId, Iterable[int]]], *, now_ms: int
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
+    wanted: Iterable[tuple[TopicId, Iterable[int]]],
+    *,
+    now_ms: int,
 ) -> list[ReplicaInfo]:
     """The replicas that `wanted` names (no partitions: all of the topic); no topics: every replica
     here.
@@ -68,16 +73,16 @@ def describe_replicas(
         for key, partition in replicas.partitions.items()
         if is_wanted(*key)
     ]
-    for (topic_id, index), refused in replicas.refused.items():
+    for (topic_id, index), refused in replicas.logs.refused.items():
         if is_wanted(topic_id, index):
-            name = _name_of(replicas, topic_id)
+            name = _name_of(metadata, topic_id)
             error = KafkaStorageError(refused.why)
             infos.append(ReplicaInfo(name, topic_id, index, "offline", error=error))
     return sorted(infos, key=lambda info: (info.topic, info.partition))
 
 
-def _name_of(replicas: ReplicaManager, topic_id: bytes) -> str:
-    topic = replicas.context.metadata.view.topic(TopicId(topic_id))
+def _name_of(metadata: MetadataCache, topic_id: bytes) -> str:
+    topic = metadata.view.topic(TopicId(topic_id))
     return "" if topic is None else topic.name
 
 

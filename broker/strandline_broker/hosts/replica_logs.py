@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.log_loading import LogLoader
-from strandline_broker.hosts.replica_configs import keep_everything
 from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.new_log import NewLog
@@ -25,13 +24,15 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.disk_lanes import DiskLane
-    from strandline_broker.hosts.log_dirs import LogDir
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.log_dirs import LogDir, LogDirs
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
+    from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.directory import DataDirectory
     from strandline_broker.storage.log import LogConfig
     from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
+    from strandline_runtime.runtime import Runtime
 
 Key = tuple[bytes, int]
 
@@ -50,10 +51,15 @@ class Refusal:
 class ReplicaLogs:
     """Owned by the replica manager."""
 
-    def __init__(self, context: ReplicaContext) -> None:
-        self._context = context
-        self._dirs = context.dirs
-        self._directories = context.dirs.directories
+    def __init__(
+        self, runtime: Runtime, config: DynamicConfig, dirs: LogDirs, controller: ToController
+    ) -> None:
+        self._log = runtime.log
+        self._new_loader = partial(LogLoader, runtime, config)
+        self._me = config.current.node_id
+        self._dirs = dirs
+        self._directories = dirs.directories
+        self._controller = controller
         self.refused: dict[Key, Refusal] = {}
         """Replicas whose log cannot be opened or made."""
         self.strays: tuple[str, ...] = ()
@@ -69,7 +75,7 @@ class ReplicaLogs:
         for log_dir in online:
             self._purge(log_dir)  # what a crash left of a deletion
         await self.look_for_strays()
-        loaded = await self._loader().load([each.directory for each in online])
+        loaded = await self._new_loader().load([each.directory for each in online])
         for each in loaded:
             if each.log is None:
                 self._keep_out(each)
@@ -80,11 +86,11 @@ class ReplicaLogs:
         """Those that were here before."""
         for key in self._directories.hosted - found:
             self._miss(key, f"partition {key[1]} of topic id {topic_id_text(key[0])}")
-            self._context.runtime.log.error("replica missing", reason=self.refused[key].why)
+            self._log.error("replica missing", reason=self.refused[key].why)
 
     def _miss(self, key: Key, name: str) -> None:
         """While a directory is out of service it may lie there, and is not called missing."""
-        me, failed = self._context.me, ", ".join(self._directories.failed)
+        me, failed = self._me, ", ".join(self._directories.failed)
         nameless = [u.path for _, u in self._directories.unknown() if u.partition == key[1]]
         if self._is_set_aside(key):
             return
@@ -106,15 +112,6 @@ class ReplicaLogs:
                 ReplicaCondition.MISSING,
             )
 
-    def _loader(self) -> LogLoader:
-        config = self._context.config
-        return LogLoader(
-            self._context.runtime,
-            config=keep_everything(self._context),
-            expiration_ms=config.producer_id_expiration_ms,
-            threads=config.num_recovery_threads_per_data_dir,
-        )
-
     def _keep_out(self, each: Loaded) -> None:
         key = (each.found.topic_id, each.found.partition)
         self.refused[key] = Refusal(each.refusal)
@@ -126,7 +123,7 @@ class ReplicaLogs:
             try:
                 found += await to_the_end(each.cold, each.directory.strays)
             except OSError as error:
-                self._context.runtime.log.warning("strays not listed", why=str(error))
+                self._log.warning("strays not listed", why=str(error))
         self.strays = tuple(found)
 
     def waits_for_room(self, key: Key) -> bool:
@@ -147,7 +144,7 @@ class ReplicaLogs:
             refused.directory is not d.directory for d in self._dirs.online()
         ):
             return False
-        found = await self._loader().load_one(refused.directory, refused.found)
+        found = await self._new_loader().load_one(refused.directory, refused.found)
         if found.log is None:
             self._keep_out(found)
             return False
@@ -177,7 +174,7 @@ class ReplicaLogs:
             return True
         for directory, found in unknown:
             await self._dirs.in_registry(partial(directory.set_aside, found))
-            self._context.runtime.log.error("nameless replica set aside", was=found.path)
+            self._log.error("nameless replica set aside", was=found.path)
         await self.look_for_strays()
         if fit and (key in self._directories.hosted or (self._counts(state) and not state.is_new)):
             # Remembered, so that the next start does not take it for one that never was here.
@@ -189,7 +186,7 @@ class ReplicaLogs:
                 f"reads it; once another replica leads it is copied",
                 ReplicaCondition.DAMAGED_IDENTITY,
             )
-            self._context.controller.report_offline()
+            self._controller.report_offline()
         return False
 
     async def _identify(
@@ -201,14 +198,14 @@ class ReplicaLogs:
     ) -> None:
         identify = partial(directory.partition_dirs.identify, unknown, state.topic_id)
         found = await self._dirs.in_registry(identify)
-        self._context.runtime.log.warning("nameless replica recognized", path=found.path)
-        each = await self._loader().load_one(directory, found)
+        self._log.warning("nameless replica recognized", path=found.path)
+        each = await self._new_loader().load_one(directory, found)
         if each.log is None:
             self._keep_out(each)
             return
         self.refused.pop((state.topic_id, state.partition), None)
         adopt(each)
-        self._context.controller.report_offline()
+        self._controller.report_offline()
 
     def _is_set_aside(self, key: Key) -> bool:
         refused = self.refused.get(key)
@@ -216,7 +213,7 @@ class ReplicaLogs:
 
     def _counts(self, state: PartitionState) -> bool:
         """Whether it is of those whose records count, or nobody leads from whom to copy them."""
-        me = self._context.me
+        me = self._me
         counts = me in (*(m.broker_id for m in state.isr), *state.elr)
         return counts or state.leader == NO_LEADER
 
@@ -232,12 +229,12 @@ class ReplicaLogs:
         if self._counts(state) or self._directories.failed:
             self._miss(key, state.where)
             return
-        self._context.runtime.log.warning(
+        self._log.warning(
             "the directory of a replica is gone; it is made anew", partition=state.where
         )
         await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
         if self.refused.pop(key, None) is not None:
-            self._context.controller.report_offline()
+            self._controller.report_offline()
 
     async def create(
         self, wanted: Sequence[tuple[PartitionState, LogConfig]], on_made: Callable[[int], None]
@@ -253,7 +250,7 @@ class ReplicaLogs:
             if (why := self._may_be_elsewhere(state)) is not None:
                 results[number] = KafkaStorageError(why)
                 continue
-            leads = state.leader == self._context.me
+            leads = state.leader == self._me
             epoch = state.leader_epoch if leads else None
             new = NewLog(state.topic, state.topic_id, state.partition, config, epoch)
             lane = log_dir.lanes.of(state.topic_id, state.partition)
@@ -309,14 +306,14 @@ class ReplicaLogs:
         failed = self._directories.failed
         # What a reassignment adds is in none of them, unless it was here before.
         is_added = (
-            self._context.me in state.adding
+            self._me in state.adding
             and (state.topic_id, state.partition) not in self._directories.hosted
         )
         if not failed or state.is_new or is_added:
             return None
         return (
             f"{state.where} is not here, but may be in {', '.join(failed)}, out of service: "
-            f"repair it, or take it out of log.dirs, and restart broker {self._context.me}"
+            f"repair it, or take it out of log.dirs, and restart broker {self._me}"
         )
 
     async def _make_way(self, state: PartitionState) -> None:
@@ -341,7 +338,7 @@ class ReplicaLogs:
     def refuse(self, state: PartitionState, why: str) -> None:
         """Unless it is refused already: then what was known first says more."""
         self.refused.setdefault((state.topic_id, state.partition), Refusal(why))
-        self._context.controller.report_offline()
+        self._controller.report_offline()
 
     async def forget(self, key: Key, *, delete: bool) -> None:
         """A replica that is refused is not assigned to this broker any more. Its files, if there
@@ -369,7 +366,7 @@ class ReplicaLogs:
 
     async def _retire(self, partition: Partition, *, delete: bool) -> None:
         async with partition.gate:
-            await self._context.upkeep.cleaner.abandon(partition)
+            await partition.abandon_cleaning()
             log_dir = self._dirs.of(partition.log)
             where = (partition.name, partition.log.path)
             await self._give_up(log_dir, partition.log, where, delete=delete)
@@ -390,21 +387,17 @@ class ReplicaLogs:
         except OSError as error:
             self._not_given_up[path] = partial(self._give_up, log_dir, log, where, delete=delete)
             self._dirs.suffers(log_dir, error)
-            self._context.runtime.log.error(
-                "a replica could not be removed", partition=name, reason=str(error)
-            )
+            self._log.error("a replica could not be removed", partition=name, reason=str(error))
         else:
             if delete:
                 self._purge(log_dir)
             else:
                 await self.look_for_strays()
-                self._context.runtime.log.warning(
-                    "stray replica set aside", partition=name, was=path
-                )
+                self._log.warning("stray replica set aside", partition=name, was=path)
 
     def _purge(self, log_dir: LogDir) -> None:
         def purge() -> None:
             for failure in log_dir.directory.purge_deleted():
-                self._context.runtime.log.warning("a deleted file is still there", why=failure)
+                self._log.warning("a deleted file is still there", why=failure)
 
         log_dir.cold.submit(purge)

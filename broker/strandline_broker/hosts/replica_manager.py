@@ -1,4 +1,4 @@
-"""The set of replicas of one broker: loading, fetchers, checkpoints.
+"""The set of replicas of one broker: loading, and what works for them in the background.
 
 What is in the set serves. `adopt` and `drop` alone change it: at the start, and as `envelopes.py`
 applies what the controller pushes.
@@ -9,16 +9,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from strandline_broker.hosts.copy_throttle import FollowerThrottle
 from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
-from strandline_broker.hosts.fetcher import Fetcher
-from strandline_broker.hosts.log_checkpoints import LogCheckpoints
+from strandline_broker.hosts.dynamic_config import DynamicConfig
+from strandline_broker.hosts.eligibility import Eligibility
+from strandline_broker.hosts.fetch_stream import FetchStreams
+from strandline_broker.hosts.fetchers import Fetchers
 from strandline_broker.hosts.log_dirs import FULL_DISK_RETRY_S, LogDirs
+from strandline_broker.hosts.log_upkeep import LogUpkeep
+from strandline_broker.hosts.losses import Losses
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.hosts.replica_context import ReplicaContext
 from strandline_broker.hosts.replica_logs import ReplicaLogs
-from strandline_broker.hosts.roles import Following
+from strandline_broker.hosts.roles import Roles
 from strandline_broker.hosts.scrubber import Scrubber
+from strandline_broker.hosts.truncations import Truncations
 from strandline_proto.errors import KafkaStorageError
+from strandline_proto.ids import BrokerId
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,12 +36,11 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
-    from strandline_broker.hosts.losses import Losses
     from strandline_broker.hosts.role_observer import RoleObserver
     from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.log import Log
-    from strandline_proto.ids import BrokerEpoch, BrokerId
+    from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
 
 Key = tuple[bytes, int]
@@ -54,75 +60,80 @@ class ReplicaManager:
         open_fetch: OpenFetch,
         observers: Sequence[RoleObserver] = (),
     ) -> None:
+        self.me = me = BrokerId(config.node_id)
         self._runtime = runtime
-        self._config = config
-        self._open_fetch = open_fetch
+        self._controller = controller
+        self._metadata = metadata
+        self.config = DynamicConfig(config)
         self.dirs = LogDirs(
             runtime,
             directories,
             on_failed=self._on_dir_failed,
             on_full=controller.report_offline,
         )
-        self.context = ReplicaContext(
-            runtime,
-            config,
-            metadata,
-            controller,
-            self.dirs,
-            partitions=self._all,
-            observers=observers,
-        )
-        self._checkpoints = LogCheckpoints(runtime, config, self.dirs, self._all)
         self.partitions: dict[Key, Partition] = {}
         self.applied_partitions = 0
         """How many times an envelope has stopped, made or given a role to a replica."""
-        self.logs = ReplicaLogs(self.context)
-        self.refused = self.logs.refused
-        self.waits_for_room = self.logs.waits_for_room
+        self.losses = Losses(runtime, controller)
+        self.truncations = Truncations(runtime, me, controller)
+        self.eligibility = Eligibility(metadata)
+        self.upkeep = LogUpkeep(runtime, self.config, self.dirs, self._all)
+        self.roles = Roles(
+            runtime.clock,
+            self.config,
+            controller,
+            self.upkeep,
+            eligibility=self.eligibility,
+            truncations=self.truncations,
+            losses=self.losses,
+            observers=observers,
+        )
+        self.fetchers = Fetchers(
+            runtime,
+            self.config,
+            FetchStreams(self.config, metadata, controller, open_fetch),
+            flushes=self.upkeep.flushes,
+            truncations=self.truncations,
+            copies=FollowerThrottle(runtime.clock, self.config),
+        )
+        self.logs = ReplicaLogs(runtime, self.config, self.dirs, controller)
         self._by_log: dict[Log, Partition] = {}
-        self._fetchers: dict[BrokerId, Fetcher] = {}
-        self._group: asyncio.TaskGroup | None = None
         scrub = runtime.serial_executor("scrub")
         self.damage = DamageWatch(
-            self.context,
-            self._all,
+            runtime,
+            me,
+            self.dirs,
+            metadata,
+            controller,
+            partitions=self._all,
             scrub=scrub,
-            forget_fetch=self.forget_fetch,
-            fetch_again=self.fetch_again,
+            fetchers=self.fetchers,
         )
-        self.scrubber = Scrubber(self.context, self._all, thread=scrub)
+        self.scrubber = Scrubber(runtime, self.config, self._all, thread=scrub)
 
     # What handlers ask
 
     def offline_replicas(self) -> dict[Key, ReplicaCondition]:
         """Replicas that do not count as the others here do."""
-        refused = {key: refusal.condition for key, refusal in self.refused.items()}
-        return {**refused, **offline_of(self.partitions)}
+        refused = {key: refusal.condition for key, refusal in self.logs.refused.items()}
+        return {**refused, **offline_of(self.partitions, self.dirs)}
 
     def strays(self) -> tuple[str, ...]:
         return self.logs.strays
 
     def refused_truncations(self) -> list[RefusedTruncation]:
-        return self.context.truncations.of(self.partitions.values())
-
-    @property
-    def losses(self) -> Losses:
-        return self.context.losses
-
-    @property
-    def cluster_id(self) -> str:
-        return self.context.metadata.cluster_id
+        return self.truncations.of(self.partitions.values())
 
     def find(self, topic_id: bytes, index: int) -> Partition | None:
         """The replica of that partition here; raises KafkaStorageError for one out of service."""
         key = (topic_id, index)
         partition = self.partitions.get(key)
-        if partition is None and key in self.refused:
-            raise KafkaStorageError(self.refused[key].why)
+        if partition is None and key in self.logs.refused:
+            raise KafkaStorageError(self.logs.refused[key].why)
         return partition
 
     def broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
-        broker = self.context.metadata.view.brokers.get(broker_id)
+        broker = self._metadata.view.brokers.get(broker_id)
         return None if broker is None else broker.broker_epoch
 
     async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
@@ -162,58 +173,38 @@ class ReplicaManager:
             if self.logs.strays:
                 await self.logs.look_for_strays()  # the operator may have removed them
             if await self.logs.open_late(self.adopt_loaded):
-                self.context.controller.report_offline()
-                self.context.controller.ask_for_all()
+                self._controller.report_offline()
+                self._controller.ask_for_all()
 
     def adopt(self, log: Log, high_watermark: int) -> Partition:
         """Take a log that is open for a replica, which has no role yet."""
-        partition = Partition(self.context, log, high_watermark)
+        partition = Partition(
+            self._runtime, self.config, self.dirs, self.upkeep.cleaner, log, high_watermark
+        )
         self.partitions[partition.key] = partition
         self._by_log[log] = partition
         return partition
 
     def drop(self, partition: Partition, why: str) -> None:
         """Serve it no more; what becomes of its files is for `logs`."""
-        self.forget_fetch(partition.key)
+        self.fetchers.forget(partition.key)
         partition.stop_role(why)
         del self.partitions[partition.key]
         del self._by_log[partition.log]
-
-    # Fetchers
-
-    def _fetcher(self, leader: BrokerId) -> Fetcher:
-        fetcher = self._fetchers.get(leader)
-        if fetcher is None:
-            assert self._group is not None, "run() owns the fetchers"
-            fetcher = self._fetchers[leader] = Fetcher(self.context, leader, self._open_fetch)
-            self._group.create_task(fetcher.run(), name=f"fetcher-{leader}")
-        return fetcher
-
-    def fetch_again(self, partition: Partition) -> None:
-        """The log has changed under its fetcher."""
-        role = partition.role
-        if isinstance(role, Following) and role.machine.may_fetch:
-            self._fetcher(role.machine.leader).add(partition, role)
-
-    def forget_fetch(self, key: Key) -> None:
-        """Fetch it no more, until `fetch_again`."""
-        for fetcher in self._fetchers.values():
-            fetcher.remove(key)
 
     # Background
 
     async def run(self) -> None:
         """Fetchers, flushes, ticks and checkpoints, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self.fetchers.run_in(group)
             group.create_task(self.dirs.run(self._on_flushed), name="flushers")
-            group.create_task(self.context.ticks.run(), name="isr-tick")
+            group.create_task(self.roles.ticks.run(), name="isr-tick")
             group.create_task(self._load_late(), name="late-loading")
             group.create_task(self._expire_producers(), name="producer-expiry")
             group.create_task(self.damage.run(), name="damage-watch")
             group.create_task(self.scrubber.run(), name="scrub")
-            group.create_task(self.context.upkeep.run(), name="log-upkeep")
-            group.create_task(self._checkpoints.run(), name="checkpoints")
+            group.create_task(self.upkeep.run(), name="log-upkeep")
 
     def _on_dir_failed(self, log_dir: LogDir) -> None:
         """Its replicas serve nothing until the broker is started anew on a sound directory."""
@@ -221,26 +212,25 @@ class ReplicaManager:
             if self.dirs.of(partition.log) is log_dir:
                 why = f"{log_dir.path} is out of service: {log_dir.failure}"
                 partition.put_out_of_service(why)
-                self.forget_fetch(partition.key)
+                self.fetchers.forget(partition.key)
                 partition.stop_role(why)
-        self.context.controller.report_offline()
+        self._controller.report_offline()
 
     def _on_flushed(self, log: Log) -> None:
         partition = self._by_log.get(log)
         if partition is not None:
             partition.on_flushed()
-            for fetcher in self._fetchers.values():
-                fetcher.on_flushed(partition.key)
+            self.fetchers.on_flushed(partition.key)
 
     async def _expire_producers(self) -> None:
         """Forget producers that have sent nothing for so long (I-60)."""
-        interval_ms = self._config.producer_id_expiration_check_interval_ms
+        interval_ms = self.config.current.producer_id_expiration_check_interval_ms
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            expiration_ms = self.context.config.producer_id_expiration_ms
+            expiration_ms = self.config.current.producer_id_expiration_ms
             for partition in self.partitions.values():
                 partition.producers.expiration_ms = expiration_ms
-                partition.producers.expire(self.context.now_ms())
+                partition.producers.expire(monotonic_ms(self._runtime.clock))
 
     def _all(self) -> list[Partition]:
         return list(self.partitions.values())
@@ -257,4 +247,4 @@ class ReplicaManager:
             if self.dirs.of(partition.log).failure is None:
                 async with partition.gate:
                     await partition.in_disk_pool(partition.log.close)
-        await self._checkpoints.save()
+        await self.upkeep.checkpoints.save()

@@ -14,15 +14,17 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.segment_check import SegmentCheck
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from concurrent.futures import Executor
 
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_context import ReplicaContext
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
+    from strandline_runtime.runtime import Runtime
 
 FIRST_ROUND_MS: Final = 600_000
 """A broker that is restarted more often than it scrubs is scrubbed all the same."""
@@ -33,17 +35,20 @@ class Scrubber:
 
     def __init__(
         self,
-        context: ReplicaContext,
+        runtime: Runtime,
+        config: DynamicConfig,
         partitions: Callable[[], Collection[Partition]],
         *,
         thread: Executor,
     ) -> None:
         from prometheus_client import Counter
 
-        self._context = context
+        self._clock = runtime.clock
+        self._log = runtime.log
+        self._config = config
         self._partitions = partitions
         self._thread = thread
-        registry = context.runtime.metrics
+        registry = runtime.metrics
         self._bytes = Counter(
             "strandline_scrub_bytes", "Bytes of segments read and checked.",
             registry=registry,
@@ -59,19 +64,19 @@ class Scrubber:
         )  # fmt: skip
 
     async def run(self) -> None:
-        interval_ms = self._context.config.log_scrub_interval
+        interval_ms = self._config.current.log_scrub_interval
         if interval_ms <= 0:
             return
         await asyncio.sleep(min(interval_ms, FIRST_ROUND_MS) / 1000)
         while True:
-            begun_ms = self._context.now_ms()
+            begun_ms = monotonic_ms(self._clock)
             await self.round()
-            spent_ms = self._context.now_ms() - begun_ms
+            spent_ms = monotonic_ms(self._clock) - begun_ms
             await asyncio.sleep(max(interval_ms - spent_ms, 1) / 1000)
 
     async def round(self) -> None:
         """Every segment that is sealed now, and the active one if a part of it is marked, once."""
-        begun_ms = self._context.now_ms()
+        begun_ms = monotonic_ms(self._clock)
         segments = size = found = 0
         for partition in list(self._partitions()):
             for segment in _worth_reading(partition.log):
@@ -80,12 +85,12 @@ class Scrubber:
                 read, damaged = await self._check(partition, segment)
                 segments, size, found = segments + 1, size + read, found + damaged
         self._rounds.inc()
-        self._context.runtime.log.info(
+        self._log.info(
             "scrubbed",
             segments=segments,
             bytes=size,
             damaged_ranges=found,
-            seconds=round((self._context.now_ms() - begun_ms) / 1000, 1),
+            seconds=round((monotonic_ms(self._clock) - begun_ms) / 1000, 1),
         )
 
     async def _check(self, partition: Partition, segment: Segment) -> tuple[int, int]:
@@ -96,13 +101,13 @@ class Scrubber:
         while (read := await loop.run_in_executor(self._thread, check.step)) > 0:
             size += read
             self._bytes.inc(read)
-            rate = self._context.config.log_scrub_io_max_bytes_per_second
+            rate = self._config.current.log_scrub_io_max_bytes_per_second
             await asyncio.sleep(read / rate)
         known = partition.log.damaged_ranges.entries
         found = [r for r in check.settle() if r not in known]
         if found:
             self._found.inc(len(found))
-            self._context.runtime.log.error(
+            self._log.error(
                 "scrub: damage found", partition=partition.name, ranges="; ".join(map(str, found))
             )
         return size, len(found)

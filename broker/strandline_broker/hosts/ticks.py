@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from strandline_runtime.milliseconds import monotonic_ms
 
-    from strandline_broker.hosts.roles import Leading
+if TYPE_CHECKING:
+    from strandline_broker.hosts.leading import Leading
+    from strandline_runtime.runtime import Clock
 
 TICK_MS_MAX: Final = 250
 STALL_MS: Final = 1_000
@@ -23,10 +24,10 @@ STALL_MS: Final = 1_000
 class Ticks:
     """Owned by the replica manager, whose task group runs `run`."""
 
-    def __init__(self, now_ms: Callable[[], int], *, lag_ms_max: int) -> None:
-        self._now_ms = now_ms
+    def __init__(self, clock: Clock, *, lag_ms_max: int) -> None:
+        self._clock = clock
         self._tick_ms = min(TICK_MS_MAX, max(1, lag_ms_max // 2))
-        self._ticked_ms = now_ms()
+        self._ticked_ms = monotonic_ms(clock)
         self._watched: dict[Leading, None] = {}
 
     def __len__(self) -> int:
@@ -38,10 +39,10 @@ class Ticks:
             self._watched[leading] = None
 
     async def run(self) -> None:
-        self._ticked_ms = self._now_ms()
+        self._ticked_ms = monotonic_ms(self._clock)
         while True:
             await asyncio.sleep(self._tick_ms / 1000)
-            self.tick(self._now_ms())
+            self.tick(monotonic_ms(self._clock))
 
     def tick(self, now_ms: int) -> None:
         """Time has passed, unless this process was paused meanwhile."""

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.to_controller import ToController
+    from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 
 
 class Truncations:
     """Of one broker; each refusal stands on its partition."""
 
-    def __init__(self, runtime: Runtime, controller: ToController) -> None:
+    def __init__(self, runtime: Runtime, me: BrokerId, controller: ToController) -> None:
         from prometheus_client import Counter, Gauge
 
         self._log = runtime.log
+        self._me = me
         self._controller = controller
         self._refusals = Counter(
             "strandline_truncations_refused",
@@ -68,7 +70,7 @@ class Truncations:
             high_watermark=partition.high_watermark,
             log_end_offset=partition.log.log_end_offset,
             next=f"`strandline replica truncate {partition.log.topic}:{partition.log.partition}"
-            f" --broker {partition.context.me} --to {offset}` gives them up",
+            f" --broker {self._me} --to {offset}` gives them up",
         )
         self._controller.report_offline()
 
@@ -102,12 +104,10 @@ class Truncations:
         if why is not None:
             raise KafkaStorageError(f"{partition.name}: {why}")
         if refused is None or follower is None:
-            raise InvalidRequest(
-                f"{partition.name} on broker {partition.context.me} has refused no truncation"
-            )
+            raise InvalidRequest(f"{partition.name} on broker {self._me} has refused no truncation")
         if offset != refused.offset:
             raise OffsetOutOfRange(
-                f"{partition.name} on broker {partition.context.me} was to be cut at offset"
+                f"{partition.name} on broker {self._me} was to be cut at offset"
                 f" {refused.offset}, not {offset}: look again, and name that one"
             )
         follower.allow_truncation()

@@ -10,14 +10,16 @@ from strandline_proto.errors import RequestTimedOut, UnknownTopicId, WireError
 from strandline_proto.v1 import delete_records_pb2
 
 if TYPE_CHECKING:
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
 TIMEOUT_MS_MAX: Final = 300_000
 
 
 class DeleteRecordsRpc:
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._replicas = replicas
+        self._metadata = metadata
 
     async def DeleteRecords(
         self, request: delete_records_pb2.DeleteRecordsRequest, context: Any
@@ -43,18 +45,19 @@ class DeleteRecordsRpc:
         try:
             partition = self._replicas.find(topic_id, asked.partition)
             if partition is None:
-                raise UnknownTopicId(f"broker {self._replicas.context.me} holds no such replica")
+                raise UnknownTopicId(f"broker {self._replicas.me} holds no such replica")
+            leading = partition.check_leader(None)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
-                    result.low_watermark = await partition.deletions.delete_before(asked.offset)
+                    result.low_watermark = await leading.deletions.delete_before(asked.offset)
             except TimeoutError:
                 raise RequestTimedOut(
                     f"{partition.name}: not every replica in sync had deleted the records within"
                     f" {timeout_ms} ms; they are deleted at the leader and follow elsewhere:"
-                    f" {partition.describe_isr()}"
+                    f" {leading.describe_isr()}"
                 ) from None
         except WireError as error:
             result.error_code, result.error_message = error.code, str(error)
-            leader = leader_hint(self._replicas.context.metadata.view, (topic_id, asked.partition))
+            leader = leader_hint(self._metadata.view, (topic_id, asked.partition))
             if leader is not None:
                 result.current_leader.CopyFrom(leader)

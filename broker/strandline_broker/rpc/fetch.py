@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.fetch_session import FetchSession
@@ -12,20 +13,29 @@ from strandline_broker.rpc.fetch_codec import request_from_wire, response_to_wir
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_proto.v1 import fetch_pb2
+    from strandline_runtime.runtime import Clock
 
 REQUESTS_AHEAD_MAX: Final = 8
 
 
 class FetchRpc:
-    def __init__(self, replicas: ReplicaManager) -> None:
-        self._replicas = replicas
+    def __init__(
+        self,
+        clock: Clock,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        copies: LeaderThrottle,
+    ) -> None:
+        self._new_session = partial(FetchSession, clock, metadata, replicas, copies)
         self._sessions = 0
 
     async def Fetch(self, requests: AsyncIterator[fetch_pb2.FetchRequest], context: Any) -> None:
         self._sessions += 1
-        session = FetchSession(self._replicas, self._sessions)
+        session = self._new_session(self._sessions)
         stream = _Requests(session)
         try:
             async with asyncio.TaskGroup() as group:

@@ -25,6 +25,7 @@ from strandline_proto.v1 import fetch_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_reader import LogRead
@@ -34,8 +35,9 @@ MESSAGE_BYTES_MAX: Final = 16 << 20
 
 
 class FetchRangeRpc:
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._replicas = replicas
+        self._metadata = metadata
 
     async def FetchRange(
         self, request: fetch_pb2.FetchRangeRequest, context: Any
@@ -56,7 +58,7 @@ class FetchRangeRpc:
                 error_code=error.code, error_message=str(error), next_offset=offset
             )
             key = (request.topic_id, request.partition)
-            leader = leader_hint(self._replicas.context.metadata.view, key)
+            leader = leader_hint(self._metadata.view, key)
             if leader is not None:
                 refusal.current_leader.CopyFrom(leader)
             partition = self._replicas.partitions.get(key)

@@ -14,6 +14,7 @@ from strandline_proto.ids import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from strandline_proto.v1 import fetch_pb2
 
 if TYPE_CHECKING:
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
@@ -23,8 +24,9 @@ MAX_TIMESTAMP: Final = -3
 
 
 class OffsetsRpc:
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._replicas = replicas
+        self._metadata = metadata
 
     async def ListOffsets(
         self, request: fetch_pb2.ListOffsetsRequest, context: Any
@@ -40,7 +42,7 @@ class OffsetsRpc:
                     await self._list(topic.topic_id, asked, result)
                 except WireError as error:
                     result.error_code, result.error_message = error.code, str(error)
-                    view = self._replicas.context.metadata.view
+                    view = self._metadata.view
                     leader = leader_hint(view, (topic.topic_id, asked.partition))
                     if leader is not None:
                         result.current_leader.CopyFrom(leader)
@@ -102,5 +104,5 @@ class OffsetsRpc:
     def _find(self, topic_id: bytes, index: int) -> Partition:
         partition = self._replicas.find(topic_id, index)
         if partition is None:
-            raise UnknownTopicId(f"broker {self._replicas.context.me} holds no such replica")
+            raise UnknownTopicId(f"broker {self._replicas.me} holds no such replica")
         return partition

@@ -29,6 +29,8 @@ from strandline_proto.v1 import produce_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.appends import Appends
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import AckWaiter, ProduceOutcome
     from strandline_broker.hosts.record_check import Ahead, Looked, Place, RecordChecks
@@ -42,8 +44,15 @@ TIMEOUT_MS_MAX: Final = 300_000
 
 
 class ProduceRpc:
-    def __init__(self, replicas: ReplicaManager, checks: RecordChecks, listener: str) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        checks: RecordChecks,
+        listener: str,
+    ) -> None:
         self._replicas = replicas
+        self._metadata = metadata
         self._checks = checks
         self._listener = listener
 
@@ -58,7 +67,9 @@ class ProduceRpc:
             try:
                 async for request in requests:
                     ahead = await self._checks.ahead(_batches(request))
-                    _Request(self._replicas, self._listener, request, answers).start(ahead)
+                    _Request(
+                        self._replicas, self._metadata, self._listener, request, answers
+                    ).start(ahead)
                     if answers.has_enough:
                         await answers.until_fewer()
                 await answers.until_none()
@@ -145,17 +156,19 @@ class _Request:
     def __init__(
         self,
         replicas: ReplicaManager,
+        metadata: MetadataCache,
         listener: str,
         request: produce_pb2.ProduceRequest,
         answers: _Answers,
     ) -> None:
         self._replicas = replicas
+        self._metadata = metadata
         self._listener = listener
         self._request = request
         self._answers = answers
         self._response = produce_pb2.ProduceResponse(correlation_id=request.correlation_id)
         self._left = 1  # this method itself: no answer before every batch was looked at
-        self._waiting: list[tuple[Partition, AckWaiter]] = []
+        self._waiting: list[tuple[Partition, Appends, AckWaiter]] = []
 
     def start(self, ahead: Ahead) -> None:
         for i, topic in enumerate(self._request.topics):
@@ -185,18 +198,15 @@ class _Request:
             if partition is None:
                 raise self._unknown(topic_id, data.index)
             epoch = data.current_leader_epoch if data.HasField("current_leader_epoch") else None
-            waiter = partition.appends.append(
-                data.records,
-                acks=self._request.acks,
-                current_leader_epoch=epoch,
-                on_done=on_done,
-                looked=looked,
+            appends = partition.check_leader(epoch).appends
+            waiter = appends.append(
+                data.records, acks=self._request.acks, on_done=on_done, looked=looked
             )
         except WireError as error:
             self._refuse(topic_id, result, error)
             return
         if waiter is not None:
-            self._waiting.append((partition, waiter))
+            self._waiting.append((partition, appends, waiter))
 
     def _check(self) -> None:
         if self._request.acks not in (0, 1, ACKS_ALL):
@@ -205,15 +215,14 @@ class _Request:
             raise UnsupportedVersion("transactions are not supported yet; unset transactional.id")
 
     def _unknown(self, topic_id: bytes, index: int) -> WireError:
-        metadata = self._replicas.context.metadata
         if len(topic_id) != 16:
             return InvalidRequest(f"a topic id has 16 bytes, this one {len(topic_id)}")
-        topic = metadata.view.topic(TopicId(topic_id))
+        topic = self._metadata.view.topic(TopicId(topic_id))
         if topic is None:
             return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
         if index in topic.partitions:
             return NotLeaderOrFollower(
-                f"broker {self._replicas.context.me} holds no replica of partition {index}"
+                f"broker {self._replicas.me} holds no replica of partition {index}"
             )
         return UnknownTopicOrPartition(f"the topic has no partition {index}")
 
@@ -243,7 +252,7 @@ class _Request:
 
     def _hint(self, topic_id: bytes, result: produce_pb2.PartitionProduceResult) -> None:
         """Tell the producer who leads now, and where (KIP-951)."""
-        view = self._replicas.context.metadata.view
+        view = self._metadata.view
         leader = leader_hint(view, (topic_id, result.index))
         if leader is None:
             return
@@ -258,9 +267,9 @@ class _Request:
             self._answers.put(self, self._response)
 
     def time_out(self) -> None:
-        for partition, waiter in self._waiting:
+        for partition, appends, waiter in self._waiting:
             if not waiter.is_done:
-                partition.appends.timed_out(
+                appends.timed_out(
                     waiter,
                     RequestTimedOut(
                         f"{partition.name}: not committed within {self._request.timeout_ms} ms;"

@@ -8,14 +8,19 @@ from strandline_broker.hosts.replica_info import ReplicaInfo, describe_replicas
 from strandline_proto import errors
 from strandline_proto.ids import TopicId
 from strandline_proto.v1 import metadata_pb2
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_runtime.runtime import Clock
 
 
 class ReplicasInfoRpc:
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, clock: Clock, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._clock = clock
         self._replicas = replicas
+        self._metadata = metadata
 
     async def DescribeReplicas(
         self, request: metadata_pb2.DescribeReplicasRequest, context: Any
@@ -23,11 +28,12 @@ class ReplicasInfoRpc:
         replicas = self._replicas
         infos = describe_replicas(
             replicas,
+            self._metadata,
             [(TopicId(topic.topic_id), topic.partitions) for topic in request.topics],
-            now_ms=replicas.context.now_ms(),
+            now_ms=monotonic_ms(self._clock),
         )
         return metadata_pb2.DescribeReplicasResponse(
-            broker_id=replicas.context.me, replicas=[_to_wire(info) for info in infos]
+            broker_id=replicas.me, replicas=[_to_wire(info) for info in infos]
         )
 
 

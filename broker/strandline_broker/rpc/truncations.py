@@ -23,11 +23,10 @@ class TruncationsRpc:
             partition = replicas.find(request.topic_id, request.partition)
             if partition is None:
                 raise UnknownTopicOrPartition(
-                    f"broker {replicas.context.me} holds no replica of partition"
-                    f" {request.partition}"
+                    f"broker {replicas.me} holds no replica of partition {request.partition}"
                 )
-            replicas.context.truncations.allow(partition, request.offset)
-            replicas.fetch_again(partition)
+            replicas.truncations.allow(partition, request.offset)
+            replicas.fetchers.fetch(partition)
         except WireError as error:
             return truncations_pb2.AllowTruncationResponse(
                 error_code=error.code, error_message=str(error)

@@ -13,7 +13,7 @@ _LEADER: Final = "strandline_broker/core/leader.py"
 _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
 _MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
 _ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
-_PARTITION: Final = "strandline_broker/hosts/partition.py"
+_LEADING: Final = "strandline_broker/hosts/leading.py"
 _FILE: Final = "strandline_broker/storage/file.py"
 _SEALED: Final = "strandline_broker/storage/sealed_file.py"
 _REWRITE: Final = "strandline_broker/storage/recovery_rewrite.py"
@@ -103,7 +103,7 @@ BELIEVING: Final = (
             Edit(
                 _APPENDS,
                 "            check_records(partition.name, batch, header, config,"
-                " partition.context.wall_ms())\n",
+                " wall_ms(self._clock))\n",
                 "            pass\n",
             ),
         ),
@@ -179,8 +179,8 @@ BELIEVING: Final = (
         "a high watermark that has risen does not release the producers that wait for it",
         (
             Edit(
-                _PARTITION,
-                "        self.appends.on_committed(self.high_watermark)\n",
+                _LEADING,
+                "        self.appends.on_committed(partition.high_watermark)\n",
                 "",
             ),
         ),
@@ -193,11 +193,11 @@ BELIEVING: Final = (
             Edit(
                 _MANAGER,
                 "        partition = self.partitions.get(key)\n"
-                "        if partition is None and key in self.refused:\n",
+                "        if partition is None and key in self.logs.refused:\n",
                 "        partition = self.partitions.get(key) or next(\n"
                 "            (p for (_, i), p in self.partitions.items() if i == index), None\n"
                 "        )\n"
-                "        if partition is None and key in self.refused:\n",
+                "        if partition is None and key in self.logs.refused:\n",
             ),
         ),
         Needs(topology={"partitions": 2}, kinds=("topic-recreate", "kill", "topic-recreate")),

@@ -13,7 +13,7 @@ _CACHE: Final = "strandline_broker/core/metadata_cache.py"
 _FETCHER: Final = "strandline_broker/hosts/fetcher.py"
 _PUSHER: Final = "strandline_broker/hosts/controller/pusher.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
-_ROLES: Final = "strandline_broker/hosts/roles.py"
+_FOLLOWING: Final = "strandline_broker/hosts/following.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
 _ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
 
@@ -21,7 +21,7 @@ _FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
 
 _UNFLUSHED_NAMED: Final = Edit(
     _FETCHER,
-    "            if self._context.flush_always and log.durable_offset < log.log_end_offset:\n",
+    "            if self._flushes.holds_back(log):\n",
     "            if False:\n",
 )
 
@@ -169,7 +169,7 @@ FOLLOWING: Final = (
         "a follower does not record what producers have appended",
         (
             Edit(
-                _ROLES,
+                _FOLLOWING,
                 "                producers.on_append(header, now_ms, marker)\n",
                 "                pass\n",
             ),
@@ -182,9 +182,8 @@ FOLLOWING: Final = (
         (
             Edit(
                 _FETCHER,
-                "        if self._context.flush_always:\n"
-                "            for partition in appended:\n"
-                "                await self._context.flusher.flushed(partition.log)\n",
+                "        for partition in appended:\n"
+                "            await self._flushes.before_fetch(partition.log)\n",
                 "",
             ),
             _UNFLUSHED_NAMED,
@@ -213,10 +212,9 @@ FOLLOWING: Final = (
         " flushed",
         (
             Edit(
-                _PARTITION,
-                "        if context.flush_always:\n            # It fetches from its log end",
-                "        if context.flush_always and False:\n"
-                "            # It fetches from its log end",
+                _FOLLOWING,
+                "        await self._flushes.before_fetch(partition.log)\n",
+                "",
             ),
             _UNFLUSHED_NAMED,
         ),
@@ -255,7 +253,7 @@ FOLLOWING: Final = (
         "what a follower appends while its fetch is cancelled it does not note of the producers",
         (
             Edit(
-                _ROLES,
+                _FOLLOWING,
                 "        finally:  # a fetch that is cancelled meanwhile has appended all the same"
                 " (I-58)\n            self._note_producers(records, appended)\n",
                 "        self._note_producers(records, appended)\n",

@@ -64,13 +64,13 @@ HEALING: Final = (
         (
             Edit(
                 _WATCH,
-                "        if context.me in state.elr or any(m.broker_id == context.me for m in"
+                "        if self._me in state.elr or any(m.broker_id == self._me for m in"
                 " state.isr):\n            return False\n",
                 "",
             ),
             Edit(
                 _WATCH,
-                "        if known_at is None or context.metadata.applied_offset + 1 < known_at:\n"
+                "        if known_at is None or self._metadata.applied_offset + 1 < known_at:\n"
                 "            return False\n",
                 "",
             ),

@@ -8,11 +8,10 @@ from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
 
 _LEADER: Final = "strandline_broker/core/leader.py"
-_ROLES: Final = "strandline_broker/hosts/roles.py"
 _REMOTE: Final = "strandline_broker/core/remote_replica.py"
 _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
-_PARTITION: Final = "strandline_broker/hosts/partition.py"
+_LEADING: Final = "strandline_broker/hosts/leading.py"
 _ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
@@ -135,7 +134,7 @@ LEADING: Final = (
         " position",
         (
             Edit(
-                _ROLES,
+                _LEADING,
                 "        if self.machine.may_grow:\n",
                 "        if self.machine.leader_epoch < 0:\n",
             ),
@@ -240,15 +239,11 @@ LEADING: Final = (
                 "        return diverging\n    log = partition.log\n",
                 "    log = partition.log\n"
                 "    if diverging is not None:\n"
-                "        leading.carry_out(\n"
-                "            leading.machine.on_follower_fetch(\n"
-                "                BrokerId(broker_id),\n"
-                "                broker_epoch=BrokerEpoch(broker_epoch),\n"
-                "                leader_epoch=LeaderEpoch(at.current_leader_epoch),\n"
-                "                fetch_offset=Offset(min(at.fetch_offset, log.log_end_offset)),\n"
-                "                log_start_offset=Offset(at.log_start_offset),\n"
-                "                now_ms=partition.context.now_ms(),\n"
-                "            )\n"
+                "        counted = at._replace(\n"
+                "            fetch_offset=min(at.fetch_offset, log.log_end_offset)\n"
+                "        )\n"
+                "        leading.on_follower_fetch(\n"
+                "            counted, broker_id=broker_id, broker_epoch=broker_epoch\n"
                 "        )\n"
                 "        return diverging\n",
             ),
@@ -331,11 +326,10 @@ LEADING: Final = (
     Mutant(
         "waiters-outlive-the-leadership",
         "P-25, I-21",
-        "producers that wait for the high watermark go on waiting when the leadership ends, for"
-        " that of a later one",
+        "producers that wait for the high watermark are not told when the leadership ends",
         (
             Edit(
-                _PARTITION,
+                _LEADING,
                 "        self.appends.fail_all(error)\n        self.deletions.on_news()\n",
                 "        self.deletions.on_news()\n",
             ),

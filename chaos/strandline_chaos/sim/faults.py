@@ -34,7 +34,7 @@ def _is_out_of_use(node: Node) -> bool:
     replicas = getattr(node.process, "replicas", None)
     if replicas is None:
         return False
-    lost = [key for key in replicas.refused if not replicas.waits_for_room(key)]
+    lost = [k for k in replicas.logs.refused if not replicas.logs.waits_for_room(k)]
     return bool(lost) or any(p.log.damaged is not None for p in replicas.partitions.values())
 
 

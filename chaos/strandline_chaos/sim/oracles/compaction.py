@@ -93,7 +93,7 @@ class CompactionOracle:
         log, seen = partition.log, self._seen.get(node.name)
         if seen is None or seen.log is not log:
             seen = self._open(node, partition, seen)
-        cleaning = partition.context.upkeep.cleaner._current
+        cleaning = node.process.replicas.upkeep.cleaner._current
         is_ours = cleaning is not None and cleaning.partition is partition
         if is_ours and (seen.began is None or seen.began.cleaning is not cleaning):
             seen.began = _begin(node, partition, cleaning)
@@ -254,9 +254,8 @@ class CompactionOracle:
     def on_crash(self, node: Node) -> None:
         """The process of `node` has ended, other than in order."""
         replicas = getattr(node.process, "replicas", None)
-        partition = None if replicas is None else replicas.partitions.get(self.key)
-        cleaning = partition.context.upkeep.cleaner._current if partition is not None else None
-        if cleaning is not None and cleaning.partition is partition:
+        cleaning = None if replicas is None else replicas.upkeep.cleaner._current
+        if cleaning is not None and cleaning.partition.key == self.key:
             self._sometimes["cleaning cut off by a crash"] += 1
         seen, ghost = self._seen.get(node.name), self.ghost()
         if seen is not None and ghost is not None and seen.view.has_swap():

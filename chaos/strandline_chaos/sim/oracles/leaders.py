@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.hosts.leading import Leading
 from strandline_chaos.sim.oracles.log_view import BASE
 from strandline_chaos.sim.oracles.rules import check_advanced, check_asked
 from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 class _Seen:
     """One leader as it was after the last step of its broker."""
 
-    __slots__ = ("epoch", "followers", "high_watermark", "isr", "leader", "proposed")
+    __slots__ = ("epoch", "followers", "high_watermark", "isr", "leader", "leading", "proposed")
 
     def __init__(self) -> None:
+        self.leading: Leading | None = None
         self.leader: Leader | None = None
         self.followers: dict[Any, RemoteReplica] = {}
         self.high_watermark = -1
@@ -78,7 +80,8 @@ class LeaderOracle:
             seen = self._seen[partition] = _Seen()
         if leader is not seen.leader:
             where = f"{node.name} {partition.name}"
-            self._check_waiters(partition, where)
+            if seen.leading is not None:
+                _check_waiters(seen.leading, where)
             known = partition.log.leader_epochs.latest()
             if leader is not None and known != leader.leader_epoch:
                 raise Violation(
@@ -86,6 +89,7 @@ class LeaderOracle:
                     f"{where}: it leads in epoch {leader.leader_epoch}, and the newest that its"
                     f" log knows is {known}",
                 )
+            seen.leading = partition.role if isinstance(partition.role, Leading) else None
             seen.leader, seen.followers, seen.high_watermark = leader, {}, -1
             seen.isr, seen.proposed, seen.epoch = (), None, -1
         if leader is not None:
@@ -97,7 +101,7 @@ class LeaderOracle:
         proposed, counted_anew = leader.proposed, leader.isr is not seen.isr
         if proposed is not seen.proposed:
             where = f"{node.name} {partition.name}"
-            check_asked(partition, leader, where)
+            check_asked(node, leader, where)
             self._check_proposal(key, leader, seen, where)
             self._tell_joins(key, leader)
             counted_anew = True
@@ -116,18 +120,6 @@ class LeaderOracle:
             seen.high_watermark = leader.high_watermark
             _check_released(partition, f"{node.name} {partition.name}")
             self._check_end_offset(key, leader, f"{node.name} {partition.name}")
-
-    def _check_waiters(self, partition: Partition, where: str) -> None:
-        """I-21 (P-25): with a leadership ends the wait of whoever appended in it."""
-        leader = partition.leader
-        for waiter in partition.appends.waiting():
-            epoch = waiter.outcome.leader_epoch
-            if not waiter.is_done and (leader is None or epoch != leader.leader_epoch):
-                raise Violation(
-                    "I-21",
-                    f"{where}: an append of leader epoch {epoch} is still waited for when that"
-                    " leadership is over",
-                )
 
     def _check_proposal(self, key: Key, leader: Leader, seen: _Seen, where: str) -> None:
         before, now = seen.proposed, leader.proposed
@@ -268,9 +260,22 @@ def _check_incarnations(leader: Leader, me: int, where: str) -> None:
             )
 
 
+def _check_waiters(ended: Leading, where: str) -> None:
+    """I-21 (P-25): with a leadership ends the wait of whoever appended in it."""
+    for waiter in ended.appends.waiting():
+        if not waiter.is_done:
+            raise Violation(
+                "I-21",
+                f"{where}: an append of leader epoch {waiter.outcome.leader_epoch} is still waited"
+                " for when that leadership is over",
+            )
+
+
 def _check_released(partition: Partition, where: str) -> None:
     """I-29 (P-66): who waits for what is committed now is told in the same step."""
-    for waiter in partition.appends.waiting_for_commit():
+    leading = partition.role
+    assert isinstance(leading, Leading), where
+    for waiter in leading.appends.waiting_for_commit():
         if not waiter.is_done and waiter.required_offset <= partition.high_watermark:
             raise Violation(
                 "I-29",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
+from strandline_chaos.sim.topology import broker_id as id_of
+from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -158,15 +160,16 @@ def check_advanced(
         )
 
 
-def check_asked(partition: Partition, leader: Leader, where: str) -> None:
+def check_asked(node: Node, leader: Leader, where: str) -> None:
     """I-25, I-26: whom a leader asks to remove has lagged for long enough, and is not itself."""
-    context, proposed = partition.context, leader.proposed
+    proposed = leader.proposed
     if proposed is None:
         return
-    if context.me not in {member.broker_id for member in proposed}:
+    if int(id_of(node.name)) not in {member.broker_id for member in proposed}:
         told = told_isr(proposed)
         raise Violation("I-26", f"{where}: it asks for the ISR {told}, without itself")
-    lag_ms, now_ms = context.config.replica_lag_time_max_ms, context.now_ms()
+    lag_ms = node.process.replicas.config.current.replica_lag_time_max_ms
+    now_ms = monotonic_ms(node.process._runtime.clock)
     for member in set(leader.isr) - set(proposed):
         follower = leader.followers.get(member.broker_id)
         if follower is None:

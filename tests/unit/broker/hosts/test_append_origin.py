@@ -42,9 +42,8 @@ def append(
     partition: Partition, batch: bytes, origin: AppendOrigin, *, acks: int = 1, epoch: int = 0
 ) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
-    partition.appends.append(
-        batch, acks=acks, current_leader_epoch=epoch, on_done=done.append, origin=origin
-    )
+    leading = partition.check_leader(epoch)
+    leading.appends.append(batch, acks=acks, on_done=done.append, origin=origin)
     return done
 
 

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.damage_watch import DamageWatch
 from strandline_proto.errors import KafkaStorageError
+from strandline_proto.ids import BrokerId
 
 
 class FakePartition:
@@ -32,11 +33,11 @@ class FakePartition:
         self.rebuilt = 0
         self.is_fetched = True
 
-    def forget_fetch(self, key: object) -> None:
+    def forget(self, key: object) -> None:
         assert key == self.key
         self.is_fetched = False
 
-    def fetch_again(self, partition: object) -> None:
+    def fetch(self, partition: object) -> None:
         assert partition is self
         self.is_fetched = True
 
@@ -57,12 +58,11 @@ def may_heal(state: object, *, leader_is_offline: bool = False) -> bool:
     offline = (1, 3) if leader_is_offline else (3,)
     told = SimpleNamespace(offline_replicas=offline)
     view = SimpleNamespace(partition=lambda *_: told)
-    context = SimpleNamespace(
-        me=3,
-        controller=SimpleNamespace(offline_known_at=lambda _: 20),
-        metadata=SimpleNamespace(applied_offset=20, view=view),
+    watch: Any = SimpleNamespace(
+        _me=3,
+        _controller=SimpleNamespace(offline_known_at=lambda _: 20),
+        _metadata=SimpleNamespace(applied_offset=20, view=view),
     )
-    watch: Any = SimpleNamespace(_context=context)
     return DamageWatch.may_heal(watch, partition)
 
 
@@ -87,16 +87,19 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
     def warn(message: str, **_: Any) -> None:
         told.append(message)
 
-    runtime = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
-    context: Any = SimpleNamespace(runtime=runtime, dirs=None)
+    runtime: Any = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
     known: Any = [partition]
-    fake: Any = partition
+    unused: Any = None
+    fetchers: Any = partition
     watch = DamageWatch(
-        context,
-        lambda: known,
-        scrub=None,  # type: ignore[arg-type]
-        forget_fetch=fake.forget_fetch,
-        fetch_again=fake.fetch_again,
+        runtime,
+        BrokerId(3),
+        unused,
+        unused,
+        unused,
+        partitions=lambda: known,
+        scrub=unused,
+        fetchers=fetchers,
     )
 
     async def run() -> None:

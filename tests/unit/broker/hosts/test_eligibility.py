@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.fetch_messages import Position
 from strandline_proto.batch import build_batch
-from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from support.replica_nodes import decide, run_node, state
 
 if TYPE_CHECKING:
@@ -18,21 +18,15 @@ if TYPE_CHECKING:
 def append(partition: Partition) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
     batch = build_batch([(None, b"v")], timestamp_ms=1)
-    partition.appends.append(batch, acks=-1, current_leader_epoch=None, on_done=done.append)
+    partition.check_leader(None).appends.append(batch, acks=-1, on_done=done.append)
     return done
 
 
 def fetch(partition: Partition, broker: int, offset: int) -> None:
-    leading = partition.check_leader(None)
-    effects = leading.machine.on_follower_fetch(
-        BrokerId(broker),
-        broker_epoch=BrokerEpoch(broker),
-        leader_epoch=LeaderEpoch(partition.leader_epoch),
-        fetch_offset=Offset(offset),
-        log_start_offset=Offset(0),
-        now_ms=partition.context.now_ms(),
+    at = Position(
+        partition.leader_epoch, offset, last_fetched_epoch=-1, log_start_offset=0, max_bytes=1
     )
-    leading.carry_out(effects)
+    partition.check_leader(None).on_follower_fetch(at, broker_id=broker, broker_epoch=broker)
 
 
 async def test_a_produce_request_does_not_wait_for_a_replica_that_the_controller_took_out(
@@ -71,7 +65,7 @@ async def test_what_one_push_said_of_a_replica_counts_until_another_says_otherwi
     async with run_node(tmp_path / "1", 1) as node, run_node(tmp_path / "2", 2) as other:
         told = state(1, epoch=0, isr=(1,), replicas=(1, 2), min_insync=1)
         await decide(told, node, known=(other,), offline=(2,))
-        eligibility = node.replicas.context.eligibility
+        eligibility = node.replicas.eligibility
         assert (*eligibility.brokers,) == (1, 2)
         assert eligibility.offline(node.partition.key) == (2,)
         assert eligibility.offline((b"u" * 16, 0)) == ()

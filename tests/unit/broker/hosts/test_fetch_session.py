@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.fetch_messages import FetchRequest, Position, Replica
 from strandline_broker.hosts.fetch_session import FetchSession
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import BrokerId
+from strandline_runtime.milliseconds import monotonic_ms
 from support.hand_clock import HandClock
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
@@ -63,19 +65,18 @@ class Led:
         return leader
 
     def follower(self, broker_id: int) -> Follower:
-        return Follower(FetchSession(self.node.replicas, broker_id), broker_id)
+        node, throttle = self.node, LeaderThrottle(self.clock, self.node.replicas.config)
+        session = FetchSession(self.clock, node.metadata, node.replicas, throttle, broker_id)
+        return Follower(session, broker_id)
 
     def append(self) -> None:
-        self.node.partition.appends.append(
-            build_batch([(None, b"v")], timestamp_ms=1),
-            acks=1,
-            current_leader_epoch=None,
-            on_done=lambda _: None,
+        self.node.partition.check_leader(None).appends.append(
+            build_batch([(None, b"v")], timestamp_ms=1), acks=1, on_done=lambda _: None
         )
 
     def tick(self) -> list[list[int]]:
         """The ISRs that are asked for once time has passed."""
-        ticks, now_ms = self.node.replicas.context.ticks, self.node.replicas.context.now_ms()
+        ticks, now_ms = self.node.replicas.roles.ticks, monotonic_ms(self.clock)
         ticks.tick(now_ms)  # the first one after a pause proves nothing (I-96)
         ticks.tick(now_ms + 1)
         return self.asked()
@@ -88,9 +89,8 @@ class Led:
 async def led(tmp_path: Path, *, isr: tuple[int, ...] = (1, 2)) -> AsyncIterator[Led]:
     """Broker 1 leads; its followers are the test's."""
     settings = {"replica_lag_time_max_ms": str(LAG_S * 1000)}
-    async with run_node(tmp_path / "1", 1, **settings) as node:
-        context, clock = node.replicas.context, HandClock()
-        context.runtime = replace(context.runtime, clock=clock)
+    clock = HandClock()
+    async with run_node(tmp_path / "1", 1, None, clock, **settings) as node:
         await decide(state(1, epoch=0, isr=isr, replicas=(1, 2)), node)
         yield Led(node, clock)
 
@@ -105,7 +105,7 @@ async def test_a_round_in_which_nothing_happens_touches_no_partition(tmp_path: P
             at.clock.now_s += 0.5
             assert (await follower.ask()).partitions == {}
         assert at.leader.followers[BrokerId(2)] is known
-        assert len(at.node.replicas.context.ticks) == 0
+        assert len(at.node.replicas.roles.ticks) == 0
 
 
 async def test_a_follower_that_had_everything_is_no_laggard_when_a_record_comes(

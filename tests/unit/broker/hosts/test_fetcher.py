@@ -6,29 +6,35 @@ from typing import Any
 
 from strandline_broker.core.follower import FetchPosition
 from strandline_broker.hosts.fetcher import Fetcher
+from strandline_broker.hosts.flush_schedule import FlushSchedule
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
 
 KEY = (b"t" * 16, 0)
 
 
-def no_stream(leader: object) -> Any:
-    raise AssertionError(f"no stream is opened here: {leader}")
-
-
 def fetcher_of(log: object, asked: list[object]) -> Fetcher:
     """Of one partition, under flush.policy=always; flushes that are asked for go to `asked`."""
-    context: Any = SimpleNamespace(
-        runtime=SimpleNamespace(log=SimpleNamespace(bind=lambda **_: None)),
-        config=SimpleNamespace(replica_fetch_max_bytes=1),
-        flush_always=True,
-        flusher=SimpleNamespace(request=asked.append),
+    runtime: Any = SimpleNamespace(
+        log=SimpleNamespace(bind=lambda **_: None), clock=SimpleNamespace(monotonic=lambda: 0.0)
     )
+    current: Any = SimpleNamespace(replica_fetch_max_bytes=1, flush_policy="always")
+    config: Any = SimpleNamespace(current=current)
+    dirs: Any = SimpleNamespace(request=asked.append)
+    unused: Any = None
     follower: Any = SimpleNamespace(
         may_fetch=True,
         next_fetch=lambda end, epoch: FetchPosition(end, LeaderEpoch(epoch), LeaderEpoch(0)),
     )
     partition: Any = SimpleNamespace(key=KEY, log=log)
-    fetcher = Fetcher(context, BrokerId(1), no_stream)
+    fetcher = Fetcher(
+        runtime,
+        config,
+        BrokerId(1),
+        streams=unused,
+        flushes=FlushSchedule(runtime.clock, current, dirs, tuple),
+        truncations=unused,
+        copies=unused,
+    )
     following: Any = SimpleNamespace(machine=follower)
     fetcher.add(partition, following)
     return fetcher

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.hosts.roles import Following
+from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.threads import to_the_end
 from strandline_proto.batch import build_batch, prefix
 from support.replica_nodes import decide, run_node, state
@@ -95,7 +95,7 @@ async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
         partition = node.partition
         for offset in (0, 3):
             await append(partition, offset, epoch=1)
-        following(partition).hear_high_watermark(6)
+        following(partition).on_high_watermark(6)
         assert partition.high_watermark == 6
         held = Held(getattr(partition.log, cut))
         monkeypatch.setattr(partition.log, cut, held)

@@ -139,7 +139,7 @@ async def test_a_damaged_log_is_not_opened_again_and_again(tmp_path: Path) -> No
     (tmp_path / "orders-0" / "leader-epoch-checkpoint").mkdir()
     async with broker(tmp_path) as b:
         assert refused(b)
-        assert not b.replicas.waits_for_room((TOPIC_ID, 0))
+        assert not b.replicas.logs.waits_for_room((TOPIC_ID, 0))
 
 
 @pytest.mark.parametrize("while_full", [False, True])
@@ -180,7 +180,7 @@ async def test_a_log_that_was_never_opened_is_set_aside_if_nobody_assigns_it(
         assert b.replicas.strays() == (f"{tmp_path}/{stray}",)
         disk.full = False
         assert not refused(b)
-        assert not b.replicas.waits_for_room((TOPIC_ID, 0)), "a stray is never used again"
+        assert not b.replicas.logs.waits_for_room((TOPIC_ID, 0)), "a stray is never used again"
         assert b.replicas.find(TOPIC_ID, 0) is None
 
 

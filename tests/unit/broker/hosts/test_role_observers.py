@@ -65,7 +65,7 @@ async def test_observers_hear_of_a_role_in_the_step_that_changes_it_one_after_th
             heard.extend([(name, "answered", outcome.base_offset) for name in ("first", "second")])
 
         batch = build_batch([(None, b"v")], timestamp_ms=1)
-        partition.appends.append(batch, acks=-1, current_leader_epoch=1, on_done=answered)
+        partition.check_leader(1).appends.append(batch, acks=-1, on_done=answered)
         assert news() == [("answered", 0), ("committed", 1)]
         await ask(call, with_topic(push(6, 5), leader_epoch=2))
         assert news() == [("resigned",), ("elected", 2, 1)]

@@ -61,9 +61,10 @@ async def test_a_client_that_reads_no_answers_is_not_read_for_ever(
 ) -> None:
     client = Client(requests, partitions=partitions)
     async with broker(tmp_path) as b, asyncio.TaskGroup() as group:
-        thread = real_runtime("broker-1").serial_executor("record-checks")
-        checks = RecordChecks(b.replicas, thread)
-        rpc = ProduceRpc(b.replicas, checks, "PLAINTEXT")
+        runtime = real_runtime("broker-1")
+        thread = runtime.serial_executor("record-checks")
+        checks = RecordChecks(runtime.clock, b.replicas, thread)
+        rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
         stream = group.create_task(rpc.Produce(client.requests(), client))
         await client.until_nothing_is_read()
         unread = client.sent

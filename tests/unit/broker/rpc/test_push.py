@@ -107,7 +107,7 @@ async def test_what_is_altered_for_brokers_counts_for_the_keys_that_a_topic_does
         altered.dynamic_configs.broker.add(name="message.max.bytes", value="1")
         await ask(call, altered)
         assert (partition.log.config.segment_bytes, partition.max_message_bytes) == (8000, 5000)
-        assert b.replicas.context.config.message_max_bytes == 1
+        assert b.replicas.config.current.message_max_bytes == 1
         await ask(call, push(11, 10))
         assert b.metadata.view.dynamic_configs.broker["message.max.bytes"] == "1", "as before"
         undone = push(12, 11)
@@ -432,7 +432,7 @@ async def test_a_log_of_a_later_epoch_than_the_controllers_costs_its_partition_a
         assert "move the directory away" in failed.error_message
         offline = b.replicas.offline_replicas()
         assert offline == {(TOPIC_ID, 0): ReplicaCondition.OUT_OF_SERVICE}
-        (told,) = describe_replicas(b.replicas, (), now_ms=0)
+        (told,) = describe_replicas(b.replicas, b.metadata, (), now_ms=0)
         assert (told.role, "leader epoch 50" in str(told.error)) == ("offline", True)
         assert not b.receiver.envelopes.lacks_something, "asking again would change nothing"
         again = await ask(call, with_topic(push(11, 10), leader_epoch=60))
