@@ -1,11 +1,15 @@
 """What a log holds as people and scripts read it: batches, records, times, bytes."""
 
+import json
 from base64 import b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strandline_broker.offline.batches import Batch
+    from strandline_broker.offline.group_records import GroupRecord
     from strandline_proto.batch import Record
 
 TEXT_MAX: Final = 60
@@ -78,6 +82,24 @@ def record_line(record: "Record") -> str:
     words.append(f"value={bytes_text(record.value)}")
     words.extend(f"{name}={bytes_text(value)}" for name, value in record.headers)
     return "  ".join(words)
+
+
+def group_record_line(record: "Record", told: "GroupRecord") -> str:
+    """A record of `__consumer_offsets`: its kind, the fields of its key, those of its value."""
+    words = [f"  | {record.offset}  {time_text(record.timestamp)}  {told.kind}"]
+    words.append(_fields_text(told.key))
+    words.append("tombstone" if told.value is None else _fields_text(told.value))
+    return "  ".join(words)
+
+
+def _fields_text(fields: "Mapping[str, Any]") -> str:
+    return " ".join(f"{name}={_json_text(value)}" for name, value in fields.items())
+
+
+def _json_text(value: object) -> str:
+    """Letters of any script as they are, unless something beside them would steer a terminal."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
 
 
 def time_text(timestamp_ms: int) -> str:

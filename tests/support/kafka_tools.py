@@ -63,7 +63,12 @@ class KafkaTools:
     def dump(self, files: Iterable[Path], *options: str) -> Dump:
         """The tool's words on `files`, with `options` of its own."""
         java = ["java", *JVM_OPTIONS, "-cp", self._classpath]
-        tool = ["kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
+        tool = [
+            "org.apache.kafka.tools.DumpLogSegments",
+            *options,
+            "--files",
+            ",".join(map(str, files)),
+        ]
         done = subprocess.run(
             [*java, *tool],
             capture_output=True,

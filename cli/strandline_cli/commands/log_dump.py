@@ -16,6 +16,7 @@ from strandline_cli.log_text import (
     BATCH_COLUMNS,
     batch_cells,
     batch_fields,
+    group_record_line,
     record_fields,
     record_line,
     time_text,
@@ -33,7 +34,9 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 if TYPE_CHECKING:
     from strandline_broker.offline.batches import Batch
     from strandline_broker.offline.disk import Disk, OpenFile
+    from strandline_broker.offline.group_records import GroupRecord
     from strandline_broker.offline.layout import SegmentFiles
+    from strandline_proto.batch import Record
 
 _FILE: Final = re.compile(
     r"(\d{20})\.(log|index|timeindex|snapshot|txnindex)(?:\.(?:swap|cleaned|deleted))?"
@@ -47,6 +50,13 @@ def dump(
         Path, typer.Argument(metavar="PATH", help="A file of a log, or a partition's directory.")
     ],
     deep: Annotated[bool, typer.Option("--deep", help="Show the records of each batch.")] = False,
+    offsets_decoder: Annotated[
+        bool,
+        typer.Option(
+            "--offsets-decoder",
+            help="Show each record of __consumer_offsets as what it says of a group; with --deep.",
+        ),
+    ] = False,
     index_sanity: Annotated[
         bool,
         typer.Option("--index-sanity", help="Check the indexes against the log they belong to."),
@@ -64,7 +74,7 @@ def dump(
 
     disk = RealFileSystem()
     bound = Bound(max_decompressed_bytes, DECOMPRESSED_BYTES_FLAG)
-    dumped = _Dump(disk, bound, as_json=output is Format.JSON, deep=deep)
+    dumped = _Dump(disk, bound, as_json=output is Format.JSON, deep=deep, groups=offsets_decoder)
     with readable(path) as name:
         if os.path.isdir(name):
             segments = partition_files(disk, name).segments
@@ -82,12 +92,15 @@ def dump(
 class _Dump:
     """One run of the command; `bad` counts what did not read."""
 
-    def __init__(self, disk: "Disk", bound: Bound, *, as_json: bool, deep: bool) -> None:
+    def __init__(
+        self, disk: "Disk", bound: Bound, *, as_json: bool, deep: bool, groups: bool
+    ) -> None:
         self.bad = 0
         self._disk = disk
         self._bound = bound
         self._as_json = as_json
-        self._deep = deep
+        self._deep = deep or groups
+        self._groups = groups
 
     def file(self, path: str, *, index_sanity: bool) -> None:
         """A single file, by what its name says."""
@@ -137,13 +150,36 @@ class _Dump:
         if path is not None:
             document["file"] = os.path.basename(path)
         if self._deep:
-            document["records"] = [record_fields(r) for r in self._records(file, batch)]
+            document["records"] = [
+                record_fields(record) | self._group_fields(file, batch, record)
+                for record in self._records(file, batch)
+            ]
         write_line(json.dumps(document))
 
     def _put_records(self, table: LiveTable, file: "OpenFile", batch: "Batch") -> None:
         if self._deep:
             for record in self._records(file, batch):
-                table.line(record_line(record))
+                told = self._group_record(file, batch, record)
+                table.line(record_line(record) if told is None else group_record_line(record, told))
+
+    def _group_fields(self, file: "OpenFile", batch: "Batch", record: "Record") -> dict[str, Any]:
+        told = self._group_record(file, batch, record)
+        return {} if told is None else {"group_record": dataclasses.asdict(told)}
+
+    def _group_record(
+        self, file: "OpenFile", batch: "Batch", record: "Record"
+    ) -> "GroupRecord | None":
+        """What a record says of a group; None if that is not asked, or it says nothing of one."""
+        from strandline_broker.offline.group_records import decode
+
+        if not self._groups or batch.is_control:
+            return None
+        try:
+            return decode(record.key or b"", record.value)
+        except ValueError as error:
+            where = f"{file.path}, offset {record.offset}"
+            self._complain(f"{where}: no record of __consumer_offsets: {error}")
+            return None
 
     def _records(self, file: "OpenFile", batch: "Batch") -> list[Any]:
         from strandline_broker.offline.records import records_of

@@ -134,13 +134,15 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | Unknown:
     """One record as the log has it. Raises MalformedRecord, which names the type it is of."""
     key_reader = Reader(key)
     record_type = key_reader.i16()
-    kind = _KINDS.get(record_type)
     try:
         version = _NO_VERSION if value is None else Reader(value).i16()
-        if kind is None or version > kind.version_max:
+        kind = _KINDS.get(record_type)
+        if kind is None:
             return Unknown(record_type, version, key, value)
         found = kind.read_key(key_reader)
         key_reader.end()
+        if version > kind.version_max:
+            return Unknown(record_type, version, key, value)
         return GroupRecord(found, None if value is None else _value(kind, value))
     except MalformedRecord as error:
         raise MalformedRecord(f"a record of type {record_type} does not parse: {error}") from error

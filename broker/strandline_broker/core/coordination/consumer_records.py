@@ -7,7 +7,7 @@ changes, in one batch (I-107). Keys are plain, values are flexible and of versio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.coordination.wire import Reader, Writer, i64_field, i64_tag
@@ -26,6 +26,8 @@ VERSION_MAX: Final = 0
 
 _ONLY_TAG: Final = 0
 """No structure here has more than one tagged field."""
+_NULL: Final = b"\x00"
+"""A tagged structure that is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,10 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic_member_metadata: bytes | None = None
-    """Of a member that speaks the classic protocol in such a group: the tagged field as it is."""
+    """Of a member that speaks the classic protocol in such a group, the tagged field as it is;
+    empty if the field is not there, which to Kafka is such a member without any protocol. A member
+    of the consumer protocol has None, and the field is written as null.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +150,13 @@ def write_member(value: ConsumerGroupMemberMetadataValue) -> bytes:
     writer.array(value.subscribed_topic_names, writer.string)
     writer.string(value.subscribed_topic_regex).i32(value.rebalance_timeout_ms)
     writer.string(value.server_assignor)
-    classic = value.classic_member_metadata
-    return writer.tags({} if classic is None else {_ONLY_TAG: classic}).done()
+    classic = _NULL if value.classic_member_metadata is None else value.classic_member_metadata
+    return writer.tags({_ONLY_TAG: classic} if classic != b"" else {}).done()
 
 
 def read_member(reader: Reader, _version: int) -> ConsumerGroupMemberMetadataValue:
     reader.flexible = True
-    return ConsumerGroupMemberMetadataValue(
+    found = ConsumerGroupMemberMetadataValue(
         instance_id=reader.nullable_string(),
         rack_id=reader.nullable_string(),
         client_id=reader.string(),
@@ -160,8 +165,9 @@ def read_member(reader: Reader, _version: int) -> ConsumerGroupMemberMetadataVal
         subscribed_topic_regex=reader.nullable_string(),
         rebalance_timeout_ms=reader.i32(),
         server_assignor=reader.nullable_string(),
-        classic_member_metadata=reader.tags().get(_ONLY_TAG),
     )
+    classic = reader.tags().get(_ONLY_TAG, b"")
+    return replace(found, classic_member_metadata=None if classic == _NULL else classic)
 
 
 def write_target_metadata(value: ConsumerGroupTargetAssignmentMetadataValue) -> bytes:
