@@ -93,7 +93,7 @@ BELIEVING: Final = (
                 "if named is not None and not named:",
             ),
         ),
-        Needs(kinds=("bit-flip",)),
+        Needs(kinds=("file-flip",)),
     ),
     Mutant(
         "records-not-looked-into",

@@ -13,6 +13,7 @@ from strandline_chaos.sim.plan import (
     Fault,
     draw_plan,
     moment,
+    scrubbed,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
             faults = ()
         faults = (*faults, *_moments(seed, needs.moments, topology), *needs.aimed)
         faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
+        topology = dataclasses.replace(scrubbed(topology, faults), **needs.topology)  # type: ignore[arg-type]
         yield dataclasses.replace(plan, topology=topology, faults=faults)
 
 

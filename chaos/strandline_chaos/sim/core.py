@@ -24,13 +24,18 @@ NEW_RECORDS: Final = 3
 
 
 class Core:
-    def __init__(self, world: World, oracles: Oracles, away: str) -> None:
+    def __init__(self, world: World, oracles: Oracles, away: str, *, unseen: bool) -> None:
         self._world = world
         self._oracles = oracles
         self._node = world.nodes[away]
         self._away = broker_id(away)
         self._before = oracles.history.acknowledged
         self._node.kill()
+        if unseen:
+            # Its machine is off: it refuses nobody. And the controller has never heard of it.
+            world.network.power_off(away)
+            world.controller.kill()
+            world.controller.start()
 
     def problem(self) -> str:
         """What is not as it must be; empty if nothing is."""
@@ -57,6 +62,7 @@ class Core:
         sometimes["core was well without a broker"] += 1
         waiting = (control.partitions[key].leader < 0 for key in control.main_keys())
         sometimes["partition waited for the broker that was away"] += sum(waiting)
+        self._world.network.power_on(self._node.name)
         self._node.start()
 
     def _counts(self, key: Key, partition: Partition) -> bool:

@@ -30,7 +30,7 @@ from strandline_chaos.sim.plan_check import (
 from strandline_chaos.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "EVENTS",
@@ -49,6 +49,7 @@ LAST_FAULT_S: Final = 8.0
 PATIENCE_S: Final = 3.0
 """A fault that waits for an event strikes after so long without it: a plan is not to lose it."""
 CORE: Final = 0.5
+UNSEEN: Final = 0.5
 RESTORES: Final = ("store-restored",)
 """Who is in sync by a restored store is for all brokers together to say."""
 FAULTS_MAX: Final = 12
@@ -103,6 +104,8 @@ class Plan:
     away: str = ""
     """A broker that is dead when everything heals, until the others have shown that they are well.
     """
+    unseen: bool = False
+    """Its machine is off too, and the controller starts anew: it has never heard of that broker."""
     patience_s: float | None = PATIENCE_S
     """How long a fault waits for its event before it strikes without it; None: for ever."""
     commit: str = field(default="", compare=False)
@@ -114,6 +117,8 @@ class Plan:
         head = f"seed {self.seed}, {self.topology}, {self.chaos_s} s of chaos"
         if self.away:
             head += f", then {self.away} is away for a while"
+        if self.unseen:
+            head += ", unseen by the controller"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 
@@ -139,7 +144,9 @@ def read_plan(text: str, *, commit: str) -> Plan:
         topology = Topology(**check_fields("topology", found["topology"], Topology))
     except ImpossibleTopology as error:
         raise BadPlan(str(error)) from None
-    others = {k: found[k] for k in ("chaos_s", "away", "patience_s", "commit") if k in found}
+    others = {
+        k: found[k] for k in ("chaos_s", "away", "unseen", "patience_s", "commit") if k in found
+    }
     plan = Plan(found["seed"], topology, faults, **others)
     check_plan(plan)
     return plan
@@ -219,14 +226,22 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults += _draw_moment(seed, topology)
     faults.sort(key=lambda fault: fault.at_s)
-    if any(fault.kind in CHANGE_BYTES for fault in faults):
-        topology = dataclasses.replace(topology, scrub_ms=SCRUB_MS)
+    topology = scrubbed(topology, faults)
     if any(fault.kind in RETENTION for fault in faults):
         topology = dataclasses.replace(topology, retention_check_ms=RETENTION_CHECK_MS)
     if any(fault.kind in COMPACTION for fault in faults):
         topology = dataclasses.replace(topology, cleaner_ms=CLEANER_MS)
     plan = Plan(seed, topology, tuple(faults), commit=commit)
     return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
+
+
+def scrubbed(topology: Topology, faults: Iterable[Fault]) -> Topology:
+    """Where faults change bytes, brokers look for them: what nobody reads would stay damaged, and
+    what a leader serves of it no client could read.
+    """
+    if any(fault.kind in CHANGE_BYTES for fault in faults):
+        return dataclasses.replace(topology, scrub_ms=SCRUB_MS)
+    return topology
 
 
 def _without_one(plan: Plan) -> Plan:
@@ -236,5 +251,6 @@ def _without_one(plan: Plan) -> Plan:
     rng = random.Random(f"core {plan.seed}")
     if rng.random() < CORE and all(f.at_s < CHAOS_BEFORE_CORE_S for f in plan.faults):
         away = rng.choice(plan.topology.broker_names)
-        return dataclasses.replace(plan, away=away, chaos_s=CHAOS_BEFORE_CORE_S)
+        unseen = rng.random() < UNSEEN
+        return dataclasses.replace(plan, away=away, unseen=unseen, chaos_s=CHAOS_BEFORE_CORE_S)
     return plan

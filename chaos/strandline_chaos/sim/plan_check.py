@@ -115,6 +115,8 @@ def check_plan(plan: Plan) -> None:
         raise BadPlan(
             f"away={plan.away!r} is not one of {', '.join(plan.topology.broker_names)}, nor empty"
         )
+    if type(plan.unseen) is not bool or (plan.unseen and not plan.away):
+        raise BadPlan(f"unseen={plan.unseen!r} is not false, nor true of a broker that is away")
     if len(plan.faults) > FAULTS_MAX:
         raise BadPlan(f"it has {len(plan.faults)} faults; leave at most {FAULTS_MAX} of them")
     for fault in plan.faults:

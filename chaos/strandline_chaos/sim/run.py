@@ -151,7 +151,7 @@ class Run:
         await asyncio.sleep(self.plan.chaos_s)
         self.nemesis.heal()
         if self.plan.away:
-            core = Core(world, self.oracles, self.plan.away)
+            core = Core(world, self.oracles, self.plan.away, unseen=self.plan.unseen)
             await self._until(core.problem, f"the core is not well without {self.plan.away}")
             core.done()
         before = self.oracles.history.acknowledged

@@ -104,6 +104,8 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ({"topology": {"segment_bytes": 0}}, "segment_bytes=0"),
         ({"away": "writer"}, "away='writer' is not one of broker-1, broker-2"),
         ({"away": []}, r"away=\[\] is not one of"),
+        ({"unseen": True}, "unseen=True is not false, nor true of a broker that is away"),
+        ({"away": "broker-1", "unseen": 1}, "unseen=1 is not false"),
         (
             {"patience_s": "long"},
             "patience_s='long' is not a number of seconds up to 3600, nor null",
