@@ -16,16 +16,27 @@ TESTS = ROOT / "tests"
 # Parts of a machine that are tested through it: module, and the test file that has its behaviours.
 TESTED_THROUGH = {
     "classic_records": "coordination/test_codec",
+    "admission": "groups/test_offsets",
     "commands": "groups/test_groups",
+    "consumer_beat": "groups/test_consumer_beat",
+    "context": "groups/test_groups",
+    "current": "groups/test_reconcile",
     "consumer_records": "coordination/test_codec",
     "decision": "groups/test_groups",
     "effects": "groups/test_groups",
+    "expiry": "groups/test_expiry",
+    "heartbeat_rules": "groups/test_consumer_beat",
     "isr_proposal": "core/test_leader",
     "loss_reports": "controller/test_losses",
     "offset_records": "coordination/test_codec",
+    "offsets": "groups/test_offsets",
+    "membership": "groups/test_groups_property",
+    "removal": "groups/test_removal",
     "replica_condition": "controller/test_offline_replicas",
     "rules": "controller/test_state",
     "settings": "groups/test_groups",
+    "table": "groups/test_groups_property",
+    "target": "groups/test_consumer_beat",
     "wire": "coordination/test_codec",
 }
 

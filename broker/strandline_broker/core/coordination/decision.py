@@ -8,7 +8,10 @@ the answer before everything it tells of is committed (I-104).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from strandline_broker.core.coordination.codec import GroupKey, GroupValue
 
 Entity: TypeAlias = str | tuple[str, str]
 """What is waited for: a group by its id, or one of its members by (group id, member id)."""
@@ -21,8 +24,8 @@ Effect = TypeVar("Effect", covariant=True)
 class Record:
     """One record of a coordinator's log, as the codec knows it; without a value a tombstone."""
 
-    key: object
-    value: object | None
+    key: GroupKey
+    value: GroupValue | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,13 @@ class ConsumerBeat:
     client_host: str = ""
     crossed: bool = False
     """It was sent before its sender had seen the last push of its stream: the member is alive and
-    its subscription counts, but neither its epoch nor its owned list says anything (I-134).
+    its subscription counts, but neither its epoch nor its owned list says anything (I-134). Nobody
+    joins by it: its sender may have been fenced since.
     """
+
+    @property
+    def joins(self) -> bool:
+        return self.member_epoch == JOIN_EPOCH and not self.crossed
 
 
 @dataclass(frozen=True, slots=True)

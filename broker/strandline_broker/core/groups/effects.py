@@ -7,10 +7,7 @@ computation as `Assigned`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from strandline_broker.core.groups.assignors import GroupSpec
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Ask the assignor outside of the step, and come back with `Assigned`."""
+    """The group wants a target: ask `Groups.to_assign` when it may take a while, compute outside of
+    the step, and come back with `Assigned`. Any number of these are met by one computation that is
+    asked for after the last.
+    """
 
     group_id: str
-    group_epoch: int
-    assignor: str
-    spec: GroupSpec
 
 
 Effect: TypeAlias = StartTimer | StopTimer | Changed | Compute

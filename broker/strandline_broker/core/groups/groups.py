@@ -2,31 +2,77 @@
 
 `decide` changes nothing that a record tells of; `replay` alone does, live as at load, so that the
 state is the fold of the log whoever built it (I-102). What is volatile (who was told what, which
-epoch a member has stated) only ever makes an answer longer or an acknowledgement later.
+epochs it may have) only ever makes an answer longer, or takes a lost answer for lost.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_proto.errors import InvalidConfig
+from strandline_broker.core.coordination.classic_records import GroupMetadataKey
+from strandline_broker.core.coordination.consumer_records import ConsumerGroupMemberMetadataKey
+from strandline_broker.core.coordination.decision import Decision, Record
+from strandline_broker.core.groups import classic, expiry, offsets, removal
+from strandline_broker.core.groups.commands import (
+    JOIN_EPOCH,
+    Assigned,
+    BeatAnswer,
+    CommitOffsets,
+    ConsumerBeat,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Expire,
+    FetchedOffset,
+    FetchOffsets,
+    ListGroups,
+    RebalanceEnded,
+    Reconcile,
+    RemoveMembers,
+    SessionEnded,
+    TopicsChanged,
+)
+from strandline_broker.core.groups.consumer import ConsumerGroup, Draft
+from strandline_broker.core.groups.consumer_beat import heartbeat
+from strandline_broker.core.groups.context import Context
+from strandline_broker.core.groups.current import MemberState, sets_of
+from strandline_broker.core.groups.describe import described, listed
+from strandline_broker.core.groups.effects import (
+    Changed,
+    RebalanceTimer,
+    SessionTimer,
+    StartTimer,
+)
+from strandline_broker.core.groups.group_config import (
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    group_value,
+)
+from strandline_broker.core.groups.heartbeat_rules import check_heartbeat
+from strandline_broker.core.groups.membership import (
+    raise_epoch,
+    reconcile_member,
+    want_target,
+)
+from strandline_broker.core.groups.subscription import metadata_hash, resolve
+from strandline_broker.core.groups.table import GroupTable
+from strandline_broker.core.groups.target import (
+    ToAssign,
+    chosen_assignor,
+    specification,
+    write_target,
+)
+from strandline_proto.errors import GroupIdNotFound, InvalidConfig, UnknownMemberId, WireError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.coordination.decision import Decision, Record
+    from strandline_broker.core.coordination.decision import Entity
     from strandline_broker.core.groups.assignors import Assignor, PartitionSets
-    from strandline_broker.core.groups.commands import (
-        BeatAnswer,
-        Command,
-        FetchedOffset,
-        Inputs,
-        Reply,
-    )
-    from strandline_broker.core.groups.effects import Effect, StartTimer
+    from strandline_broker.core.groups.commands import Command, Inputs, Reply
+    from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.settings import GroupSettings
     from strandline_broker.core.groups.subscription import Matcher
-    from strandline_proto.errors import WireError
     from strandline_proto.ids import Offset
 
 
@@ -45,16 +91,164 @@ class Groups:
                 )
         self._assignors = {name: known[name] for name in settings.consumer_assignors}
         self._matcher = matcher
+        self.table = GroupTable()
+        self._told_epochs: dict[tuple[str, str], set[int]] = {}
+        self._told: dict[tuple[str, str], PartitionSets] = {}
+
+    # Deciding
 
     def decide(self, command: Command, inputs: Inputs) -> Decision[Reply, Effect]:
         """Raises nothing but what is our own fault; a refusal is an answer. A decision that the
         host does not carry out to its end leaves the shard unusable: it is loaded again.
         """
-        raise AssertionError(command)
+        context = Context(self._settings, self._assignors, self._matcher, inputs, self._told_epochs)
+        try:
+            return self._decide(command, context)
+        except WireError as error:
+            group_id = None if isinstance(command, ListGroups) else command.group_id
+            return Decision((), error, about=group_id)
+
+    def _decide(self, command: Command, context: Context) -> Decision[Reply, Effect]:
+        table = self.table
+        match command:
+            case ConsumerBeat():
+                return self._heartbeat(command, context)
+            case CommitOffsets():
+                return offsets.commit(table, command, context)
+            case FetchOffsets():
+                return offsets.fetch(table, command, context)
+            case DeleteOffsets():
+                return offsets.delete(table, command, context)
+            case Expire():
+                return expiry.expire(table, command, context)
+            case DeleteGroup():
+                return expiry.delete_group(table, command, context)
+            case DescribeGroup():
+                answer = described(table, command.group_id, tuple(self._assignors))
+                return Decision((), answer, about=command.group_id)
+            case ListGroups():
+                return Decision((), listed(table))
+            case _:
+                return self._change(command, context)
+
+    def _heartbeat(self, beat: ConsumerBeat, context: Context) -> Decision[Reply, Effect]:
+        check_heartbeat(beat, tuple(self._assignors), self._matcher)
+        group = self.table.consumer.get(beat.group_id)
+        before: tuple[Record, ...] = ()
+        if group is None:
+            kept = self.table.classic.get(beat.group_id)
+            if kept is not None and kept.members:
+                raise classic.refuse_consumer_protocol(beat.group_id, kept)
+            if not beat.joins:
+                raise GroupIdNotFound(f"there is no group {beat.group_id!r}")
+            if kept is not None:
+                before = (Record(GroupMetadataKey(beat.group_id), None),)
+            group = ConsumerGroup(beat.group_id)
+        draft = Draft(group)
+        answer = heartbeat(draft, beat, context)
+        if beat.member_epoch >= JOIN_EPOCH and not beat.crossed:
+            self._has_said(beat)
+        return self._decision(draft, answer, (beat.group_id, beat.member_id), before)
+
+    def _has_said(self, beat: ConsumerBeat) -> None:
+        """It has this epoch or, as far as it was told of them, a later one."""
+        key = (beat.group_id, beat.member_id)
+        told = self._told_epochs.get(key, set())
+        self._told_epochs[key] = {beat.member_epoch, *(e for e in told if e > beat.member_epoch)}
+
+    def _change(
+        self,
+        command: Reconcile
+        | Assigned
+        | SessionEnded
+        | RebalanceEnded
+        | TopicsChanged
+        | RemoveMembers,
+        context: Context,
+    ) -> Decision[Reply, Effect]:
+        """Of a consumer group, by something else than what a member says."""
+        group_id = command.group_id
+        group = self.table.consumer.get(group_id)
+        if group is None:
+            return self._change_without(command, context)
+        draft = Draft(group)
+        answer: Reply = None
+        match command:
+            case Reconcile():
+                self._reconcile(draft, command, context)
+            case Assigned():
+                answer = _take_target(draft, command, context)
+            case SessionEnded():
+                removal.session_ended(draft, command, context)
+            case RebalanceEnded():
+                removal.rebalance_ended(draft, command, context)
+            case TopicsChanged():
+                self._topics_changed(draft, context)
+            case RemoveMembers():
+                answer = removal.remove(draft, command, context)
+        return self._decision(draft, answer, group_id)
+
+    def _change_without(
+        self,
+        command: Reconcile
+        | Assigned
+        | SessionEnded
+        | RebalanceEnded
+        | TopicsChanged
+        | RemoveMembers,
+        context: Context,
+    ) -> Decision[Reply, Effect]:
+        """There is no consumer group of that id; a classic one's members have sessions too."""
+        group_id = command.group_id
+        kept = self.table.classic.get(group_id)
+        if isinstance(command, SessionEnded) and kept is not None:
+            left = classic.without(kept, command.member_id, context.inputs.wall_ms)
+            records = () if left == kept else (Record(GroupMetadataKey(group_id), left),)
+            return Decision(records, None, about=group_id)
+        if isinstance(command, TopicsChanged):
+            gone = offsets.of_deleted_topics(self.table, group_id, context.inputs.metadata)
+            return Decision(gone, None, about=group_id)
+        if isinstance(command, RemoveMembers):
+            raise GroupIdNotFound(f"there is no group {group_id!r} of the consumer protocol")
+        return Decision((), False if isinstance(command, Assigned) else None, about=group_id)
+
+    def _reconcile(self, draft: Draft, command: Reconcile, context: Context) -> None:
+        for member_id in sorted(set(command.members)):
+            current = draft.current(member_id)
+            if member_id not in draft.members or current.is_absent:
+                continue
+            if current.state is not MemberState.UNKNOWN:
+                reconcile_member(draft, context, member_id, owned=None)
+
+    def _topics_changed(self, draft: Draft, context: Context) -> None:
+        metadata = context.inputs.metadata
+        draft.records += offsets.of_deleted_topics(self.table, draft.group_id, metadata)
+        if not draft.members:
+            return
+        resolve(draft, self._matcher, metadata, context.inputs.wall_ms, anew=True)
+        if metadata_hash(draft.subscribed_names(), metadata) != draft.metadata_hash:
+            raise_epoch(draft, context)
+        want_target(draft, context)
+
+    def _decision(
+        self, draft: Draft, answer: Reply, about: Entity, before: tuple[Record, ...] = ()
+    ) -> Decision[Reply, Effect]:
+        effects = list(draft.effects)
+        if draft.changed:
+            effects.append(Changed(draft.group_id, tuple(sorted(draft.changed))))
+        return Decision((*before, *draft.records), answer, tuple(effects), about)
+
+    # The fold of the log
 
     def replay(self, offset: Offset, record: Record) -> None:
         """Records of decisions, or any part of them that compaction has left (I-139)."""
-        raise AssertionError(record)
+        key, value = record.key, record.value
+        self.table.replay(key, value)
+        if isinstance(key, ConsumerGroupMemberMetadataKey) and value is None:
+            self._told_epochs.pop((key.group, key.member_id), None)
+            self._told.pop((key.group, key.member_id), None)
+
+    # What the state says
 
     def render(
         self, group_id: str, member_id: str, inputs: Inputs, *, full: bool
@@ -62,18 +256,76 @@ class Groups:
         """What holds for the member now, to be sent now; the host has made sure that all of it is
         committed. The assignment is in it if `full`, or if it differs from what was told last.
         """
-        raise AssertionError(group_id)
+        group = self.table.consumer.get(group_id)
+        if group is None or member_id not in group.members:
+            return UnknownMemberId(
+                f"group {group_id!r} has no member {member_id!r}: give up everything, and join "
+                "again with epoch 0"
+            )
+        current = group.current(member_id)
+        self._told_epochs.setdefault((group_id, member_id), set()).add(current.epoch)
+        assignment: PartitionSets | None = sets_of(current.assigned)
+        if not full and self._told.get((group_id, member_id)) == assignment:
+            assignment = None
+        else:
+            self._told[group_id, member_id] = sets_of(current.assigned)
+        interval = group_value(
+            HEARTBEAT_INTERVAL, self._settings, inputs.group_configs.get(group_id, {})
+        )
+        return BeatAnswer(member_id, current.epoch, interval, assignment)
 
     def granted_offsets(
-        self, group_id: str, partitions: PartitionSets
+        self, group_id: str, partitions: PartitionSets, inputs: Inputs
     ) -> tuple[FetchedOffset, ...]:
         """The committed offsets that may ride on a grant of these partitions, rendered with it."""
-        raise AssertionError(group_id)
+        found = ((inputs.metadata.topic(topic_id), ps) for topic_id, ps in partitions.items())
+        return tuple(
+            offsets.granted(self.table, group_id, topic, partition)
+            for topic, ps in found
+            if topic is not None
+            for partition in ps
+        )
+
+    def to_assign(self, group_id: str, inputs: Inputs) -> ToAssign | None:
+        """What to compute for a group that wants a target; None: it has one by now."""
+        group = self.table.consumer.get(group_id)
+        if group is None or group.epoch <= group.assignment_epoch:
+            return None
+        assignor = self._assignors[chosen_assignor(group, tuple(self._assignors))]
+        return ToAssign(group_id, group.epoch, assignor, specification(group, inputs.metadata))
 
     def timers(self, inputs: Inputs) -> tuple[StartTimer, ...]:
         """All that must run for this state, full anew: asked once after a load (I-137)."""
-        raise AssertionError(inputs)
+        timers: list[StartTimer] = []
+        for group_id, group in sorted(self.table.consumer.items()):
+            session_ms = group_value(
+                SESSION_TIMEOUT, self._settings, inputs.group_configs.get(group_id, {})
+            )
+            for member_id, member in sorted(group.members.items()):
+                timers.append(StartTimer(SessionTimer(group_id, member_id), session_ms))
+                current = group.current(member_id)
+                if current.state is MemberState.UNREVOKED_PARTITIONS:
+                    timer = RebalanceTimer(group_id, member_id)
+                    timers.append(StartTimer(timer, member.rebalance_timeout_ms, current.epoch))
+        for group_id, kept in sorted(self.table.classic.items()):
+            for left in kept.members:
+                key = SessionTimer(group_id, left.member_id)
+                timers.append(StartTimer(key, left.session_timeout_ms))
+        return tuple(timers)
 
     def group_ids(self) -> tuple[str, ...]:
         """All that are known, by a record of their own or by offsets; sorted."""
-        raise AssertionError(self._settings)
+        return self.table.group_ids()
+
+
+def _take_target(draft: Draft, command: Assigned, context: Context) -> bool:
+    """Of this epoch and these members, or not at all (P-149)."""
+    wanted = draft.epoch > draft.assignment_epoch
+    if (
+        not wanted
+        or command.group_epoch != draft.epoch
+        or set(command.target) != set(draft.members)
+    ):
+        return False
+    write_target(draft, command.target, context.inputs.wall_ms)
+    return True

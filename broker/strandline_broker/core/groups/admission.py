@@ -1,0 +1,114 @@
+"""Who may commit and read the offsets of a group, by the group's kind and state (I-144)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.heartbeat_rules import check_group_id
+from strandline_broker.core.groups.static_members import check_instance
+from strandline_proto.errors import (
+    GroupIdNotFound,
+    IllegalGeneration,
+    InvalidGroupId,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    UnsupportedVersion,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.groups.commands import CommitOffsets, FetchOffsets
+    from strandline_broker.core.groups.consumer import ConsumerGroup
+    from strandline_broker.core.groups.table import GroupTable
+    from strandline_proto.ids import TopicId
+
+
+def admit_commit(table: GroupTable, command: CommitOffsets) -> Callable[[TopicId, int], None]:
+    """Raises what refuses the whole commit; what it returns raises what refuses one partition."""
+    group_id = command.group_id
+    group = table.consumer.get(group_id)
+    if group is not None:
+        return _admit_to_consumer_group(group, command)
+    kept = table.classic.get(group_id)
+    if kept is not None:
+        classic.check_committer(
+            kept,
+            group_id=group_id,
+            member_id=command.member_id,
+            generation=command.member_epoch,
+            instance_id=command.instance_id,
+        )
+    elif command.member_epoch >= 0:
+        if command.knows_member_epochs:
+            raise GroupIdNotFound(f"there is no group {group_id!r}")
+        raise IllegalGeneration(f"there is no group {group_id!r}, so it is in no generation")
+    elif group_id not in table.offsets:
+        check_group_id(group_id)
+    return lambda _topic_id, _partition: None
+
+
+def _admit_to_consumer_group(
+    group: ConsumerGroup, command: CommitOffsets
+) -> Callable[[TopicId, int], None]:
+    group_id, member_id, epoch = command.group_id, command.member_id, command.member_epoch
+    if epoch < 0 and not group.members:
+        return lambda _topic_id, _partition: None
+    check_instance(group, command.instance_id, member_id)
+    if member_id not in group.members:
+        raise UnknownMemberId(
+            f"group {group_id!r} has no member {member_id!r}"
+            if member_id
+            else f"group {group_id!r} has {len(group.members)} members: only they commit its "
+            "offsets; stop them first"
+        )
+    if not command.knows_member_epochs:
+        raise UnsupportedVersion(
+            f"group {group_id!r} is of the consumer protocol: its members commit by member epochs, "
+            "from version 9 of OffsetCommit on"
+        )
+    current = group.current(member_id)
+    if epoch == current.epoch:
+        return lambda _topic_id, _partition: None
+    if epoch > current.epoch:
+        raise _stale(command, current.epoch)
+
+    def of_an_earlier_epoch(topic_id: TopicId, partition: int) -> None:
+        for held in (current.assigned, current.pending):
+            assigned_in = held.get(topic_id, {}).get(partition)
+            if assigned_in is not None and assigned_in <= epoch:
+                return
+        raise _stale(command, current.epoch)
+
+    return of_an_earlier_epoch
+
+
+def admit_fetch(table: GroupTable, command: FetchOffsets) -> None:
+    """Raises what refuses it. A group that is not known has no offsets, and that is no error."""
+    if not command.group_id:
+        raise InvalidGroupId("the group id is empty")
+    group = table.consumer.get(command.group_id)
+    if group is None or (not command.member_id and command.member_epoch < 0):
+        return
+    if command.member_id not in group.members:
+        raise UnknownMemberId(f"group {command.group_id!r} has no member {command.member_id!r}")
+    epoch = group.current(command.member_id).epoch
+    if command.member_epoch != epoch:
+        raise _stale(command, epoch)
+
+
+def subscribes_to(table: GroupTable, group_id: str, topic: str) -> bool:
+    """Whether members of the group read the topic."""
+    group = table.consumer.get(group_id)
+    if group is not None:
+        return topic in group.subscribed_names()
+    kept = table.classic.get(group_id)
+    return kept is not None and classic.subscribes_to(kept, topic)
+
+
+def _stale(command: CommitOffsets | FetchOffsets, epoch: int) -> StaleMemberEpoch:
+    return StaleMemberEpoch(
+        f"member {command.member_id!r} of group {command.group_id!r} says epoch "
+        f"{command.member_epoch}, and its epoch is {epoch}"
+    )

@@ -1,0 +1,106 @@
+"""Groups of the classic protocol, as far as their records are kept and shown.
+
+Nobody joins them here: the protocol that forms them is not served. What a log brings along stays
+whole, its offsets can be read and committed under Kafka's rules, and its members end with their
+sessions as they would where they had been served, after which the group is empty and free for
+either protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.coordination.wire import MalformedRecord, Reader
+from strandline_proto.errors import (
+    FencedInstanceId,
+    GroupIdNotFound,
+    IllegalGeneration,
+    UnknownMemberId,
+)
+
+if TYPE_CHECKING:
+    from strandline_broker.core.coordination.classic_records import (
+        ClassicMember,
+        GroupMetadataValue,
+    )
+
+CONSUMER_PROTOCOL: Final = "consumer"
+
+
+def state_of(value: GroupMetadataValue) -> str:
+    """Kafka's names; what is read from a log is settled."""
+    return "Stable" if value.members else "Empty"
+
+
+def refuse_consumer_protocol(group_id: str, value: GroupMetadataValue) -> GroupIdNotFound:
+    """To a member of the consumer protocol while there are members of the classic one."""
+    return GroupIdNotFound(
+        f"group {group_id!r} is of the classic protocol and has {len(value.members)} members; the "
+        "consumer protocol can take it over once they have left"
+    )
+
+
+def check_committer(
+    value: GroupMetadataValue,
+    *,
+    group_id: str,
+    member_id: str,
+    generation: int,
+    instance_id: str | None,
+) -> None:
+    """Raises unless a commit by this member in this generation is admitted."""
+    if generation < 0 and not value.members:
+        return
+    member = _member(value, member_id)
+    if instance_id is not None:
+        holder = next((m for m in value.members if m.group_instance_id == instance_id), None)
+        if holder is not None and holder.member_id != member_id:
+            raise FencedInstanceId(
+                f"instance {instance_id!r} of group {group_id!r} is member {holder.member_id!r}"
+            )
+    if member is None:
+        raise UnknownMemberId(
+            f"group {group_id!r} has no member {member_id!r}"
+            if member_id
+            else f"group {group_id!r} has members: only they commit its offsets"
+        )
+    if generation != value.generation:
+        raise IllegalGeneration(
+            f"group {group_id!r} is in generation {value.generation}, not {generation}"
+        )
+
+
+def without(value: GroupMetadataValue, member_id: str, wall_ms: int) -> GroupMetadataValue:
+    """The group after the member has gone; nobody left, it is empty, in a generation of its own."""
+    members = tuple(m for m in value.members if m.member_id != member_id)
+    if members:
+        return replace(value, members=members)
+    return replace(
+        value,
+        generation=value.generation + 1,
+        protocol=None,
+        leader=None,
+        current_state_timestamp_ms=wall_ms,
+        members=(),
+    )
+
+
+def subscribes_to(value: GroupMetadataValue, topic: str) -> bool:
+    """Whether a member does, or may: what it said cannot be understood."""
+    return any(topic in names for names in map(subscribed_names, value.members) if names) or any(
+        subscribed_names(member) is None for member in value.members
+    )
+
+
+def subscribed_names(member: ClassicMember) -> frozenset[str] | None:
+    reader = Reader(member.subscription)
+    try:
+        reader.i16()
+        return frozenset(reader.array(reader.string))
+    except MalformedRecord:
+        return None
+
+
+def _member(value: GroupMetadataValue, member_id: str) -> ClassicMember | None:
+    return next((m for m in value.members if m.member_id == member_id), None)

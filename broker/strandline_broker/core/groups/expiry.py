@@ -1,0 +1,124 @@
+"""When committed offsets are forgotten, and their group with the last of them.
+
+An offset lives `offsets.retention.minutes` from its last commit or, if that was later, from the
+time at which its group became empty; as long as members of the group subscribe to its topic it
+lives whatever its age (I-148, P-110). A value with an expiry of its own ends by that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.coordination.classic_records import GroupMetadataKey
+from strandline_broker.core.coordination.consumer_records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from strandline_broker.core.coordination.decision import Decision, Record
+from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.commands import EXPIRED_AT_ONCE_MAX
+from strandline_proto.errors import GroupIdNotFound, NonEmptyGroup
+
+if TYPE_CHECKING:
+    from strandline_broker.core.groups.commands import DeleteGroup, Expire
+    from strandline_broker.core.groups.context import Context
+    from strandline_broker.core.groups.effects import Effect
+    from strandline_broker.core.groups.table import GroupTable
+
+
+def expire(table: GroupTable, command: Expire, context: Context) -> Decision[int, Effect]:
+    group_id = command.group_id
+    wall_ms = context.inputs.wall_ms
+    retention_ms = context.settings.offsets_retention_ms
+    expired: list[Record] = []
+    kept = False
+    bases = _Bases(table, group_id)
+    for topic, partition, value in table.offsets_of(group_id):
+        base = bases.of(topic, value)
+        due = base is not None and wall_ms >= base + retention_ms
+        if value.expire_timestamp_ms is not None:
+            due = base is not None and wall_ms >= value.expire_timestamp_ms
+        if due and len(expired) < EXPIRED_AT_ONCE_MAX:
+            expired.append(Record(OffsetCommitKey(group_id, topic, partition), None))
+        else:
+            kept = True
+    records = tuple(expired)
+    if not kept and _is_empty(table, group_id):
+        records += _group_tombstones(table, group_id)
+    return Decision(records, len(expired), about=group_id)
+
+
+def delete_group(
+    table: GroupTable, command: DeleteGroup, context: Context
+) -> Decision[None, Effect]:
+    """With all of its offsets; only an empty one (I-151)."""
+    group_id = command.group_id
+    if not table.is_known(group_id):
+        raise GroupIdNotFound(f"there is no group {group_id!r}")
+    if not _is_empty(table, group_id):
+        raise NonEmptyGroup(
+            f"group {group_id!r} has {_members(table, group_id)} members: stop them first, or "
+            "remove them"
+        )
+    offsets = tuple(
+        Record(OffsetCommitKey(group_id, topic, partition), None)
+        for topic, partition, _ in table.offsets_of(group_id)
+    )
+    return Decision((*offsets, *_group_tombstones(table, group_id)), None, about=group_id)
+
+
+class _Bases:
+    """From when on the age of a group's offsets counts."""
+
+    def __init__(self, table: GroupTable, group_id: str) -> None:
+        self._subscribed: set[str] = set()
+        self._empty_since = 0
+        self._kept = table.classic.get(group_id)
+        group = table.consumer.get(group_id)
+        if group is not None:
+            self._kept = None
+            self._subscribed = group.subscribed_names()
+            self._empty_since = 0 if group.members else group.assigned_at_ms
+        elif self._kept is not None and not self._kept.members:
+            self._empty_since = self._kept.current_state_timestamp_ms or 0
+
+    def of(self, topic: str, value: OffsetCommitValue) -> int | None:
+        """Wall clock; None: it does not expire now."""
+        if topic in self._subscribed:
+            return None
+        if self._kept is not None and self._kept.members:
+            if self._kept.protocol_type != classic.CONSUMER_PROTOCOL:
+                return None
+            if classic.subscribes_to(self._kept, topic):
+                return None
+        return max(value.commit_timestamp_ms, self._empty_since)
+
+
+def _members(table: GroupTable, group_id: str) -> int:
+    if group_id in table.consumer:
+        return len(table.consumer[group_id].members)
+    return len(table.classic[group_id].members) if group_id in table.classic else 0
+
+
+def _is_empty(table: GroupTable, group_id: str) -> bool:
+    return _members(table, group_id) == 0
+
+
+def _group_tombstones(table: GroupTable, group_id: str) -> tuple[Record, ...]:
+    """For every key that an empty group may have in the log (I-138)."""
+    records: list[Record] = []
+    group = table.consumer.get(group_id)
+    if group is not None:
+        records.append(Record(ConsumerGroupTargetAssignmentMetadataKey(group_id), None))
+        records += [
+            Record(ConsumerGroupRegularExpressionKey(group_id, regex), None)
+            for regex in sorted(group.regexes)
+        ]
+        records.append(Record(ConsumerGroupPartitionMetadataKey(group_id), None))
+        records.append(Record(ConsumerGroupMetadataKey(group_id), None))
+    if group_id in table.classic:
+        records.append(Record(GroupMetadataKey(group_id), None))
+    return tuple(records)

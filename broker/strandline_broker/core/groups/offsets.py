@@ -1,0 +1,229 @@
+"""Committed offsets: who may commit, read and delete them, and what is kept of each.
+
+An offset stands under the topic's name with the topic's id beside it, so that a topic that is
+created anew under a name has none (I-145). A commit is one batch: partitions that are refused, each
+with its own error, are left out of it (I-150). Everything is admitted or refused as Kafka does it
+(I-144); a partition that a member has kept since an earlier epoch may be committed by that epoch
+while the group is rebalanced (P-123).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.coordination.decision import Decision, Record
+from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.admission import admit_commit, admit_fetch, subscribes_to
+from strandline_broker.core.groups.commands import (
+    DeletedOffset,
+    DeleteOffsets,
+    FetchedOffset,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+    PartitionCommit,
+    TopicPartitionsRef,
+    TopicRef,
+)
+from strandline_proto.errors import (
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    InvalidRequest,
+    NonEmptyGroup,
+    OffsetMetadataTooLarge,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from strandline_proto.ids import LeaderEpoch, Offset, TopicId, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_broker.core.groups.commands import CommitOffsets, FetchOffsets
+    from strandline_broker.core.groups.context import Context
+    from strandline_broker.core.groups.effects import Effect
+    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
+
+
+def commit(
+    table: GroupTable, command: CommitOffsets, context: Context
+) -> Decision[OffsetsCommitted, Effect]:
+    may_commit = admit_commit(table, command)
+    inputs = context.inputs
+    records: dict[OffsetCommitKey, OffsetCommitValue] = {}
+    errors: list[WireError | None] = []
+    for wish in command.partitions:
+        try:
+            topic = _existing(wish.topic, wish.partition, inputs.metadata)
+            may_commit(topic.topic_id, wish.partition)
+            _check_values(wish, context.settings.offset_metadata_max_bytes)
+        except WireError as error:
+            errors.append(error)
+            continue
+        records[OffsetCommitKey(command.group_id, topic.name, wish.partition)] = OffsetCommitValue(
+            offset=Offset(wish.offset),
+            leader_epoch=LeaderEpoch(wish.leader_epoch),
+            metadata=wish.metadata,
+            commit_timestamp_ms=inputs.wall_ms,
+            topic_id=topic.topic_id,
+        )
+        errors.append(None)
+    return Decision(
+        tuple(Record(key, value) for key, value in records.items()),
+        OffsetsCommitted(tuple(errors)),
+        about=command.group_id,
+    )
+
+
+def fetch(
+    table: GroupTable, command: FetchOffsets, context: Context
+) -> Decision[OffsetsFetched, Effect]:
+    admit_fetch(table, command)
+    metadata = context.inputs.metadata
+    if command.topics is None:
+        found = tuple(
+            _fetched(value, topic, partition)
+            for topic, partition, value in table.offsets_of(command.group_id)
+            if _is_of(value, topic, metadata)
+        )
+    else:
+        found = tuple(
+            _fetch_one(table, command.group_id, ref.topic, partition, metadata)
+            for ref in command.topics
+            for partition in ref.partitions
+        )
+    return Decision((), OffsetsFetched(found), about=command.group_id)
+
+
+def delete(
+    table: GroupTable, command: DeleteOffsets, context: Context
+) -> Decision[OffsetsDeleted, Effect]:
+    group_id = command.group_id
+    if not table.is_known(group_id):
+        raise GroupIdNotFound(f"there is no group {group_id!r}")
+    kept = table.classic.get(group_id)
+    if kept is not None and kept.members and kept.protocol_type != classic.CONSUMER_PROTOCOL:
+        raise NonEmptyGroup(
+            f"group {group_id!r} has {len(kept.members)} members, whose protocol "
+            f"{kept.protocol_type!r} does not say what they read"
+        )
+    keys: dict[OffsetCommitKey, None] = {}
+    answers: list[DeletedOffset] = []
+    for topic, partition in _named(command.topics):
+        name, topic_id = _name_and_id(topic, context.inputs.metadata)
+        error: WireError | None = None
+        if name is None:
+            error = _unknown_id(topic)
+        elif subscribes_to(table, group_id, name):
+            error = GroupSubscribedToTopic(
+                f"group {group_id!r} has members that subscribe to topic {name!r}"
+            )
+        elif table.offset(group_id, name, partition) is not None:
+            keys[OffsetCommitKey(group_id, name, partition)] = None
+        answers.append(DeletedOffset(topic_id, name or "", partition, error))
+    return Decision(
+        tuple(Record(key, None) for key in keys), OffsetsDeleted(tuple(answers)), about=group_id
+    )
+
+
+def of_deleted_topics(
+    table: GroupTable, group_id: str, metadata: MetadataView
+) -> tuple[Record, ...]:
+    """Tombstones for the offsets of topics that are no more (I-149). One without a topic's id is
+    of a time that knew none, and goes by its age.
+    """
+    return tuple(
+        Record(OffsetCommitKey(group_id, topic, partition), None)
+        for topic, partition, value in table.offsets_of(group_id)
+        if value.topic_id is not None and value.topic_id not in metadata.topics_by_id
+    )
+
+
+def granted(table: GroupTable, group_id: str, topic: CachedTopic, partition: int) -> FetchedOffset:
+    """What a new owner begins with."""
+    value = table.offset(group_id, topic.name, partition)
+    if value is None or value.topic_id not in (None, topic.topic_id):
+        return FetchedOffset(topic.topic_id, topic.name, partition)
+    return _fetched(value, topic.name, partition, topic.topic_id)
+
+
+def _fetch_one(
+    table: GroupTable, group_id: str, topic: TopicRef, partition: int, metadata: MetadataView
+) -> FetchedOffset:
+    name, topic_id = _name_and_id(topic, metadata)
+    if name is None:
+        return FetchedOffset(topic.topic_id, "", partition, error=_unknown_id(topic))
+    value = table.offset(group_id, name, partition)
+    if value is None or not _is_of(value, name, metadata):
+        return FetchedOffset(topic_id, name, partition)
+    return _fetched(value, name, partition, topic_id)
+
+
+def _fetched(
+    value: OffsetCommitValue, topic: str, partition: int, topic_id: TopicId | None = None
+) -> FetchedOffset:
+    return FetchedOffset(
+        topic_id or value.topic_id,
+        topic,
+        partition,
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _is_of(value: OffsetCommitValue, topic: str, metadata: MetadataView) -> bool:
+    """Whether it is of the topic that has the name now; a name that is unknown contradicts none."""
+    present = metadata.ids_by_name.get(topic)
+    return present is None or value.topic_id is None or value.topic_id == present
+
+
+def _existing(topic: TopicRef, partition: int, metadata: MetadataView) -> CachedTopic:
+    if topic.topic_id is not None:
+        found = metadata.topic(topic.topic_id)
+        if found is None:
+            raise _unknown_id(topic)
+    else:
+        found = metadata.topic_named(topic.name)
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no topic {topic.name!r}")
+    if partition not in found.partitions:
+        raise UnknownTopicOrPartition(
+            f"topic {found.name!r} has no partition {partition}, it has {len(found.partitions)}"
+        )
+    return found
+
+
+def _check_values(wish: PartitionCommit, metadata_bytes_max: int) -> None:
+    if wish.offset < 0:
+        raise InvalidRequest(
+            f"offset {wish.offset} of partition {wish.partition} is below 0: commit the offset of "
+            "the next record to read"
+        )
+    if len(wish.metadata.encode()) > metadata_bytes_max:
+        raise OffsetMetadataTooLarge(
+            f"the metadata has {len(wish.metadata.encode())} bytes, and offset.metadata.max.bytes "
+            f"allows {metadata_bytes_max}"
+        )
+
+
+def _name_and_id(topic: TopicRef, metadata: MetadataView) -> tuple[str | None, TopicId | None]:
+    """No name: the id is of no topic that exists."""
+    if topic.topic_id is None:
+        return topic.name, metadata.ids_by_name.get(topic.name)
+    found = metadata.topic(topic.topic_id)
+    return (None if found is None else found.name), topic.topic_id
+
+
+def _unknown_id(topic: TopicRef) -> UnknownTopicId:
+    assert topic.topic_id is not None
+    return UnknownTopicId(f"there is no topic of id {topic_id_text(topic.topic_id)}")
+
+
+def _named(topics: tuple[TopicPartitionsRef, ...]) -> Iterator[tuple[TopicRef, int]]:
+    for ref in topics:
+        for partition in ref.partitions:
+            yield ref.topic, partition
