@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.core.push_envelope import Endpoint
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.isr_changes import IsrChanges

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.push import (
     ClusterConfigs,
     MetadataDelta,
@@ -15,9 +16,10 @@ from strandline_broker.core.controller.push import (
     RemovedReplicas,
     RemovedTopic,
 )
-from strandline_broker.core.controller.records import RECOVERED, RECOVERING, Endpoint
+from strandline_broker.core.controller.records import RECOVERED, RECOVERING
 from strandline_broker.core.controller.state import Broker, Partition
 from strandline_broker.core.partition_state import IsrMember, PartitionState
+from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,
     DynamicConfigs,
@@ -25,21 +27,18 @@ from strandline_broker.core.push_envelope import (
     HostedTopic,
     LiveBroker,
     PartitionMetadata,
-    ReplicaLogEnd,
     StopReplica,
     TopicMetadata,
 )
-from strandline_broker.core.push_envelope import Endpoint as Reached
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.settings import Identity
-from strandline_broker.hosts.push import PushAnswer
 from strandline_broker.rpc.push_codec import (
     PushTranslator,
     answer_from_wire,
     answer_to_wire,
     envelope_from_wire,
 )
-from strandline_proto.errors import ERRORS, NONE
+from strandline_proto.errors import ERRORS, NONE, WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2
 
@@ -174,7 +173,7 @@ def reached(b: Broker) -> LiveBroker:
     return LiveBroker(
         b.broker_id,
         b.epoch,
-        tuple(Reached(e.listener, e.host, e.port) for e in b.listeners),
+        b.listeners,
         b.rack,
         b.fenced,
         b.in_controlled_shutdown,
@@ -258,9 +257,10 @@ answers = st.builds(
     store_id=names,
     want_full=st.booleans(),
     error=st.none() | errors,
-    partition_errors=st.lists(st.tuples(ids, int32, errors), max_size=4).map(tuple),
+    failed=st.lists(st.builds(FailedPartition, ids, int32, errors), max_size=4).map(tuple),
     log_ends=st.lists(
-        st.builds(ReplicaLogEnd, ids, int32, int32, st.integers(-1, 9), int64), max_size=3
+        st.builds(ReplicaLogEnd, ids, int32, int32, st.builds(LogEnd, st.integers(-1, 9), int64)),
+        max_size=3,
     ).map(tuple),
 )
 
@@ -269,13 +269,13 @@ answers = st.builds(
 def test_the_controller_reads_what_a_broker_answers(answer: PushAnswer) -> None:
     sent = answer_to_wire(answer).SerializeToString()
     read = answer_from_wire(push_pb2.LeaderAndIsrResponse.FromString(sent))
-    same = ("metadata_offset", "applied_offset", "controller_epoch", "store_id", "want_full")
-    assert [getattr(read, name) for name in same] == [getattr(answer, name) for name in same]
-    error = answer.error
-    assert (read.error_code, read.error_message) == (
-        (NONE, "") if error is None else (error.code, str(error))
+    assert replace(read, error=None, failed=()) == replace(answer, error=None, failed=())
+    assert told(read.error) == told(answer.error)
+    # By topic, in the order in which topics were first named.
+    assert sorted((*key, told(why)) for *key, why in read.failed) == sorted(
+        (*key, told(why)) for *key, why in answer.failed
     )
-    assert sorted(read.failed) == sorted(
-        (topic_id, index, why.code, str(why)) for topic_id, index, why in answer.partition_errors
-    )
-    assert read.log_ends == answer.log_ends
+
+
+def told(error: WireError | None) -> tuple[int, str]:
+    return (NONE, "") if error is None else (error.code, str(error))

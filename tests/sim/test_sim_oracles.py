@@ -21,7 +21,7 @@ from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import pytest
 
@@ -65,10 +65,11 @@ def _without_advance(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_an_epoch_that_is_not_noted_before_it_is_led(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(self: LeaderEpochs, epochs: list[int], starts: list[int]) -> None:
+    def forget(self: LeaderEpochs, epochs: list[int], starts: list[int]) -> Iterable[None]:
         self._entries = epochs, starts
+        return ()
 
-    monkeypatch.setattr(LeaderEpochs, "_keep", forget)
+    monkeypatch.setattr(LeaderEpochs, "_keeping", forget)
     assert broken(KILL) == "I-46"
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.push_answer import LogEnd
 from strandline_chaos.mutants.catalogue import mutant_named
 from strandline_chaos.mutants.plans import plans
 from strandline_chaos.sim.run import RunResult, run_plan

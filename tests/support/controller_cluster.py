@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.configs import (
@@ -20,7 +21,7 @@ from strandline_broker.core.controller.configs import (
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.departures import decide_departures
 from strandline_broker.core.controller.fencing import decide_fence
-from strandline_broker.core.controller.records import AnyRecord, Endpoint, decode, encode
+from strandline_broker.core.controller.records import AnyRecord, decode, encode
 from strandline_broker.core.controller.registration import (
     Registration,
     StoreMismatch,

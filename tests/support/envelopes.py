@@ -1,9 +1,9 @@
 """Short ways to write down what a controller pushes, for tests of the receiving side."""
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import (
     DynamicConfigs,
-    Endpoint,
     Envelope,
     LiveBroker,
     PartitionMetadata,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from strandline_broker.config_loading import load_broker_config
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_envelope import (
-    Endpoint,
     Envelope,
     LiveBroker,
     PartitionMetadata,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.core.leader import ProposeIsr
-    from strandline_broker.hosts.envelopes import PartitionError
+    from strandline_broker.core.push_answer import FailedPartition
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Clock, FileSystem, Runtime
 
@@ -206,12 +206,12 @@ async def decide(
     known: tuple[Node, ...] = (),
     offline: tuple[int, ...] = (),
     refused: bool = False,
-) -> list[PartitionError]:
+) -> list[FailedPartition]:
     """Push one decision to these nodes; `known` adds brokers to whose addresses it points,
     `offline` names brokers whose replica is. What they could not apply, which only `refused`
     expects.
     """
-    refusals: list[PartitionError] = []
+    refusals: list[FailedPartition] = []
     brokers = tuple(
         LiveBroker(
             n.broker_id,

@@ -1,4 +1,4 @@
-"""Which hosts and ports can be dialled at all.
+"""Addresses: where a listener is reached, and which hosts and ports can be dialled at all.
 
 Whoever is told an address hands it to a resolver, which fails in ways of its own where a name
 cannot be one: so it is looked at where it comes in, from a configuration or a registration.
@@ -10,11 +10,21 @@ import ipaddress
 import re
 from typing import Final
 
+import msgspec
+
 HOST_LENGTH_MAX: Final = 253
 LABEL_LENGTH_MAX: Final = 63
 PORT_MAX: Final = 65535
 _LABEL: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _SHOWN_LENGTH: Final = 80
+
+
+class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where one listener of a broker is reached; as such it stands in the controller's log too."""
+
+    listener: str
+    host: str
+    port: int
 
 
 def host_problem(host: str) -> str | None:

@@ -31,8 +31,8 @@ from strandline_proto.ids import NO_LEADER, ControllerEpoch, MetadataOffset, Top
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.push_envelope import (
-        Endpoint,
         Envelope,
         LiveBroker,
         PartitionMetadata,

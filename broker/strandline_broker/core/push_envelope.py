@@ -15,6 +15,7 @@ from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, LeaderEpoch, Partitio
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import ReplicaCondition
     from strandline_proto.ids import (
@@ -30,15 +31,6 @@ NO_EPOCH_CHECK: Final = LeaderEpoch(-1)
 NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)
 TOPIC_DELETED: Final = LeaderEpoch(-2)
 """In a StopReplica: the topic is gone, so no later epoch can exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where one listener of a broker can be reached."""
-
-    listener: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +88,6 @@ class TopicMetadata:
     topic_id: TopicId
     partitions: tuple[PartitionMetadata, ...]
     configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLogEnd:
-    """Where a broker's log of a partition ends while that has no leader (I-53)."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: LeaderEpoch
-    """The partition's, in which this is said."""
-    last_epoch: int
-    """The newest that the log knows, with or without records; -1: none."""
-    log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.isr_proposal import ProposeIsr
     from strandline_broker.core.partition_state import IsrAnswer
-    from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
     from strandline_proto.errors import WireError
     from strandline_proto.ids import (

@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.push_answer import FailedPartition
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.replica_configs import configure_replicas, log_config
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.log import LogConfig
     from strandline_runtime.runtime import Runtime
-
-PartitionError = tuple[bytes, int, WireError]
 
 AT_ONCE: Final = 32
 """Replicas that take their roles side by side."""
@@ -60,9 +59,9 @@ class Envelopes:
         self.lacks_something = False
         """Whether something of the last envelope could not be applied that may be applied later."""
 
-    async def apply(self, envelope: Envelope) -> list[PartitionError]:
+    async def apply(self, envelope: Envelope) -> list[FailedPartition]:
         """Carry out one accepted envelope; returns what could not be applied (P-79)."""
-        errors: list[PartitionError] = []
+        errors: list[FailedPartition] = []
         self.lacks_something = False
         self._eligibility.on_envelope(envelope)
         if envelope.dynamic_configs is not None:
@@ -79,7 +78,7 @@ class Envelopes:
         return errors
 
     async def _take_roles(
-        self, changes: list[tuple[Partition, PartitionState]], errors: list[PartitionError]
+        self, changes: list[tuple[Partition, PartitionState]], errors: list[FailedPartition]
     ) -> None:
         waiting = iter(changes)
 
@@ -99,7 +98,7 @@ class Envelopes:
                 group.create_task(take())
 
     async def _new_roles(
-        self, envelope: Envelope, errors: list[PartitionError]
+        self, envelope: Envelope, errors: list[FailedPartition]
     ) -> list[tuple[Partition, PartitionState]]:
         """Replicas that enter a new leader epoch, their logs made if need be."""
         changes = []
@@ -115,7 +114,7 @@ class Envelopes:
                 changes.append((partition, state))
         return changes
 
-    async def _ready(self, state: PartitionState, errors: list[PartitionError]) -> bool:
+    async def _ready(self, state: PartitionState, errors: list[FailedPartition]) -> bool:
         """Whether the replica is here, or may be made."""
         known = self._replicas.partitions.get((state.topic_id, state.partition))
         try:
@@ -130,7 +129,7 @@ class Envelopes:
         return True
 
     async def _create_missing(
-        self, states: list[PartitionState], envelope: Envelope, errors: list[PartitionError]
+        self, states: list[PartitionState], envelope: Envelope, errors: list[FailedPartition]
     ) -> None:
         known = self._replicas.partitions
         missing = [s for s in states if (s.topic_id, s.partition) not in known]
@@ -187,7 +186,7 @@ class Envelopes:
             high_watermark=partition.high_watermark,
         )
 
-    def _failed(self, state: PartitionState, error: WireError | OSError) -> PartitionError:
+    def _failed(self, state: PartitionState, error: WireError | OSError) -> FailedPartition:
         passes = is_full_disk(error) or self._logs.waits_for_way(state)
         self.lacks_something |= passes
         if isinstance(error, OSError):
@@ -195,7 +194,7 @@ class Envelopes:
         self._log.error("cannot apply", partition=state.where, reason=str(error))
         if (state.topic_id, state.partition) not in self._replicas.partitions and not passes:
             self._logs.refuse(state, str(error))
-        return (state.topic_id, state.partition, error)
+        return FailedPartition(state.topic_id, state.partition, error)
 
     async def _stop(self, stop: StopReplica) -> None:
         partition = self._replicas.partitions.get((stop.topic_id, stop.partition))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
+    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.fetch_messages import FetchResponse
     from strandline_broker.hosts.fetcher import Fetcher

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.config import BrokerConfig
+    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.push_envelope import Endpoint
     from strandline_broker.hosts.controller_calls import (
         ControllerCalls,
         HeartbeatAnswer,

@@ -19,7 +19,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.push_envelope import ReplicaLogEnd
+from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
@@ -29,27 +29,13 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
-    from strandline_broker.hosts.envelopes import Envelopes, PartitionError
+    from strandline_broker.hosts.envelopes import Envelopes
     from strandline_broker.hosts.push_streams import IncomingPushStream, PushStreams
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_proto.ids import BrokerEpoch, ControllerEpoch, MetadataOffset
+    from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
 
 ENVELOPES_WAITING_MAX: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PushAnswer:
-    metadata_offset: MetadataOffset
-    """Of the envelope that this answers."""
-    applied_offset: MetadataOffset
-    controller_epoch: ControllerEpoch
-    store_id: str
-    want_full: bool = False
-    error: WireError | None = None
-    partition_errors: tuple[PartitionError, ...] = ()
-    log_ends: tuple[ReplicaLogEnd, ...] = ()
-    """Of the partitions in the envelope that have no leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +112,7 @@ class PushReceiver:
             self._log.warning("a controller push is refused", why=str(refusal))
             return self._answer(envelope, error=refusal)
         view = metadata.prepare(envelope)
-        errors = await self.envelopes.apply(envelope)
+        failed = await self.envelopes.apply(envelope)
         if self.envelopes.lacks_something:
             self.streams.ask_later()
         # Only now may clients be sent to a leader that this envelope names.
@@ -136,12 +122,12 @@ class PushReceiver:
             await self._remember(envelope)
         except OSError as error:
             where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
-            failed = KafkaStorageError(f"{where}: {error}")
-            self._log.error("a controller push was applied but not recorded", why=str(failed))
+            refusal = KafkaStorageError(f"{where}: {error}")
+            self._log.error("a controller push was applied but not recorded", why=str(refusal))
             self.streams.ask_later()
-            return self._answer(envelope, error=failed, partition_errors=tuple(errors))
+            return self._answer(envelope, error=refusal, failed=tuple(failed))
         return replace(
-            self._answer(envelope, partition_errors=tuple(errors)),
+            self._answer(envelope, failed=tuple(failed)),
             log_ends=tuple(_ends_without_leader(self._replicas, envelope)),
         )
 
@@ -159,7 +145,7 @@ class PushReceiver:
         *,
         want_full: bool = False,
         error: WireError | None = None,
-        partition_errors: tuple[PartitionError, ...] = (),
+        failed: tuple[FailedPartition, ...] = (),
     ) -> PushAnswer:
         return PushAnswer(
             metadata_offset=envelope.metadata_offset,
@@ -168,7 +154,7 @@ class PushReceiver:
             store_id=self._metadata.store_id,
             want_full=want_full,
             error=error,
-            partition_errors=partition_errors,
+            failed=failed,
         )
 
 
@@ -187,6 +173,5 @@ def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterat
                 topic_id=state.topic_id,
                 partition=state.partition,
                 leader_epoch=state.leader_epoch,
-                last_epoch=log.leader_epochs.latest(),
-                log_end_offset=log.log_end_offset,
+                end=LogEnd(log.leader_epochs.latest(), log.log_end_offset),
             )

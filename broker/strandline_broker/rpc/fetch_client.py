@@ -14,7 +14,7 @@ from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from strandline_broker.core.push_envelope import Endpoint
+    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.hosts.fetch_messages import FetchRequest, FetchResponse
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
     from strandline_runtime.runtime import Network

@@ -9,21 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.partition_state import IsrMember, PartitionState
+from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,
     DynamicConfigs,
-    Endpoint,
     Envelope,
     HostedTopic,
     LiveBroker,
     PartitionMetadata,
-    ReplicaLogEnd,
     StopReplica,
     TopicMetadata,
 )
-from strandline_broker.hosts.controller.broker_calls import FailedPartition
-from strandline_broker.hosts.controller.broker_calls import PushAnswer as BrokerAnswer
 from strandline_broker.rpc.replica_conditions import condition_from_wire, condition_to_wire
 from strandline_proto import errors
 from strandline_proto.ids import (
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     )
     from strandline_broker.core.controller.state import Broker
     from strandline_broker.hosts.controller.settings import Identity
-    from strandline_broker.hosts.push import PushAnswer
+    from strandline_proto.errors import WireError
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +349,7 @@ def answer_to_wire(answer: PushAnswer) -> push_pb2.LeaderAndIsrResponse:
         error_message="" if answer.error is None else str(answer.error),
     )
     topics: dict[bytes, push_pb2.LeaderAndIsrTopicResult] = {}
-    for topic_id, partition, error in answer.partition_errors:
+    for topic_id, partition, error in answer.failed:
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = response.topics.add(topic_id=topic_id)
@@ -363,24 +361,31 @@ def answer_to_wire(answer: PushAnswer) -> push_pb2.LeaderAndIsrResponse:
             topic_id=end.topic_id,
             partition_index=end.partition,
             leader_epoch=end.leader_epoch,
-            last_epoch=end.last_epoch,
-            log_end_offset=end.log_end_offset,
+            last_epoch=end.end.last_epoch,
+            log_end_offset=end.end.offset,
         )
     return response
 
 
-def answer_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> BrokerAnswer:
-    return BrokerAnswer(
+def _error_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> WireError | None:
+    if answer.error_code == errors.NONE:
+        return None
+    return errors.from_code(answer.error_code, answer.error_message)
+
+
+def answer_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> PushAnswer:
+    return PushAnswer(
         metadata_offset=MetadataOffset(answer.metadata_offset),
         applied_offset=MetadataOffset(answer.applied_metadata_offset),
         controller_epoch=ControllerEpoch(answer.controller_epoch),
         store_id=answer.store_id,
         want_full=answer.want_full,
-        error_code=answer.error_code,
-        error_message=answer.error_message,
+        error=_error_from_wire(answer),
         failed=tuple(
             FailedPartition(
-                TopicId(topic.topic_id), p.partition_index, p.error_code, p.error_message
+                TopicId(topic.topic_id),
+                p.partition_index,
+                errors.from_code(p.error_code, p.error_message),
             )
             for topic in answer.topics
             for p in topic.partitions
@@ -390,8 +395,7 @@ def answer_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> BrokerAnswer:
                 TopicId(end.topic_id),
                 end.partition_index,
                 LeaderEpoch(end.leader_epoch),
-                end.last_epoch,
-                end.log_end_offset,
+                LogEnd(end.last_epoch, end.log_end_offset),
             )
             for end in answer.log_ends
         ),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.departures import decide_departures
 from strandline_broker.core.controller.fencing import decide_fence
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
-from strandline_broker.core.controller.records import RECOVERED, Endpoint
+from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.controller.records import RECOVERED
 from strandline_broker.core.controller.recovery import decide_recoveries
 from strandline_broker.core.controller.registration import Registration, decide_registration
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import decide_shutdown
 from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember
+from strandline_broker.core.push_answer import LogEnd
 from strandline_chaos.model import machines
 from strandline_chaos.model.values import Violation
 from strandline_proto.errors import WireError

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller.records import RECOVERED, RECOVERING, Endpoint
+from strandline_broker.core.addresses import Endpoint
+from strandline_broker.core.controller.records import RECOVERED, RECOVERING
 from strandline_broker.core.controller.state import (
     MIN_INSYNC_REPLICAS,
     Broker,

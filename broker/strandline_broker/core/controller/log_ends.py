@@ -9,15 +9,8 @@ incarnation that is registered is true until there is a leader again.
 from dataclasses import dataclass
 
 from strandline_broker.core.controller.state import Broker, Partition
+from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LogEnd:
-    """The greater one holds all that the other does, unless an unclean election came between."""
-
-    last_epoch: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)

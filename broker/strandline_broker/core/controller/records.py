@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     BrokerEpoch,
@@ -37,14 +38,6 @@ class Record(
     tag=lambda name: name.removesuffix("Record"),
 ):
     """Base of every record; its tag is the class name without `Record`."""
-
-
-class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where one listener of a broker is reached."""
-
-    listener: str
-    host: str
-    port: int
 
 
 class ControllerEpochRecord(Record, frozen=True, kw_only=True):

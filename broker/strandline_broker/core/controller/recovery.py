@@ -19,9 +19,10 @@ from typing import Final
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import Brokers, elect_again, electable
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import RECOVERING, PartitionChangeRecord
 from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import NO_LEADER, BrokerId
 
 UNKNOWN_END: Final = LogEnd(-1, -1)

@@ -9,10 +9,10 @@ without this news cannot count it again (P-73).
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_broker.core.addresses import host_problem, port_problem
+from strandline_broker.core.addresses import Endpoint, host_problem, port_problem
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all
-from strandline_broker.core.controller.records import Endpoint, RegisterBrokerRecord
+from strandline_broker.core.controller.records import RegisterBrokerRecord
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import Broker, ControllerState
 from strandline_proto.errors import (

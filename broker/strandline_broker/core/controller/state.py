@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.losses import (
     LossReport,
     with_election,
@@ -29,7 +30,6 @@ from strandline_broker.core.controller.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
-    Endpoint,
     LossRecord,
     OfflineReplica,
     OfflineReplicasRecord,

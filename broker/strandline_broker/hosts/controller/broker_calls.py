@@ -6,46 +6,17 @@ transport raises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from strandline_proto.errors import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.state import Broker
-    from strandline_broker.core.push_envelope import ReplicaLogEnd
+    from strandline_broker.core.push_answer import PushAnswer
     from strandline_proto.ids import (
         BrokerId,
-        ControllerEpoch,
-        MetadataOffset,
-        TopicId,
     )
-
-
-class FailedPartition(NamedTuple):
-    """A partition of an envelope that the broker could not apply."""
-
-    topic_id: TopicId
-    partition: int
-    error_code: int
-    error_message: str
-
-
-@dataclass(frozen=True, slots=True)
-class PushAnswer:
-    metadata_offset: MetadataOffset
-    """Of the envelope that this answers."""
-    applied_offset: MetadataOffset
-    controller_epoch: ControllerEpoch
-    store_id: str
-    want_full: bool = False
-    error_code: int = NONE
-    error_message: str = ""
-    failed: tuple[FailedPartition, ...] = ()
-    log_ends: tuple[ReplicaLogEnd, ...] = ()
 
 
 class Identified(NamedTuple):

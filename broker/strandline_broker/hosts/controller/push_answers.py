@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.leaderless import decide_lead_again, may_lead_again
-from strandline_broker.core.controller.log_ends import LogEnd
 from strandline_broker.core.controller.registration import check_memory
 from strandline_proto.errors import (
-    NONE,
     KafkaStorageError,
     StaleBrokerEpoch,
     ThrottlingQuotaExceeded,
@@ -28,11 +26,11 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.registration import StoreMismatch
     from strandline_broker.core.controller.state import Broker, ControllerState
-    from strandline_broker.hosts.controller.broker_calls import FailedPartition, PushAnswer
+    from strandline_broker.core.push_answer import FailedPartition, PushAnswer
     from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
     from strandline_runtime.runtime import Runtime
 
-APPLY_FAILURES: Final = frozenset({KafkaStorageError.code, UnknownServerError.code})
+APPLY_FAILURES: Final = (KafkaStorageError, UnknownServerError)
 """Errors of one partition that say: this broker cannot carry it (P-79)."""
 
 
@@ -80,9 +78,9 @@ class PushAnswers:
         if mismatch is not None:
             self._refuse_to_run(mismatch)
         self._on_applied(receiver, answer.applied_offset)
-        if answer.error_code not in (NONE, StaleBrokerEpoch.code):
+        if answer.error is not None and not isinstance(answer.error, StaleBrokerEpoch):
             self._log.warning(
-                "a broker refuses a push", broker=receiver.broker_id, why=answer.error_message
+                "a broker refuses a push", broker=receiver.broker_id, why=str(answer.error)
             )
         as_of = answer.metadata_offset
         failed = set()
@@ -94,9 +92,9 @@ class PushAnswers:
                 receiver,
                 self._state.partition(told.topic_id, told.partition),
                 leader_epoch=told.leader_epoch,
-                end=LogEnd(told.last_epoch, told.log_end_offset),
+                end=told.end,
             )
-        if not answer.want_full and answer.error_code == NONE:
+        if not answer.want_full and answer.error is None:
             self._applied.on_answered(
                 receiver.broker_id, receiver.epoch, as_of, failed=failed, full=full
             )
@@ -109,10 +107,10 @@ class PushAnswers:
             broker=receiver.broker_id,
             topic_id=failed.topic_id.hex(),
             partition=failed.partition,
-            error_code=failed.error_code,
-            why=failed.error_message,
+            error_code=failed.error.code,
+            why=str(failed.error),
         )
-        if failed.error_code in APPLY_FAILURES:
+        if isinstance(failed.error, APPLY_FAILURES):
             key = (failed.topic_id, failed.partition)
             unfit = self._unfit.setdefault(key, {})
             unfit[receiver.broker_id] = receiver.epoch

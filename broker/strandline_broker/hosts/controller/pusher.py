@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import grpc
 import grpc.aio
 
-from strandline_proto.errors import NONE, StaleBrokerEpoch
+from strandline_proto.errors import StaleBrokerEpoch
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.hosts.controller.broker_calls import (
         BrokerChannel,
         Dial,
-        PushAnswer,
         PushCall,
     )
     from strandline_proto.ids import BrokerId
@@ -144,13 +144,13 @@ class PushStream:
             if not self._unanswered:
                 raise _Over("an answer to nothing")
             sent = self._unanswered.popleft()
-            self._answered = self._answered or answer.error_code == NONE
+            self._answered = self._answered or answer.error is None
             self._plan.on_answer(self._broker, answer, full=sent.full)
-            if answer.error_code == StaleBrokerEpoch.code:
+            if isinstance(answer.error, StaleBrokerEpoch):
                 raise _Over("another incarnation answers")
             if answer.want_full:
                 if sent.full:
-                    raise _Over(f"the snapshot was refused: {answer.error_message}")
+                    raise _Over(f"the snapshot was refused: {answer.error}")
                 if not any(later.full for later in self._unanswered):
                     self._want_full = True
             self._work.set()

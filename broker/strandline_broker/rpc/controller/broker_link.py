@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.controller.state import Broker
-    from strandline_broker.hosts.controller.broker_calls import PushAnswer
+    from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.rpc.push_codec import PushTranslator
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import Network

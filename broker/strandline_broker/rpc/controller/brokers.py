@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
-from strandline_broker.core.controller.records import Endpoint, LossRecord, OfflineReplica
+from strandline_broker.core.controller.records import LossRecord, OfflineReplica
 from strandline_broker.core.controller.registration import Registration
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from strandline_broker.config_loading import load_broker_config
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.core.push_envelope import Endpoint
 from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_broker.hosts import lifecycle as lifecycle_module
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.core.push_envelope import Envelope
-    from strandline_broker.hosts.push import PushAnswer
     from strandline_broker.hosts.push_streams import IncomingPushStream
     from strandline_broker.storage.steps import Steps
 

@@ -4,8 +4,9 @@ import pytest
 
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.departures import decide_departures, departures_applied
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.recovery import decide_recoveries
+from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import NO_LEADER, BrokerId, TopicId
 from support.controller_cluster import B1, B2, B3, Cluster
 

@@ -1,6 +1,7 @@
 """What the controller keeps of where logs end: words of this life and this epoch (I-53)."""
 
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import LeaderEpoch
 from support.controller_cluster import B1, B2, Cluster
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.loss_reports import decide_losses
 from strandline_broker.core.controller.losses import (
     REPORTS_MAX,
@@ -13,6 +13,7 @@ from strandline_broker.core.controller.losses import (
 )
 from strandline_broker.core.controller.records import LossRecord
 from strandline_broker.core.controller.recovery import decide_recoveries
+from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.push_codec import PushTranslator, envelope_from_wire
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, TopicId

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.records import (
     AnyRecord,
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
-    Endpoint,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,

@@ -4,9 +4,10 @@ import pytest
 
 from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
 from strandline_broker.core.controller.fencing import decide_replica_failed
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING
 from strandline_broker.core.controller.recovery import decide_recoveries
+from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import NO_LEADER, BrokerId, TopicId
 from support.controller_cluster import B1, B2, B3, Cluster

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from strandline_broker.core.controller.records import RECOVERED, Endpoint
+from strandline_broker.core.addresses import Endpoint
+from strandline_broker.core.controller.records import RECOVERED
 from strandline_broker.core.controller.registration import StoreMismatch
 from strandline_proto.errors import (
     DuplicateBrokerRegistration,

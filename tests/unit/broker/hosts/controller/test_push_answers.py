@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.log_ends import LogEnd, LogEnds
+from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.rpc.push_codec import answer_from_wire
 from strandline_proto.errors import KafkaStorageError, NotEnoughReplicas, StaleControllerEpoch

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller import push
-from strandline_broker.core.controller.records import Endpoint
 from strandline_broker.hosts.controller import pusher
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.settings import Identity
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from strandline_broker.core.controller.state import Broker
-    from strandline_broker.hosts.controller.broker_calls import PushAnswer
+    from strandline_broker.core.push_answer import PushAnswer
 
 Request = push_pb2.LeaderAndIsrRequest
 ANSWER_S = 0.4
