@@ -70,7 +70,11 @@ def _config(path: Path) -> BrokerConfig:
 
 @asynccontextmanager
 async def broker(
-    path: Path, *, fs: FileSystem | None = None, observers: Sequence[RoleObserver] = ()
+    path: Path,
+    *,
+    fs: FileSystem | None = None,
+    observers: Sequence[RoleObserver] = (),
+    session_s: float = 9.0,
 ) -> AsyncIterator[Subject]:
     """A broker that is loaded and registered; `receiver.run` is up to the test."""
     runtime = real_runtime("broker-1")
@@ -97,7 +101,7 @@ async def broker(
         runtime,
         metadata,
         replicas,
-        Envelopes(runtime, metadata, controller, replicas),
+        Envelopes(runtime, metadata, controller, replicas, session_s=lambda: session_s),
         streams,
         broker_epoch=controller.broker_epoch,
         on_applied=lambda: None,

@@ -134,11 +134,13 @@ async def run_node(
     await replicas.load()
     add_broker_service(server, _data_plane(runtime, metadata, replicas))
     await server.start()
-    me, envelopes = BrokerId(broker_id), Envelopes(runtime, metadata, controller, replicas)
+    me = BrokerId(broker_id)
+    envelopes = Envelopes(runtime, metadata, controller, replicas, session_s=lambda: 9.0)
     node = Node(runtime, me, replicas, envelopes, metadata, directory, port, controller)
     runner = asyncio.get_running_loop().create_task(replicas.run())
     try:
-        yield node
+        async with envelopes.late.owned():
+            yield node
     finally:
         runner.cancel()
         await asyncio.gather(runner, return_exceptions=True)

@@ -58,6 +58,8 @@ class Registered:
     cluster_id: str
     store_id: str
     error: WireError | None = None
+    session_s: float = 0.0
+    """0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

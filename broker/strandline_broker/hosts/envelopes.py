@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.push_answer import FailedPartition
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.hosts.late_roles import LateRoles
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.replica_configs import configure_replicas, log_config
 from strandline_broker.hosts.usable import admit_epoch, unusable
@@ -25,6 +26,8 @@ from strandline_broker.storage.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
@@ -47,6 +50,8 @@ class Envelopes:
         metadata: MetadataCache,
         controller: ToController,
         replicas: ReplicaManager,
+        *,
+        session_s: Callable[[], float],
     ) -> None:
         self._log = runtime.log
         self._metadata = metadata
@@ -55,6 +60,7 @@ class Envelopes:
         self._config = replicas.config
         self._eligibility = replicas.eligibility
         self._roles = replicas.roles
+        self.late = LateRoles(runtime, session_s=session_s, on_done=controller.ask_for_all)
         self._logs = replicas.logs
         self.lacks_something = False
         """Whether something of the last envelope could not be applied that may be applied later."""
@@ -86,7 +92,7 @@ class Envelopes:
             for partition, state in waiting:
                 await asyncio.sleep(0)  # others get turns, where no disk is waited for
                 try:
-                    await self._take_role(partition, state)
+                    await self.late.in_time(partition.key, self._take_role(partition, state))
                 except WireError as error:
                     errors.append(self._failed(state, error))
                     self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
@@ -110,6 +116,8 @@ class Envelopes:
                 continue
             if (why := unusable(partition)) is not None:
                 errors.append(self._failed(state, KafkaStorageError(why)))
+            elif (late := self.late.why(partition.key)) is not None:
+                errors.append(self._failed(state, late))
             elif self._accept(partition, state):
                 changes.append((partition, state))
         return changes
@@ -204,6 +212,7 @@ class Envelopes:
         older = stop.leader_epoch < partition.leader_epoch
         if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
             return  # overtaken by a newer assignment (P-18)
+        await self.late.end(partition.key)
         self._replicas.drop(partition, "the replica has been removed")
         if stop.delete:
             await self._logs.delete(partition)
@@ -218,6 +227,7 @@ class Envelopes:
         assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
         for key, partition in list(self._replicas.partitions.items()):
             if key not in assigned:
+                await self.late.end(key)
                 why = "the controller assigns no such replica to this broker"
                 self._replicas.drop(partition, why)
                 await self._logs.set_aside(partition)

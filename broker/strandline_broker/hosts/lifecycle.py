@@ -55,6 +55,8 @@ COMPLAINT_S: Final = 3.0
 QUIET_START_S: Final = 1.0
 DUPLICATE_WAIT_S: Final = 12.0
 """Longer than the default session (9 s): a dead owner of our id has lost it by then."""
+SESSION_S: Final = 9.0
+"""Of a controller that does not say: the default."""
 ANSWER_TIMEOUT_S_MIN: Final = 1.0
 SETTLED_GAP_S: Final = 0.2
 UNSETTLED_GAP_S: Final = 0.02
@@ -121,6 +123,7 @@ class BrokerLifecycle:
         self._quiet_until_s = 0.0
         self._known_at: dict[tuple[bytes, int], int] = {}
         self._heartbeats = 0
+        self._session_s = SESSION_S
 
     def report_offline(self) -> None:
         """There is news of such a replica."""
@@ -135,6 +138,10 @@ class BrokerLifecycle:
     def epoch(self) -> BrokerEpoch:
         """The broker epoch of this incarnation; -1 before the registration."""
         return self.broker_epoch
+
+    def session_s(self) -> float:
+        """How long the controller waits for a sign of life."""
+        return self._session_s
 
     def on_loaded(self) -> None:
         """All logs are open: the broker wants to be unfenced once it has applied a snapshot."""
@@ -239,6 +246,7 @@ class BrokerLifecycle:
             directory.set_cluster_id(cluster_id)
         self._metadata.cluster_id = response.cluster_id
         self.broker_epoch = response.broker_epoch
+        self._session_s = response.session_s or SESSION_S
         self._known_at = {}
         self.state = BrokerState.SHUTTING_DOWN if self._shutting_down else BrokerState.FENCED
         self._unreachable_since_s = None

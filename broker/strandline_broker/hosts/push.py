@@ -80,6 +80,10 @@ class PushReceiver:
         """Applies until cancelled. Begin only when the logs are loaded and the broker is
         registered.
         """
+        async with self.envelopes.late.owned():
+            await self._apply_all()
+
+    async def _apply_all(self) -> None:
         while True:
             job = await self._next_job()
             if job.answer.cancelled():

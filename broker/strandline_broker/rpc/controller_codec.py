@@ -60,7 +60,11 @@ def registration_to_wire(registration: Registration) -> controller_pb2.BrokerReg
 
 def registered_from_wire(answer: controller_pb2.BrokerRegistrationResponse) -> Registered:
     return Registered(
-        BrokerEpoch(answer.broker_epoch), answer.cluster_id, answer.store_id, _refusal(answer)
+        BrokerEpoch(answer.broker_epoch),
+        answer.cluster_id,
+        answer.store_id,
+        _refusal(answer),
+        session_s=answer.session_timeout_ms / 1000,
     )
 
 

@@ -103,11 +103,14 @@ class BrokerRegistrationResponse(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     STORE_ID_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
     broker_epoch: _builtins.int
     cluster_id: _builtins.str
     store_id: _builtins.str
+    session_timeout_ms: _builtins.int
+    """broker.session.timeout.ms of the controller. A replica that takes longer for its role is answered for as failed."""
     def __init__(
         self,
         *,
@@ -116,10 +119,11 @@ class BrokerRegistrationResponse(_message.Message):
         broker_epoch: _builtins.int = ...,
         cluster_id: _builtins.str = ...,
         store_id: _builtins.str = ...,
+        session_timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "error_code", b"error_code", "error_message", b"error_message", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "error_code", b"error_code", "error_message", b"error_message", "session_timeout_ms", b"session_timeout_ms", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

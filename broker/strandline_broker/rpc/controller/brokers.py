@@ -41,7 +41,10 @@ class BrokersRpc:
     ) -> controller_pb2.BrokerRegistrationResponse:
         identity = self._controller.identity
         response = controller_pb2.BrokerRegistrationResponse(
-            broker_epoch=-1, cluster_id=identity.cluster_id, store_id=identity.store_id
+            broker_epoch=-1,
+            cluster_id=identity.cluster_id,
+            store_id=identity.store_id,
+            session_timeout_ms=self._controller.sessions.session_ms,
         )
         try:
             response.broker_epoch = await self._controller.register(_registration(request))

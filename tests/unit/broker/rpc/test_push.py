@@ -282,6 +282,49 @@ async def test_a_role_that_could_not_be_taken_is_asked_for_again(
         assert list(answer.topics) == []
 
 
+async def test_an_envelope_is_answered_without_a_replica_that_does_not_come_to_its_role(
+    tmp_path: Path,
+) -> None:
+    """It fails alone (P-79, I-94), and nothing newer is applied before it is done (I-34)."""
+    async with broker(tmp_path, session_s=0.3) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        async with partition.gate:
+            answer = await ask(call, with_topic(push(10, 9), leader_epoch=1))
+            assert answer.applied_metadata_offset == 10
+            assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
+            assert "0.2 s" in answer.topics[0].partitions[0].error_message
+            answer = await ask(call, with_topic(push(11, 10), leader_epoch=2))
+            assert "the role before" in answer.topics[0].partitions[0].error_message
+            assert partition.role is None
+        await given_up(call)
+        assert partition.leader_epoch == 1
+        answer = await ask(
+            b.stub.LeaderAndIsr(), with_topic(push(11, 4, full=True), leader_epoch=2)
+        )
+        assert list(answer.topics) == []
+        assert partition.leader_epoch == 2
+
+
+async def test_a_replica_that_goes_takes_no_role_any_more(tmp_path: Path) -> None:
+    async with broker(tmp_path, session_s=0.3) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        async with partition.gate:
+            await ask(call, with_topic(push(10, 9), leader_epoch=1))
+            answer = asyncio.create_task(ask(call, push(11, 4, full=True)))
+            async with asyncio.timeout(WAIT_S):
+                while b.receiver.envelopes.late.why(partition.key):  # noqa: ASYNC110 - a task ends
+                    await asyncio.sleep(0)
+        assert (await answer).error_code == 0
+        assert b.replicas.find(TOPIC_ID, 0) is None
+        assert (partition.role, partition.leader_epoch) == (None, 0)
+
+
 async def test_the_roles_of_an_envelope_are_made_durable_together_and_leave_others_their_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,92 @@
+"""Replicas that take longer for a new role than the others can wait.
+
+Their envelope is answered without them, well within a session, so that the controller elects around
+them alone (P-79) and does not fence a broker for what one of its replicas is held up by (I-94). A
+late one goes on. Until it has come to its role nothing newer is applied to it, so that no older
+role ever follows a newer one (I-34, I-44); then the broker asks for everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import KafkaStorageError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from typing import Any
+
+    from strandline_runtime.runtime import Runtime
+
+Key = tuple[bytes, int]
+
+SHARE: Final = 2 / 3
+"""Of a session: the answer comes before the controller has lost patience with the broker."""
+
+
+class LateRoles:
+    def __init__(
+        self, runtime: Runtime, *, session_s: Callable[[], float], on_done: Callable[[], None]
+    ) -> None:
+        self._log = runtime.log
+        self._session_s = session_s
+        self._on_done = on_done
+        self._late: dict[Key, asyncio.Task[WireError | None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def owned(self) -> AsyncIterator[None]:
+        """Roles are taken while this lasts; its end ends those under way."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                yield
+            finally:
+                self._tasks = None
+                for task in self._late.values():
+                    task.cancel()
+
+    def why(self, key: Key) -> KafkaStorageError | None:
+        """Why nothing may be applied to the replica just now; None if something may."""
+        if key not in self._late:
+            return None
+        return KafkaStorageError("it is still on the way to the role before")
+
+    async def in_time(self, key: Key, take: Coroutine[Any, Any, None]) -> None:
+        """Let the replica take a role. Raises what `take` does, or KafkaStorageError if that goes
+        on for too long.
+        """
+        assert self._tasks is not None, "roles are taken under `owned`"
+        task = self._tasks.create_task(_outcome(take))
+        limit_s = SHARE * self._session_s()
+        await asyncio.wait([task], timeout=limit_s)
+        if not task.done():
+            self._late[key] = task
+            task.add_done_callback(lambda _: self._on_late_done(key))
+            raise KafkaStorageError(f"it has not come to its role in {limit_s:.1f} s; it goes on")
+        error = task.result()
+        if error is not None:
+            raise error
+
+    async def end(self, key: Key) -> None:
+        """The replica goes: it takes no role any more."""
+        task = self._late.get(key)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _on_late_done(self, key: Key) -> None:
+        task = self._late.pop(key)
+        if not task.cancelled() and task.exception() is None:
+            self._log.info("a late role is taken", partition=key[1], failed=task.result())
+            self._on_done()
+
+
+async def _outcome(take: Coroutine[Any, Any, None]) -> WireError | None:
+    try:
+        await take
+    except WireError as error:
+        return error
+    return None
