@@ -66,7 +66,30 @@ def _own(line: str) -> bytes:
 
 
 def _state() -> bytes:
-    return _written(lambda fs: strandline_state.write_state(fs, "/d", STATE), "/d/strandline-state")
+    """With two changes behind it."""
+
+    def write(fs: MemoryDisk) -> None:
+        memory = strandline_state.Memory(fs, "/d")
+        memory.update(
+            **{name: getattr(STATE, name) for name in (*strandline_state.FIELDS, "hosted")}
+        )
+        memory.update(metadata_offset=10, hosted=frozenset({(bytes(16), 1)}))
+        memory.update(flush_policy="always")
+
+    return _written(write, "/d/strandline-state")
+
+
+def _sealed_state(data: bytes) -> bytes:
+    head, _, rest = data.partition(b"\n")
+    if head.startswith(b"strandline-state 1"):
+        return _headed(b"strandline-state 1")(data)
+    first, *changes = rest.split(b"\n")
+    crc = crc32c(first)
+    lines = [b"strandline-state 2 %08x" % crc, first]
+    for change in changes[:-1]:
+        crc = crc32c(change[9:], crc)
+        lines.append(b"%08x " % crc + change[9:])
+    return b"\n".join([*lines, *changes[-1:]])
 
 
 def _sealed_offsets(data: bytes) -> Any:
@@ -103,6 +126,13 @@ HOSTED: Final = frozenset({(bytes(16), 0)})
 
 
 STATE: Final = strandline_state.BrokerState("c", "s", 3, 9, identity="i", hosted=HOSTED)
+
+
+STATE_1: Final = _headed(b"strandline-state 1")(
+    b'\n{"cluster_id": "c", "store_id": "s", "controller_epoch": 3, "metadata_offset": 9,'
+    b' "flush_policy": "always", "identity": "i", "hosted": [["AAAAAAAAAAAAAAAAAAAAAA", 0]]}'
+)
+"""As version 1 had it."""
 
 
 EPOCHS: Final = in_kafkas_form(["0 0", "3 17"])
@@ -191,10 +221,10 @@ DECODERS: Final = (
     ),
     Decoder(
         "storage.strandline_state",
-        (_state(),),
+        (_state(), STATE_1),
         lambda data: strandline_state.read_state(disk_with("strandline-state", data), "/d"),
         (ValueError,),
-        _headed(b"strandline-state 1"),
+        _sealed_state,
     ),
     Decoder(
         "storage.clean_shutdown",
@@ -252,11 +282,8 @@ DECODERS: Final = (
             (checkpoints.topic_id_of, PARTITION_METADATA, None),
             (checkpoints.was_clean, MARKER, None),
             (checkpoints.check_meta, META, None),
-            (
-                checkpoints.flushed_always,
-                _headed(b"strandline-state 1")(b'\n{"flush_policy":"always"}'),
-                _headed(b"strandline-state 1"),
-            ),
+            (checkpoints.flushed_always, STATE_1, _sealed_state),
+            (checkpoints.flushed_always, _state(), _sealed_state),
         )
     ),
 )

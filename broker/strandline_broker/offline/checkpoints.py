@@ -208,17 +208,33 @@ def was_clean(disk: Disk, path: str) -> bool:
     return True
 
 
-def flushed_always(disk: Disk, path: str) -> bool:
-    """Whether strandline-state says that every append was flushed. ValueError if it does not
-    read.
+def flushed_always(disk: Disk, path: str) -> tuple[bool, bool]:
+    """Whether strandline-state says that every append was flushed, and whether its last line is
+    unfinished. ValueError if it does not read.
     """
     if not disk.exists(path):
-        return False
-    head, _, body = read_small(disk, path).partition(b"\n")
-    if head != f"strandline-state 1 {crc32c(body):08x}".encode("ascii"):
+        return False, False
+    head, _, rest = read_small(disk, path).partition(b"\n")
+    if head == b"strandline-state 1 %08x" % crc32c(rest):
+        return _policy(rest) == "always", False
+    body, *lines = rest.split(b"\n")
+    if head != b"strandline-state 2 %08x" % crc32c(body) or not lines:
         raise ValueError("its first line does not match the rest")
-    state = _json(body)
-    return isinstance(state, dict) and state.get("flush_policy") == "always"
+    policy, crc = _policy(body), crc32c(body)
+    unfinished = lines.pop()
+    for number, line in enumerate(lines, 1):
+        crc = crc32c(line[9:], crc)
+        if not line.startswith(b"%08x " % crc):
+            if number < len(lines) or unfinished:
+                raise ValueError(f"its change {number} is not what was written")
+            return policy == "always", True
+        policy = _policy(line[9:]) or policy
+    return policy == "always", unfinished != b""
+
+
+def _policy(state: bytes) -> Any:
+    found = _json(state)
+    return found.get("flush_policy") if isinstance(found, dict) else None
 
 
 def check_meta(disk: Disk, path: str) -> None:

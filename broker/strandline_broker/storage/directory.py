@@ -165,7 +165,7 @@ class DataDirectory:
     def _read(self, known: bool) -> None:
         epoch = take_clean_shutdown(self._fs, self.path, self.findings.append)
         try:
-            self._memory.read()
+            self._memory.read(closed=epoch is not None)
         except ValueError as error:
             known = False
             self.findings.append(
@@ -180,8 +180,7 @@ class DataDirectory:
             self.clean = True
             self.previous_broker_epoch = epoch
         here = {(p.topic_id, p.partition) for p in self.partitions()}
-        if not here <= self.state.hosted:
-            self.update_state(hosted=self.state.hosted | here)
+        self.update_state(hosted=self.state.hosted | here)
 
     @property
     def node_id(self) -> int:
@@ -405,6 +404,7 @@ class DataDirectory:
 
     def close(self) -> None:
         """Release the lock."""
+        self._memory.close()
         if self._lock >= 0:
             self._fs.close(self._lock)
             self._lock = -1

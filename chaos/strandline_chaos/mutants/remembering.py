@@ -1,4 +1,6 @@
-"""Bugs of the controller's store: its snapshots, and what leaves the log for them."""
+"""Bugs of the controller's store, its snapshots and what leaves the log for them; and of what a
+broker remembers of it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ _SNAPSHOT: Final = "strandline_broker/core/controller/snapshot.py"
 _TAKING: Final = "strandline_broker/hosts/controller/snapshots.py"
 _FILE: Final = "strandline_broker/storage/metadata_snapshot.py"
 _LOG: Final = "strandline_broker/storage/metadata_log.py"
+_STATE: Final = "strandline_broker/storage/strandline_state.py"
 _RESTORATION: Final = "strandline_broker/core/controller/restoration.py"
 
 _STARTS: Final = tuple(
@@ -44,6 +47,12 @@ _RESTORED_UNDER_WRITERS: Final = Needs(kinds=("store-restored", "kill"), aimed=_
 _POWER: Final = Needs(kinds=("power", "crash-point"), aimed=_DARK)
 
 REMEMBERING: Final = (
+    Mutant(
+        "state-appended-without-fsync",
+        "P-20, P-76",
+        "a change at the end of what a broker remembers is answered before it is durable",
+        (Edit(_STATE, "            file.sync()\n", ""),),
+    ),
     Mutant(
         "restored-leader-epochs-go-on-from-the-copy",
         "P-76, I-3, I-92",

@@ -76,7 +76,7 @@ POINTS: Final[dict[str, tuple[str, str]]] = {
     "truncation": ("ftruncate", ".log"),
     "high-watermark": ("replace", "replication-offset-checkpoint"),
     "recovery-point": ("replace", "recovery-point-offset-checkpoint"),
-    "state": ("replace", "strandline-state"),
+    "state": ("fsync", "strandline-state"),
     "new-directory": ("makedirs", "/data/"),
     "cleaned": ("fsync", ".cleaned"),
     "swap": ("replace", ".log"),

@@ -3,17 +3,20 @@
 With too few in sync nothing is appended (I-20). A leader proposes to remove who has lagged for
 long enough, and never itself (I-25, I-26); it looks at its high watermark after whatever bears on
 it (I-29), by the controller's minimum (I-91). Pushes are applied in order and by topic id (I-34,
-I-36), an epoch is durable before it is served (I-46), and retention takes committed segments
-(I-74).
+I-36), a replica is noted as hosted before it serves or fetches (P-20), an epoch is durable before
+it is served (I-46), and retention takes committed segments (I-74).
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.sim.inode import Inode
 from strandline_chaos.sim.oracles.violation import Violation, told_isr, told_member
+from strandline_chaos.sim.topology import DATA
 from strandline_chaos.sim.topology import broker_id as id_of
+from strandline_proto.ids import TopicId, topic_id_text
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from strandline_proto.ids import BrokerId
 
 EPOCHS: Final = "leader-epoch-checkpoint"
+STATE: Final = f"{DATA}/strandline-state"
 
 
 class _Seen:
@@ -65,6 +69,11 @@ class RuleOracle:
         if start < seen.start and not excused:
             raise Violation("I-74", f"{where}: its log start fell from {seen.start} to {start}")
         seen.start = start
+        if partition.state is not None and seen.epochs < (0, 0) and not _is_hosted(node, key):
+            raise Violation(
+                "P-20",
+                f"{where}: it has a role, and its disk does not know durably that it is here",
+            )
         self._check_state(key, partition, seen, where)
         if leader is None:
             return
@@ -131,6 +140,28 @@ def _is_noted(node: Node, path: str, epoch: int) -> bool:
         return False
     words = inode.as_written().decode("ascii", "replace").splitlines()[2:]
     return any(line.startswith(f"{epoch} ") for line in words)
+
+
+def _is_hosted(node: Node, key: Key) -> bool:
+    """Whether the platter says that the replica is, as far as a start would read it."""
+    try:
+        directory, name = node.disk.parent(STATE)
+    except OSError:
+        return False
+    inode = directory.durable.get(name)
+    if not isinstance(inode, Inode):
+        return False
+    topic_id, end, hosted = topic_id_text(TopicId(key[0])), 0, False
+    for number, line in enumerate(inode.as_written().split(b"\n")[:-1]):
+        end += len(line) + 1
+        if not inode.is_durable_to(end):
+            break
+        if number > 0:
+            change = json.loads(line[0 if number == 1 else 9 :])
+            for word, is_so in (("hosted", True), ("hosts", True), ("gives_up", False)):
+                if key[1] in change.get(word, {}).get(topic_id, ()):
+                    hosted = is_so
+    return hosted
 
 
 def check_advanced(

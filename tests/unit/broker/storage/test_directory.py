@@ -291,12 +291,12 @@ def test_a_creation_that_broke_off_where_another_log_was_leaves_no_damage(tmp_pa
         store.flush()
         store.checkpoint()
         store.directory.delete_log(store.log)
-        disk.failing["replace"], disk.spared["replace"] = errno.EIO, calls
+        disk.failing["fdatasync"], disk.spared["fdatasync"] = errno.EIO, calls
         try:
             store.directory.create_log("t", TOPIC_ID, 0, SMALL)
             break
         except OSError:
-            del disk.failing["replace"]
+            del disk.failing["fdatasync"]
         store.kill()
         if (store.log_dir / "partition.metadata").exists():
             begun += 1

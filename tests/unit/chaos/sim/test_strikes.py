@@ -99,8 +99,7 @@ def test_two_crashes_may_wait_for_their_moments_on_one_disk() -> None:
     fs = SimFs(scene.disk)
     fs.makedirs("/data/t-0")
     assert (kills, len(scene.disk.crashes)) == ([1], 1)
-    fs.close(fs.open("/data/new", os.O_RDWR | os.O_CREAT))
-    fs.replace("/data/new", "/data/strandline-state")
+    fs.fdatasync(fs.open("/data/strandline-state", os.O_RDWR | os.O_CREAT))
     assert (kills, scene.disk.crashes) == ([1, 3], [])
 
 
