@@ -23,7 +23,6 @@ from strandline_broker.core.controller.departures import decide_departures
 from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.records import AnyRecord, decode, encode
 from strandline_broker.core.controller.registration import (
-    Registration,
     StoreMismatch,
     decide_registration,
 )
@@ -37,6 +36,7 @@ from strandline_broker.core.controller.topics import (
     decide_create_topic,
 )
 from strandline_broker.core.controller.unfencing import decide_unfence
+from strandline_broker.core.registration import Registration
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.isr_proposal import ProposeIsr
     from strandline_broker.core.partition_state import IsrAnswer
+    from strandline_broker.core.registration import Registration
     from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
     from strandline_proto.errors import WireError
     from strandline_proto.ids import (
         BrokerEpoch,
         BrokerId,
-        ControllerEpoch,
         MetadataOffset,
         TopicId,
     )
@@ -31,25 +30,6 @@ if TYPE_CHECKING:
     Key = tuple[TopicId, int]
     OfflineReplicas = Mapping[tuple[bytes, int], ReplicaCondition]
     """By (topic id, partition)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    broker_id: BrokerId
-    cluster_id: str
-    incarnation_id: str
-    directory_id: str
-    flush_policy: str
-    pid: int
-    version: str
-    store_id: str
-    controller_epoch: ControllerEpoch
-    metadata_offset: MetadataOffset
-    endpoints: Sequence[Endpoint]
-    rack: str
-    log_dirs: Sequence[str]
-    previous_broker_epoch: int
-    inter_broker_listener: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import grpc.aio
 
-from strandline_broker.hosts.controller_calls import Heartbeat, Registration
+from strandline_broker.core.registration import Registration
+from strandline_broker.hosts.controller_calls import Heartbeat
 from strandline_broker.hosts.replaced import end_replaced
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
@@ -222,10 +223,10 @@ class BrokerLifecycle:
             store_id=self._metadata.store_id,
             controller_epoch=self._metadata.controller_epoch,
             metadata_offset=self._metadata.highest_offset,
-            endpoints=self._endpoints,
+            listeners=tuple(self._endpoints),
             rack=config.broker_rack,
-            log_dirs=config.log_dirs,
-            previous_broker_epoch=directory.previous_broker_epoch,
+            log_dirs=tuple(config.log_dirs),
+            previous_broker_epoch=BrokerEpoch(directory.previous_broker_epoch),
             inter_broker_listener=config.inter_broker_listener_name,
         )
 

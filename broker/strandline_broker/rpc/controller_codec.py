@@ -1,10 +1,12 @@
-"""What a broker tells and asks its controller, on the wire."""
+"""What a broker tells and asks its controller, on the wire; a registration in both directions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember
+from strandline_broker.core.registration import Registration
 from strandline_broker.hosts.controller_calls import (
     AlterPartitionAnswer,
     HeartbeatAnswer,
@@ -13,7 +15,15 @@ from strandline_broker.hosts.controller_calls import (
 )
 from strandline_broker.rpc.replica_conditions import condition_to_wire, refusal_to_wire
 from strandline_proto import errors
-from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from strandline_proto.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    MetadataOffset,
+    PartitionEpoch,
+    TopicId,
+)
 from strandline_proto.v1 import common_pb2, controller_pb2
 
 if TYPE_CHECKING:
@@ -21,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from strandline_broker.core.isr_proposal import ProposeIsr
-    from strandline_broker.hosts.controller_calls import Heartbeat, Key, LossReport, Registration
+    from strandline_broker.hosts.controller_calls import Heartbeat, Key, LossReport
     from strandline_proto.errors import WireError
 
     class MayRefuse(Protocol):
@@ -49,12 +59,39 @@ def registration_to_wire(registration: Registration) -> controller_pb2.BrokerReg
         metadata_offset=registration.metadata_offset,
         listeners=[
             common_pb2.Endpoint(listener=e.listener, host=e.host, port=e.port)
-            for e in registration.endpoints
+            for e in registration.listeners
         ],
         rack=registration.rack,
+        features=registration.features,
         log_dirs=registration.log_dirs,
         previous_broker_epoch=registration.previous_broker_epoch,
         inter_broker_listener=registration.inter_broker_listener,
+    )
+
+
+def registration_from_wire(request: controller_pb2.BrokerRegistrationRequest) -> Registration:
+    """Without a listener between brokers the first one is."""
+    listeners = tuple(Endpoint(e.listener, e.host, e.port) for e in request.listeners)
+    between_brokers = request.inter_broker_listener
+    if between_brokers == "" and listeners:
+        between_brokers = listeners[0].listener
+    return Registration(
+        broker_id=BrokerId(request.broker_id),
+        cluster_id=request.cluster_id,
+        incarnation_id=request.incarnation_id,
+        directory_id=request.directory_id,
+        flush_policy=request.flush_policy,
+        pid=request.pid,
+        version=request.version,
+        store_id=request.store_id,
+        controller_epoch=ControllerEpoch(request.controller_epoch),
+        metadata_offset=MetadataOffset(request.metadata_offset),
+        listeners=listeners,
+        inter_broker_listener=between_brokers,
+        rack=request.rack,
+        log_dirs=tuple(request.log_dirs),
+        previous_broker_epoch=BrokerEpoch(request.previous_broker_epoch),
+        features=tuple(request.features),
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.core.registration import Registration
     from strandline_broker.hosts.controller_calls import (
         AlterPartitionAnswer,
         Heartbeat,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         Key,
         ProducerIdBlock,
         Registered,
-        Registration,
     )
     from strandline_proto.ids import BrokerEpoch, BrokerId
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub

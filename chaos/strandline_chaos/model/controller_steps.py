@@ -12,12 +12,13 @@ from strandline_broker.core.controller.fencing import decide_fence
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import RECOVERED
 from strandline_broker.core.controller.recovery import decide_recoveries
-from strandline_broker.core.controller.registration import Registration, decide_registration
+from strandline_broker.core.controller.registration import decide_registration
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import decide_shutdown
 from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember
 from strandline_broker.core.push_answer import LogEnd
+from strandline_broker.core.registration import Registration
 from strandline_chaos.model import machines
 from strandline_chaos.model.values import Violation
 from strandline_proto.errors import WireError

@@ -119,8 +119,8 @@ REMEMBERING: Final = (
         (
             Edit(
                 _SNAPSHOT,
-                'frozenset({"brokers", "topics", "topic_ids"})',
-                'frozenset({"brokers", "topics", "topic_ids", "epoch_starts"})',
+                'frozenset({"brokers", "topics", "topic_ids", "index"})',
+                'frozenset({"brokers", "topics", "topic_ids", "index", "epoch_starts"})',
             ),
         ),
         _KILLS,

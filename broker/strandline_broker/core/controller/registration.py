@@ -9,12 +9,13 @@ without this news cannot count it again (P-73).
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_broker.core.addresses import Endpoint, host_problem, port_problem
+from strandline_broker.core.addresses import host_problem, port_problem
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all
 from strandline_broker.core.controller.records import RegisterBrokerRecord
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import Broker, ControllerState
+from strandline_broker.core.registration import Registration
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -29,28 +30,6 @@ TEXT_LENGTH_MAX: Final = 4096
 """Of each text that a registration holds: every broker is told of it, and it stays in the log."""
 ENTRIES_MAX: Final = 1000
 """Of each list in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What a broker says of itself when it starts."""
-
-    broker_id: BrokerId
-    cluster_id: str
-    incarnation_id: str
-    directory_id: str
-    flush_policy: str
-    pid: int
-    version: str
-    store_id: str
-    controller_epoch: ControllerEpoch
-    metadata_offset: MetadataOffset
-    listeners: tuple[Endpoint, ...]
-    inter_broker_listener: str
-    rack: str
-    features: tuple[str, ...]
-    log_dirs: tuple[str, ...]
-    previous_broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
     from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
     from strandline_broker.core.controller.records import AnyRecord
-    from strandline_broker.core.controller.registration import Registration
     from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_broker.core.registration import Registration
     from strandline_broker.hosts.controller.broker_calls import Dial
     from strandline_broker.hosts.controller.metadata_store import MetadataStore
     from strandline_broker.hosts.controller.settings import ControllerSettings, Identity

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import LossRecord, OfflineReplica
-from strandline_broker.core.controller.registration import Registration
 from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.rpc.controller_codec import registration_from_wire
 from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,
-    ControllerEpoch,
     LeaderEpoch,
     MetadataOffset,
     PartitionEpoch,
@@ -47,7 +45,7 @@ class BrokersRpc:
             session_timeout_ms=self._controller.sessions.session_ms,
         )
         try:
-            response.broker_epoch = await self._controller.register(_registration(request))
+            response.broker_epoch = await self._controller.register(registration_from_wire(request))
         except WireError as error:
             response.error_code, response.error_message = error.code, str(error)
         return response
@@ -125,31 +123,6 @@ class BrokersRpc:
         return controller_pb2.AllocateProducerIdsResponse(
             producer_id_start=start, producer_id_len=BLOCK_LEN
         )
-
-
-def _registration(request: controller_pb2.BrokerRegistrationRequest) -> Registration:
-    listeners = tuple(Endpoint(e.listener, e.host, e.port) for e in request.listeners)
-    between_brokers = request.inter_broker_listener
-    if between_brokers == "" and listeners:
-        between_brokers = listeners[0].listener
-    return Registration(
-        broker_id=BrokerId(request.broker_id),
-        cluster_id=request.cluster_id,
-        incarnation_id=request.incarnation_id,
-        directory_id=request.directory_id,
-        flush_policy=request.flush_policy,
-        pid=request.pid,
-        version=request.version,
-        store_id=request.store_id,
-        controller_epoch=ControllerEpoch(request.controller_epoch),
-        metadata_offset=MetadataOffset(request.metadata_offset),
-        listeners=listeners,
-        inter_broker_listener=between_brokers,
-        rack=request.rack,
-        features=tuple(request.features),
-        log_dirs=tuple(request.log_dirs),
-        previous_broker_epoch=BrokerEpoch(request.previous_broker_epoch),
-    )
 
 
 def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
