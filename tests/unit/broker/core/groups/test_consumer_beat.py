@@ -17,7 +17,14 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from strandline_broker.core.coordination.decision import Record
-from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, SessionEnded
+from strandline_broker.core.groups.commands import (
+    BeatAnswer,
+    ConsumerBeat,
+    DeleteGroup,
+    RemoveMembers,
+    SessionEnded,
+    TopicsChanged,
+)
 from strandline_broker.core.groups.consumer import ConsumerGroup
 from strandline_broker.core.groups.effects import Changed, Compute, SessionTimer, StartTimer
 from strandline_broker.core.groups.settings import GroupSettings
@@ -242,6 +249,17 @@ def test_topics_by_a_regular_expression_are_the_servers_to_find(rig: GroupsRig) 
     assert dict(rig.groups.table.consumer["g"].regexes) == {}
 
 
+def test_topics_that_come_to_match_are_in_the_next_target(rig: GroupsRig) -> None:
+    rig.join("m", subscribed_topic_names=None, subscribed_topic_regex="t+")
+    rig.topic("tt", 1)
+    rig.run(TopicsChanged("g"))
+    assert rig.beat("m", 1).assignment == rig.parts(t=(0, 1), tt=(0,))
+    written = len(rig.log)
+    rig.topic("u", 1)
+    rig.run(TopicsChanged("g"))
+    assert len(rig.log) == written
+
+
 def test_a_classic_group_with_members_takes_none_of_the_consumer_protocol(rig: GroupsRig) -> None:
     rig.take([classic_group("a")])
     with pytest.raises(GroupIdNotFound, match=r"classic protocol.*consumer protocol"):
@@ -284,3 +302,17 @@ def test_a_large_groups_target_is_asked_for_and_comes_later() -> None:
     assert rig.run(newer.compute()).answer is False
     assert rig.groups.to_assign("g", rig.inputs()) is None
     assert isinstance(rig.groups.table.consumer["g"], ConsumerGroup)
+
+
+def test_a_target_for_another_group_of_the_same_name_and_epoch_is_dropped() -> None:
+    rig = GroupsRig(GroupSettings(assign_at_once_max=0))
+    rig.topic("t", 4)
+    rig.join("m", "t")
+    rig.join("n", "t")
+    wanted = rig.groups.to_assign("g", rig.inputs())
+    assert wanted is not None
+    rig.run(RemoveMembers("g", None))
+    rig.ask(DeleteGroup("g"))
+    rig.join("m", "t")
+    rig.join("o", "t")
+    assert rig.run(wanted.compute()).answer is False

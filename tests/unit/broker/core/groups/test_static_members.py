@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.groups.commands import SessionEnded
+from strandline_broker.core.groups.commands import Reconcile, SessionEnded
 from strandline_broker.core.groups.effects import SessionTimer
 from strandline_broker.core.groups.static_members import check_instance
 from strandline_proto.errors import (
@@ -36,8 +36,11 @@ def test_static_bounce(rig: GroupsRig) -> None:
     del rig.timers[SessionTimer("g", "m")]
     assert rig.beat("m", -2, instance_id="i").member_epoch == -2
     assert SessionTimer("g", "m") in rig.timers
+    held = rig.groups.table.consumer["g"].current("m").assigned
+    assert held
     back = rig.join("m2", "t", instance_id="i")
     assert (back.member_epoch, back.assignment) == (2, rig.parts(t=(0, 1)))
+    assert rig.groups.table.consumer["g"].current("m2").assigned == held
     assert rig.groups.table.consumer["g"].epoch == 2
     assert rig.beat("n", 2).assignment is None
     assert rig.assigned("n") == rig.parts(t=(2, 3))
@@ -46,6 +49,22 @@ def test_static_bounce(rig: GroupsRig) -> None:
         rig.beat("m", 2, instance_id="i")
     with pytest.raises(UnknownMemberId):
         rig.beat("m", 2)
+
+
+def test_what_an_absent_member_has_is_nobody_elses_until_its_session_ends(rig: GroupsRig) -> None:
+    rig.beat("m", -2, instance_id="i")
+    absent = rig.groups.table.consumer["g"].current("m")
+    rig.join("o", "t")
+    rig.run(Reconcile("g", ("m", "n", "o")))
+    assert rig.groups.table.consumer["g"].current("m") == absent
+    assert rig.beat("n", 2, rig.parts(t=(2,))).member_epoch == 3
+    moved = set(rig.groups.table.consumer["g"].target("o")[rig.id_of("t")])
+    held = set(absent.assigned[rig.id_of("t")])
+    assert moved & held
+    assert not set(rig.assigned("o").get(rig.id_of("t"), ())) & held
+    rig.run(SessionEnded("g", "m"))
+    rig.run(Reconcile("g", ("n", "o")))
+    assert sum(len(p) for m in ("n", "o") for p in rig.assigned(m).values()) == 4
 
 
 def test_past_its_session_an_absent_members_work_moves(rig: GroupsRig) -> None:
