@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.coordination.registry import Shards
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.isr_changes import IsrChanges
@@ -39,6 +40,7 @@ from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.fetch import FetchRpc
 from strandline_broker.rpc.fetch_client import FetchClient
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
+from strandline_broker.rpc.group_calls import GroupCalls
 from strandline_broker.rpc.identify import IdentifyRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.rpc.metadata import MetadataRpc
@@ -48,7 +50,6 @@ from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.truncations import TruncationsRpc
-from strandline_broker.rpc.unserved import UnservedRpc
 from strandline_broker.storage.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
@@ -121,6 +122,7 @@ class Broker:
         epoch = self.lifecycle.epoch
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
+        self.shards = Shards(runtime, config, self.metadata)
         streams = PushStreams(runtime)
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(
@@ -130,6 +132,7 @@ class Broker:
             self.metadata,
             controller,
             open_fetch=FetchClient(runtime.network),
+            observers=(self.shards,),
         )
         thread = runtime.serial_executor("record-checks")
         self._record_checks = RecordChecks(runtime.clock, self.replicas, thread)
@@ -148,8 +151,12 @@ class Broker:
             ),
             streams,
             broker_epoch=epoch,
-            on_applied=self.lifecycle.on_applied,
+            on_applied=self._on_applied,
         )
+
+    def _on_applied(self) -> None:
+        self.shards.published()
+        self.lifecycle.on_applied()
 
     async def _bind(self) -> None:
         """One server for each listener: clients are told addresses of the listener they use."""
@@ -186,7 +193,7 @@ class Broker:
             ReplicasInfoRpc(clock, replicas, metadata),
             ConfigsRpc(self._config, metadata),
             ProducerIdsRpc(self.producer_ids),
-            UnservedRpc(),
+            GroupCalls(self.shards, self.metadata, listener.name),
         )
 
     def _replica_service(self) -> Service:
@@ -240,6 +247,7 @@ class Broker:
         async with asyncio.TaskGroup() as group:
             # In this order: the first push may start fetchers, which the replica manager owns.
             group.create_task(self.replicas.run(), name="replica-manager")
+            group.create_task(self.shards.run(self.replicas.dirs), name="group-coordinators")
             group.create_task(self._apply_pushes(), name="push-receiver")
 
     async def _apply_pushes(self) -> None:

@@ -12,15 +12,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.config_groups import GroupCoordinatorConfig
 from strandline_broker.config_key import Key
 from strandline_broker.config_key import declared as _key
 from strandline_broker.config_parsers import (
     byte_count,
-    directories,
     long_ms,
     ms,
     retention_ms,
 )
+from strandline_broker.config_server import ServerConfig
 from strandline_broker.core.config_values import (
     boolean,
     cleanup_policy,
@@ -45,44 +46,18 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["BrokerConfig", "ControllerConfig", "HostPort", "Listener"]
+__all__ = [
+    "BrokerConfig",
+    "ControllerConfig",
+    "GroupCoordinatorConfig",
+    "HostPort",
+    "Listener",
+    "ServerConfig",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
-    """What both servers have."""
-
-    node_id: int = _key(integer(0, INT32_MAX), None, "The server's number, unique in the cluster.")
-    listeners: tuple[Listener, ...] = _key(
-        listeners, None, "Where the server listens: NAME://HOST:PORT, separated by commas."
-    )
-    log_dirs: tuple[str, ...] = _key(
-        directories,
-        None,
-        "The data directories, separated by commas; of a controller exactly one.",
-    )
-    log_format: str = _key(
-        one_of("console", "json"), "console", "Form of the log lines on standard error."
-    )
-    log_level: str = _key(
-        one_of("debug", "info", "warning", "error"), "info", "The least severe log line written."
-    )
-    metrics_listeners: tuple[HostPort, ...] = _key(
-        host_ports, "", "HOST:PORT where Prometheus may scrape metrics over HTTP; empty: nowhere."
-    )
-    metrics_event_loop_interval_ms: int = _key(
-        ms(), "100", "Time between two looks at how late the event loop is."
-    )
-    explicit: frozenset[str] = frozenset()
-    """The keys that were set, as opposed to defaulted."""
-
-    @property
-    def log_dir(self) -> str:
-        return self.log_dirs[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(ServerConfig):
+class BrokerConfig(GroupCoordinatorConfig):
     """A broker's configuration."""
 
     advertised_listeners: tuple[Listener, ...] = _key(

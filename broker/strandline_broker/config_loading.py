@@ -184,6 +184,31 @@ def _check_combinations(config: BrokerConfig) -> None:
             f"log.cleaner.min.compaction.lag.ms={low} is above "
             f"log.cleaner.max.compaction.lag.ms={high}; lower the one or raise the other"
         )
+    _check_within("session.timeout.ms", config)
+    _check_within("heartbeat.interval.ms", config)
+    beat, session = (
+        config.group_consumer_heartbeat_interval_ms,
+        config.group_consumer_session_timeout_ms,
+    )
+    if beat >= session:
+        raise ConfigError(
+            f"group.consumer.heartbeat.interval.ms={beat} is not below"
+            f" group.consumer.session.timeout.ms={session}: members would leave between two"
+            " heartbeats; lower the one or raise the other"
+        )
+
+
+def _check_within(key: str, config: BrokerConfig) -> None:
+    """A group's default lies within the bounds of what may be set for a group."""
+    name = key.replace(".", "_")
+    low, value, high = (
+        getattr(config, f"group_consumer_{part}{name}") for part in ("min_", "", "max_")
+    )
+    if not low <= value <= high:
+        raise ConfigError(
+            f"group.consumer.{key}={value} is not within group.consumer.min.{key}={low} and"
+            f" group.consumer.max.{key}={high}; change the one or the others"
+        )
 
 
 def _check_unique_names(key: str, named: tuple[Listener, ...]) -> None:

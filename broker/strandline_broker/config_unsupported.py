@@ -17,6 +17,9 @@ ONLY_VALUE: Final[dict[str, str]] = {
     "remote.log.storage.system.enable": "false",
     "log.cleaner.threads": "1",
     "eligible.leader.replicas.enable": "true",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.migration.policy": "disabled",
+    "group.coordinator.rebalance.protocols": "consumer",
 }
 """Accepted with this value, and refused with any other."""
 

@@ -153,7 +153,7 @@ async def _refuse(self: object, request: object, context: object) -> None:
     raise AssertionError(f"not served here: {request}")
 
 
-def _not_served(*parts: object) -> object:
+def not_served(*parts: object) -> object:
     """The calls that these tests do not make, of a class of their own: all that no part serves."""
     calls = services_pb2.DESCRIPTOR.services_by_name["BrokerService"].methods_by_name
     names = [name for name in calls if not any(hasattr(part, name) for part in parts)]
@@ -171,7 +171,7 @@ def _data_plane(runtime: Runtime, metadata: MetadataCache, replicas: ReplicaMana
         ReplicasInfoRpc(clock, replicas, metadata),
         TruncationsRpc(replicas),
     )
-    return Service(runtime, ServerMetrics(runtime.metrics), *parts, _not_served(*parts))
+    return Service(runtime, ServerMetrics(runtime.metrics), *parts, not_served(*parts))
 
 
 def state(
@@ -263,4 +263,13 @@ async def eventually(condition: object, what: str) -> None:
     assert condition(), what
 
 
-__all__ = ["TOPIC", "TOPIC_ID", "Node", "decide", "eventually", "run_node", "state"]
+__all__ = [
+    "TOPIC",
+    "TOPIC_ID",
+    "Node",
+    "decide",
+    "eventually",
+    "not_served",
+    "run_node",
+    "state",
+]

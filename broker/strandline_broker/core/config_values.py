@@ -78,6 +78,18 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def some_of(*choices: str) -> Callable[[str], tuple[str, ...]]:
+    """One or more of a few words, none twice, with commas between."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in text.split(","))
+        if not set(words) <= set(choices) or len(set(words)) < len(words):
+            raise ValueError(f"expected one or more of: {', '.join(choices)}")
+        return words
+
+    return parse
+
+
 def fraction(text: str) -> float:
     """A number from 0 to 1, both included."""
     try:

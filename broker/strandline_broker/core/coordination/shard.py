@@ -204,6 +204,10 @@ class Shard(Generic[Ticket]):
         self._waiters.add(end, _Waiter(ticket, None))
         return False
 
+    def is_committed(self, entity: Entity) -> bool:
+        """Whether all about the entity is."""
+        return self._written.get(entity, Offset(0)) <= self.high_watermark
+
     def forget(self, unwanted: Callable[[Ticket], bool]) -> None:
         """Nobody waits for these any more."""
         self._waiters.drop(lambda waiter: unwanted(waiter.ticket))

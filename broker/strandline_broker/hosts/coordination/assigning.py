@@ -1,0 +1,118 @@
+"""Targets of groups: computed at once if that is quick, else beside the event loop (P-149).
+
+A target is followed by a pause in proportion to what it took, and whatever happened to the group
+meanwhile shares the next one: a thousand members who join at once cost tens of targets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import CoordinatorNotAvailable, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
+
+    from strandline_broker.core.groups.commands import Assigned
+    from strandline_broker.core.groups.target import ToAssign
+    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_runtime.runtime import Clock
+
+PAUSE_FACTOR: Final = 10
+PAUSE_S_MAX: Final = 1.0
+QUICK_MAX: Final = 1_000
+"""Members and partitions that an assignor divides in a few milliseconds."""
+RETRY_S: Final = 0.5
+"""After a target could not be written for want of replicas in sync."""
+
+Key = tuple["ShardHost", str]
+
+
+class Assigning:
+    def __init__(
+        self,
+        clock: Clock,
+        new_executor: Callable[[], Executor],
+        spawn: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
+        self._clock = clock
+        self._new_executor = new_executor
+        self._spawn = spawn
+        self._executor: Executor | None = None
+        self._wanted: set[Key] = set()
+        """Since the last target of the group was begun."""
+        self._busy: set[Key] = set()
+        """A target is computed, or the pause after it lasts."""
+
+    def want(self, host: ShardHost, group_id: str) -> None:
+        """Within a step of the shard that is complete but for this."""
+        key = (host, group_id)
+        if key in self._busy:
+            self._wanted.add(key)
+            return
+        wish = host.to_assign(group_id)
+        if wish is None:
+            return
+        self._busy.add(key)
+        began_s = self._clock.monotonic()
+        done = _size(wish) <= QUICK_MAX and self._hand_in(host, wish.compute())
+        took_s = self._clock.monotonic() - began_s
+        self._spawn(self._go_on(key, None if done else wish, took_s))
+
+    def forget(self, host: ShardHost) -> None:
+        """It is loaded anew or gone: what is under way comes to nothing."""
+        self._wanted = {key for key in self._wanted if key[0] is not host}
+
+    async def _go_on(self, key: Key, wish: ToAssign | None, took_s: float) -> None:
+        """Until the group wants no target any more."""
+        host, group_id = key
+        groups = host.groups
+        try:
+            while True:
+                if wish is not None:
+                    began_s = self._clock.monotonic()
+                    await self._compute(host, wish)
+                    took_s = self._clock.monotonic() - began_s
+                await asyncio.sleep(min(PAUSE_FACTOR * took_s, PAUSE_S_MAX))
+                if key not in self._wanted or host.groups is not groups:
+                    return
+                self._wanted.discard(key)
+                wish = host.to_assign(group_id)
+        finally:
+            self._busy.discard(key)
+            if key in self._wanted and host.groups is not groups:
+                # The shard was loaded anew meanwhile, and has had to wait for this.
+                self._wanted.discard(key)
+                self.want(host, group_id)
+
+    async def _compute(self, host: ShardHost, wish: ToAssign) -> None:
+        groups = host.groups
+        if _size(wish) <= QUICK_MAX:
+            target = wish.compute()
+        else:
+            if self._executor is None:
+                self._executor = self._new_executor()
+            loop = asyncio.get_running_loop()
+            target = await loop.run_in_executor(self._executor, wish.compute)
+        while host.groups is groups:
+            if self._hand_in(host, target):
+                return
+            await asyncio.sleep(RETRY_S)
+
+    def _hand_in(self, host: ShardHost, target: Assigned) -> bool:
+        """False: try again later."""
+        try:
+            taken = host.run(target)
+        except CoordinatorNotAvailable:
+            return False
+        except WireError:
+            return True  # the shard is thrown away, or the target too large for the topic
+        if not taken:
+            self._wanted.add((host, target.group_id))
+        return True
+
+
+def _size(wish: ToAssign) -> int:
+    return len(wish.spec.members) + sum(wish.spec.partitions.values())

@@ -1,0 +1,119 @@
+"""Loading a shard: its log is read on the disk's thread, and replayed in slices that let the event
+loop go on.
+
+A load ends at the offset at which the leadership began, and advances by batches, of which
+compaction may have left no record (I-112). What it does not know it skips and tells of once; a
+record of a known type that does not parse ends it, as state without that record would be another
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.coordination import codec
+from strandline_broker.core.coordination.decision import Record
+from strandline_broker.core.coordination.wire import MalformedRecord
+from strandline_proto.batch import iter_headers, read_records
+from strandline_proto.errors import WireError
+from strandline_proto.ids import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_broker.core.groups.groups import Groups
+    from strandline_broker.hosts.coordination.shard_context import ShardContext
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.storage.log_reader import LogRead
+    from strandline_proto import batch
+
+READ_BYTES_MAX: Final = 1 << 20
+SLICE_S: Final = 0.005
+RETRY_S: Final = 1.0
+"""After a failure that says nothing against the disk."""
+
+
+class CannotLoad(Exception):
+    """Why the groups of a shard are out of service until somebody has looked at its log."""
+
+
+async def load_groups(
+    context: ShardContext,
+    partition: Partition,
+    groups: Groups,
+    *,
+    end: int,
+    is_current: Callable[[], bool],
+) -> None:
+    """Replay all below `end`, or as much as is wanted. Raises CannotLoad."""
+    clock = context.runtime.clock
+    offset, unknown = partition.log.log_start_offset, 0
+    while offset < end:
+        read = await _read(context, partition, offset, end, is_current)
+        if read is None or not is_current():
+            return
+        if read.next_offset <= offset:
+            raise CannotLoad(f"nothing can be read at offset {offset}, and {end} is not reached")
+        pause_s = clock.monotonic() + SLICE_S
+        for record in _records(read.records, offset, end):
+            unknown += not _replay(groups, record)
+            if clock.monotonic() >= pause_s:
+                await asyncio.sleep(0)
+                if not is_current():
+                    return
+                pause_s = clock.monotonic() + SLICE_S
+        offset = read.next_offset
+    if unknown:
+        context.runtime.log.warning(
+            "records of unknown types or versions are kept and not acted upon",
+            partition=partition.name,
+            records=unknown,
+        )
+
+
+async def _read(
+    context: ShardContext,
+    partition: Partition,
+    offset: int,
+    end: int,
+    is_current: Callable[[], bool],
+) -> LogRead | None:
+    size = min(READ_BYTES_MAX, context.config.offsets_load_buffer_size)
+    while is_current():
+        try:
+            return await context.dirs.in_disk_pool(
+                partition.log,
+                lambda: partition.read_log(offset, max_bytes=size, limit=end, checked=True),
+            )
+        except WireError as error:
+            if not isinstance(error.__cause__, OSError) or partition.out_of_service is not None:
+                raise CannotLoad(str(error)) from error
+            await asyncio.sleep(RETRY_S)
+    return None
+
+
+def _records(data: bytes, start: int, end: int) -> Iterator[batch.Record]:
+    for at, header in iter_headers(data):
+        if header.is_control:
+            continue
+        try:
+            for record in read_records(data, at, header):
+                if start <= record.offset < end:
+                    yield record
+        except WireError as error:
+            raise CannotLoad(str(error)) from error
+
+
+def _replay(groups: Groups, record: batch.Record) -> bool:
+    """Whether the record was of a type and version that is known."""
+    if record.key is None:
+        return False
+    try:
+        found = codec.decode(record.key, record.value)
+    except MalformedRecord as error:
+        raise CannotLoad(f"the record at offset {record.offset} does not parse: {error}") from error
+    if isinstance(found, codec.Unknown):
+        return False
+    groups.replay(Offset(record.offset), Record(found.key, found.value))
+    return True

@@ -1,0 +1,195 @@
+"""The shards of one broker: one for each partition of `__consumer_offsets` that it leads.
+
+The registry observes the roles of replicas and brings what it hears to the shards, in order. It
+waits with a new leadership until the metadata that brought it is what the broker works by: only
+then does a topic that the metadata does not have count as deleted. A shard whose log is empty is
+made by the first who asks it for something, as most brokers of most clusters are never asked; all
+that shards need is imported by the first of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline_broker.core.coordination.java_hash import partition_for
+from strandline_proto.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidGroupId,
+    NotCoordinator,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from strandline_broker.config import BrokerConfig
+    from strandline_broker.core.metadata_cache import CachedTopic, MetadataCache
+    from strandline_broker.hosts.coordination.shard_context import ShardContext
+    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.log_dirs import LogDirs
+    from strandline_broker.hosts.partition import Partition
+    from strandline_proto.ids import TopicId
+    from strandline_runtime.runtime import Runtime
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+Key = tuple[bytes, int]
+
+
+class _Leadership(NamedTuple):
+    partition: Partition
+    epoch: int
+    start: int
+
+
+class Shards:
+    """A `RoleObserver`."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._metadata = metadata
+        self._led: dict[Key, _Leadership] = {}
+        """What this broker leads."""
+        self._new: dict[Key, None] = {}
+        """Of these, what no published metadata has named yet."""
+        self._hosts: dict[Key, ShardHost] = {}
+        self._context: ShardContext | None = None
+        self._dirs: LogDirs | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._needed = asyncio.Event()
+        self._topics: Mapping[TopicId, CachedTopic] = {}
+
+    # Roles
+
+    def elected(self, partition: Partition, epoch: int, start: int) -> None:
+        if partition.log.topic == OFFSETS_TOPIC:
+            self._led[partition.key] = _Leadership(partition, epoch, start)
+            self._new[partition.key] = None
+
+    def committed(self, partition: Partition, end: int) -> None:
+        host = self._hosts.get(partition.key)
+        if host is not None:
+            host.committed(end)
+
+    def resigned(self, partition: Partition) -> None:
+        if self._led.pop(partition.key, None) is not None:
+            self._new.pop(partition.key, None)
+            host = self._hosts.get(partition.key)
+            if host is not None:
+                host.resigned(partition.leader_epoch)
+
+    def deleted(self, partition: Partition) -> None:
+        host = self._hosts.pop(partition.key, None)
+        if host is not None:
+            host.deleted()
+
+    def published(self) -> None:
+        """The metadata cache has a new view, which the roles were changed for."""
+        new, self._new = self._new, {}
+        for key in new:
+            led = self._led[key]
+            if key in self._hosts or led.start > led.partition.log.log_start_offset:
+                self._begin(key)
+        topics = self._metadata.view.topics_by_id
+        if self._hosts and _differ(topics, self._topics):
+            for host in self.hosts():
+                host.on_topics()
+        self._topics = topics
+
+    # What handlers ask
+
+    def of_group(self, group_id: str) -> ShardHost:
+        """Raises CoordinatorNotAvailable, NotCoordinator or CoordinatorLoadInProgress."""
+        check_group_id(group_id)
+        topic = self._metadata.view.topic_named(OFFSETS_TOPIC)
+        if topic is None:
+            raise CoordinatorNotAvailable(f"{OFFSETS_TOPIC} is not made yet; try again soon")
+        index = partition_for(group_id, len(topic.partitions))
+        key = (topic.topic_id, index)
+        led = self._led.get(key)
+        if led is None:
+            leader = self._metadata.view.current_leader(topic.topic_id, index)
+            where = "nobody" if leader is None else f"broker {leader.broker_id}"
+            raise NotCoordinator(
+                f"broker {self._config.node_id} does not coordinate group {group_id!r}; the leader"
+                f" of {OFFSETS_TOPIC}-{index} does, which is {where}"
+            )
+        if key in self._new or self._group is None:
+            raise CoordinatorLoadInProgress(
+                f"{OFFSETS_TOPIC}-{index}: the leader is new; try again"
+            )
+        return self._hosts.get(key) or self._begin(key)
+
+    def hosts(self) -> list[ShardHost]:
+        return list(self._hosts.values())
+
+    # Background
+
+    async def run(self, dirs: LogDirs) -> None:
+        """What shards do by themselves, until cancelled."""
+        self._dirs = dirs
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._needed.wait()
+                assert self._context is not None
+                group.create_task(self._context.timers.run(), name="group-timers")
+                group.create_task(self._expire(), name="group-expiry")
+        finally:
+            self._group = None
+
+    def _begin(self, key: Key) -> ShardHost:
+        """The shard enters the leadership at hand."""
+        from strandline_broker.hosts.coordination.shard_host import ShardHost
+
+        led = self._led[key]
+        host = self._hosts.get(key)
+        if host is None:
+            host = self._hosts[key] = ShardHost(self._shared(), led.partition)
+        host.elected(led.epoch, led.start)
+        return host
+
+    def _shared(self) -> ShardContext:
+        if self._context is None:
+            from strandline_broker.hosts.coordination.shard_context import ShardContext
+
+            assert self._dirs is not None, "run() comes first"
+            self._context = ShardContext(
+                self._runtime,
+                self._config,
+                self._metadata,
+                self._dirs,
+                shards=self.hosts,
+                spawn=self._spawn,
+            )
+            self._needed.set()
+        return self._context
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        if self._group is None:
+            work.close()  # the broker is shutting down
+        else:
+            self._group.create_task(work)
+
+    async def _expire(self) -> None:
+        """Forget offsets that are past their retention."""
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            for host in self.hosts():
+                await host.expire()
+
+
+def check_group_id(group_id: str) -> None:
+    if group_id == "":
+        raise InvalidGroupId("the group id is empty")
+
+
+def _differ(now: Mapping[TopicId, CachedTopic], before: Mapping[TopicId, CachedTopic]) -> bool:
+    """Whether topics have come or gone, or have other partitions or another name."""
+    if now.keys() != before.keys():
+        return True
+    return any(
+        topic is not before[topic_id] and len(topic.partitions) != len(before[topic_id].partitions)
+        for topic_id, topic in now.items()
+    )

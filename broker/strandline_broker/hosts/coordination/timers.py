@@ -1,0 +1,133 @@
+"""The timers of all shards of one broker, in one heap: sessions of members, and their rebalances.
+
+A broker that was paused has not read what members sent meanwhile. A sweep that comes later than a
+quarter of a timer's length gives that timer all the lost time again, and one that is late at all
+lets what waits in the sockets be read before anybody is taken for dead (P-146, I-96).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.groups.effects import TimerKey
+
+SWEEP_MS_MAX: Final = 500
+"""Time between two looks at the clock: how far back a pause can be noticed."""
+LATE_MS: Final = 250
+"""A busy loop is late by less."""
+
+
+class TimerOwner(Protocol):
+    def on_timer(self, key: TimerKey, member_epoch: int) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Timer:
+    owner: TimerOwner
+    key: TimerKey
+    ms: int
+    member_epoch: int
+    deadline_ms: int
+    queued_ms: int = -1
+    """Where it stands in the heap: at its deadline or before it; -1: nowhere."""
+
+
+class Timers:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """`now_ms`: monotonic."""
+        self._now_ms = now_ms
+        self._timers: dict[TimerOwner, dict[TimerKey, _Timer]] = {}
+        self._heap: list[tuple[int, int, _Timer]] = []
+        self._pushed = 0
+        self._wake = asyncio.Event()
+
+    def start(self, owner: TimerOwner, key: TimerKey, ms: int, member_epoch: int = -1) -> None:
+        """In place of the one of the same key."""
+        timers = self._timers.setdefault(owner, {})
+        timer, deadline_ms = timers.get(key), self._now_ms() + ms
+        if timer is None:
+            timer = timers[key] = _Timer(owner, key, ms, member_epoch, deadline_ms)
+        timer.ms, timer.member_epoch, timer.deadline_ms = ms, member_epoch, deadline_ms
+        self._queue(timer)
+
+    def renew(self, owner: TimerOwner, key: TimerKey) -> None:
+        """Give it its full time again, if it runs."""
+        timer = self._timers.get(owner, {}).get(key)
+        if timer is not None:
+            timer.deadline_ms = self._now_ms() + timer.ms
+
+    def stop(self, owner: TimerOwner, key: TimerKey) -> None:
+        timers = self._timers.get(owner)
+        if timers is not None:
+            timers.pop(key, None)
+
+    def stop_all(self, owner: TimerOwner) -> None:
+        self._timers.pop(owner, None)
+
+    def running(self, owner: TimerOwner) -> set[TimerKey]:
+        return set(self._timers.get(owner, ()))
+
+    async def run(self) -> None:
+        """Sweep until cancelled; nothing wakes a broker that has no timers."""
+        while True:
+            wait_ms = self._wait_ms()
+            if wait_ms is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            late_ms = await self._sleep(wait_ms)
+            if late_ms > LATE_MS:
+                self.on_late(late_ms)
+                self.on_late(await self._sleep(LATE_MS))  # what waits in the sockets comes first
+            # So does what was read and not looked at yet (P-154).
+            await asyncio.sleep(0)
+            self.fire()
+
+    async def _sleep(self, ms: int) -> int:
+        """How much longer than that it took."""
+        due_ms = self._now_ms() + ms
+        await asyncio.sleep(ms / 1000)
+        return self._now_ms() - due_ms
+
+    def on_late(self, late_ms: int) -> None:
+        """The loop stood still for so long: timers of which that is a large part get it again."""
+        for timers in self._timers.values():
+            for timer in timers.values():
+                if 4 * late_ms > timer.ms:
+                    timer.deadline_ms += late_ms
+
+    def fire(self) -> None:
+        """Tell the owners of those that are due."""
+        now_ms = self._now_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, _, timer = heapq.heappop(self._heap)
+            if queued_ms != timer.queued_ms:
+                continue  # it stands elsewhere, for an earlier deadline
+            timer.queued_ms = -1
+            timers = self._timers.get(timer.owner)
+            if timers is None or timers.get(timer.key) is not timer:
+                continue
+            if timer.deadline_ms > now_ms:
+                self._queue(timer)
+                continue
+            del timers[timer.key]
+            timer.owner.on_timer(timer.key, timer.member_epoch)
+
+    def _queue(self, timer: _Timer) -> None:
+        if 0 <= timer.queued_ms <= timer.deadline_ms:
+            return  # it is looked at in time, and moved then
+        timer.queued_ms = timer.deadline_ms
+        self._pushed += 1
+        heapq.heappush(self._heap, (timer.deadline_ms, self._pushed, timer))
+        self._wake.set()
+
+    def _wait_ms(self) -> int | None:
+        if not self._heap:
+            return None
+        return min(max(self._heap[0][0] - self._now_ms(), 0), SWEEP_MS_MAX)

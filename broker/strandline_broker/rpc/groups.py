@@ -1,0 +1,33 @@
+"""ConsumerGroupHeartbeat: one call for each heartbeat. What it does is what a message of the stream
+does; the answer is rendered when all that it tells of the member is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_broker.core.groups.commands import BeatAnswer
+from strandline_broker.rpc.group_codec import beat_from_wire, beat_to_wire
+from strandline_proto.errors import WireError
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.coordination.registry import Shards
+    from strandline_proto.v1 import groups_pb2
+
+
+class GroupsRpc:
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def ConsumerGroupHeartbeat(
+        self, request: groups_pb2.ConsumerGroupHeartbeatRequest, context: Any
+    ) -> groups_pb2.ConsumerGroupHeartbeatResponse:
+        try:
+            command = beat_from_wire(request, context)
+            host = self._shards.of_group(command.group_id)
+            host.sessions.close_member(command.group_id, command.member_id)
+            reply = await host.submit(command)
+        except WireError as error:
+            reply = error
+        assert isinstance(reply, BeatAnswer | WireError), reply
+        return beat_to_wire(reply, member_id=request.member_id)

@@ -1,0 +1,174 @@
+"""The timers of all shards: when they fire, and what a pause of the process does to them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.groups.effects import RebalanceTimer, SessionTimer
+from strandline_broker.hosts.coordination.timers import LATE_MS, Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.core.groups.effects import TimerKey
+
+SESSION = SessionTimer("g", "m")
+REBALANCE = RebalanceTimer("g", "m")
+SESSION_MS = 45_000
+
+
+@dataclass(eq=False)
+class Owner:
+    fired: list[tuple[TimerKey, int]] = field(default_factory=list)
+
+    def on_timer(self, key: TimerKey, member_epoch: int) -> None:
+        self.fired.append((key, member_epoch))
+
+
+@dataclass
+class Rig:
+    now_ms: int = 1_000
+    owner: Owner = field(default_factory=Owner)
+
+    def __post_init__(self) -> None:
+        self.timers = Timers(lambda: self.now_ms)
+
+    def passes(self, ms: int) -> None:
+        self.now_ms += ms
+        self.timers.fire()
+
+
+def test_a_timer_fires_once_when_its_time_is_over() -> None:
+    rig = Rig()
+    rig.timers.start(rig.owner, REBALANCE, 100, 7)
+    rig.passes(99)
+    assert rig.owner.fired == []
+    rig.passes(1)
+    rig.passes(1_000)
+    assert rig.owner.fired == [(REBALANCE, 7)]
+    assert rig.timers.running(rig.owner) == set()
+
+
+def test_who_is_heard_has_the_whole_time_again() -> None:
+    rig = Rig()
+    rig.timers.start(rig.owner, SESSION, 100)
+    rig.passes(90)
+    rig.timers.renew(rig.owner, SESSION)
+    rig.passes(99)
+    assert rig.owner.fired == []
+    rig.passes(1)
+    assert rig.owner.fired == [(SESSION, -1)]
+    rig.timers.renew(rig.owner, SESSION)
+    assert rig.timers.running(rig.owner) == set(), "one that does not run is not begun"
+
+
+def test_a_new_timer_takes_the_place_of_the_one_before() -> None:
+    rig = Rig()
+    rig.timers.start(rig.owner, REBALANCE, 1_000, 1)
+    rig.timers.start(rig.owner, REBALANCE, 100, 2)
+    rig.passes(100)
+    rig.passes(1_000)
+    assert rig.owner.fired == [(REBALANCE, 2)]
+
+
+def test_what_is_stopped_does_not_fire() -> None:
+    rig = Rig()
+    other = Owner()
+    rig.timers.start(rig.owner, SESSION, 100)
+    rig.timers.start(rig.owner, REBALANCE, 100)
+    rig.timers.start(other, SESSION, 100)
+    rig.timers.stop(rig.owner, REBALANCE)
+    rig.timers.stop_all(other)
+    rig.passes(100)
+    assert rig.owner.fired == [(SESSION, -1)]
+    assert other.fired == []
+
+
+def test_a_pause_is_given_back_to_timers_of_which_it_is_a_large_part() -> None:
+    rig = Rig()
+    short, long = SessionTimer("g", "short"), SessionTimer("g", "long")
+    rig.timers.start(rig.owner, short, SESSION_MS)
+    rig.timers.start(rig.owner, long, 10 * SESSION_MS)
+    rig.now_ms += 50_000
+    rig.timers.on_late(50_000)
+    rig.passes(SESSION_MS - 1)
+    assert rig.owner.fired == []
+    rig.passes(1)
+    assert rig.owner.fired == [(short, -1)]
+    rig.passes(10 * SESSION_MS - 50_000 - SESSION_MS)
+    assert rig.owner.fired == [(short, -1), (long, -1)]
+
+
+class StalledTimers(Timers):
+    """Sleeps take no time; the first that is asked for takes `stall_ms` longer than it should."""
+
+    def __init__(self, rig: Rig, stall_ms: int, wakes: Callable[[], None]) -> None:
+        super().__init__(lambda: rig.now_ms)
+        self._rig = rig
+        self._stall_ms = stall_ms
+        self._wakes = wakes
+
+    async def _sleep(self, ms: int) -> int:
+        await asyncio.sleep(0)
+        late_ms, self._stall_ms = self._stall_ms, 0
+        self._rig.now_ms += ms + late_ms
+        self._wakes()
+        return late_ms
+
+
+async def swept(timers: Timers, turns: int) -> None:
+    """So many turns of the loop."""
+    sweeping = asyncio.get_running_loop().create_task(timers.run())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    sweeping.cancel()
+    await asyncio.gather(sweeping, return_exceptions=True)
+
+
+async def test_stall_does_not_expire() -> None:
+    """Paused 50 s of a 45 s session: what waits in the sockets counts first."""
+    rig = Rig()
+    timers = StalledTimers(rig, 50_000, lambda: None)
+    timers.start(rig.owner, SESSION, SESSION_MS)
+    await swept(timers, turns=10)
+    assert rig.now_ms > 51_000
+    assert rig.owner.fired == []
+    await swept(timers, turns=1_000)
+    assert rig.owner.fired == [(SESSION, -1)]
+    assert rig.now_ms >= 1_000 + 50_000 + SESSION_MS
+
+
+async def test_a_short_pause_lets_the_sockets_be_read_first() -> None:
+    rig = Rig()
+    heard_ms: list[int] = []
+
+    def read() -> None:
+        """The message that had waited is read as soon as there is time for it."""
+        if rig.now_ms > 1_000 + SESSION_MS and not heard_ms:
+            heard_ms.append(rig.now_ms)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: loop.call_soon(timers.renew, rig.owner, SESSION))
+
+    timers = StalledTimers(rig, 0, read)
+    timers.start(rig.owner, SESSION, SESSION_MS)
+    rig.now_ms += SESSION_MS - 100
+    timers._stall_ms = 2 * LATE_MS
+    await swept(timers, turns=20)
+    assert heard_ms
+    assert rig.owner.fired == []
+
+
+async def test_what_was_read_already_comes_before_the_timer() -> None:
+    rig = Rig()
+
+    def read() -> None:
+        if rig.now_ms >= 1_010:
+            asyncio.get_running_loop().call_soon(timers.renew, rig.owner, SESSION)
+
+    timers = StalledTimers(rig, 0, read)
+    timers.start(rig.owner, SESSION, 10)
+    await swept(timers, turns=12)
+    assert rig.now_ms >= 1_010
+    assert rig.owner.fired == []

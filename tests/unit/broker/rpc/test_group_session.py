@@ -1,0 +1,293 @@
+"""The stream of a member: what is pushed and when, whom it believes, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline_broker.core.groups.commands import BeatAnswer
+from strandline_broker.core.groups.current import MemberState
+from strandline_broker.core.groups.effects import SessionTimer
+from strandline_broker.hosts.coordination.sessions import MemberStream
+from strandline_proto.errors import (
+    CoordinatorLoadInProgress,
+    InvalidRequest,
+    NotCoordinator,
+    StaleMemberEpoch,
+    UnknownMemberId,
+)
+from strandline_proto.v1 import groups_pb2
+from support.group_broker import ORDERS_ID, PARTITIONS, answered, group_broker
+from support.group_members import Member, served
+from support.replica_nodes import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
+    from support.group_broker import GroupBroker
+
+ALL = {ORDERS_ID: tuple(range(PARTITIONS))}
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[GroupBroker]:
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        yield b
+
+
+@pytest.fixture
+async def stub(broker: GroupBroker) -> AsyncIterator[BrokerServiceAsyncStub]:
+    async with served(broker) as stub:
+        yield stub
+
+
+async def joined(stub: BrokerServiceAsyncStub, member_id: str, generation: int = 1) -> Member:
+    member = Member(stub, member_id, generation)
+    await member.beat()
+    await member.hears()
+    return member
+
+
+async def test_who_joins_hears_what_it_owns_with_the_offsets_to_begin_at(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    await answered(broker.commit(7, partition=2))
+    member = Member(stub, "m1")
+    seq = await member.beat()
+    said = await member.hears()
+    assert (said.push, said.answers_seq, said.heartbeat.member_epoch) == (1, seq, 1)
+    assert member.owned == ALL
+    (topic,) = said.committed_offsets
+    assert [(p.partition, p.committed_offset) for p in topic.partitions] == [
+        (0, -1),
+        (1, -1),
+        (2, 7),
+        (3, -1),
+    ]
+
+
+async def test_a_second_member_is_given_what_the_first_gives_up(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    first = await joined(stub, "m1")
+    second = await joined(stub, "m2")
+    assert second.owned == {}
+    told = await first.hears()
+    assert told.answers_seq == 0, "it did not ask"
+    assert len(first.owned[ORDERS_ID]) == 2
+    await first.beat()
+    await first.hears()
+    await second.hears()
+    assert sorted((*first.owned[ORDERS_ID], *second.owned[ORDERS_ID])) == [0, 1, 2, 3]
+    assert (first.epoch, second.epoch) == (2, 2)
+
+
+async def test_nothing_is_pushed_before_it_is_committed(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        member = Member(stub, "m1")
+        await member.beat()
+        hears = asyncio.ensure_future(member.hears())
+        await eventually(lambda: b.partition.log.log_end_offset > 0, "it is in the log")
+        await b.turns()
+        assert not hears.done()
+        b.replicate()
+        assert (await hears).push == 1
+
+
+async def test_what_is_sent_is_what_holds_when_it_is_sent(tmp_path: Path) -> None:
+    """The grant was parked, and was taken back meanwhile: it is never seen (P-144)."""
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        first = Member(stub, "m1")
+        await first.beat()
+        await eventually(lambda: b.partition.log.log_end_offset > 0, "m1 is in the log")
+        end = b.partition.log.log_end_offset
+        b.beat("m2")
+        assert b.partition.log.log_end_offset > end
+        b.replicate()
+        said = await first.hears()
+        assert said.heartbeat.member_epoch == 1
+        assert len(first.owned[ORDERS_ID]) == 2, "what m2 is to have was never granted"
+
+
+async def test_a_list_from_before_a_grant_frees_nothing(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    first = await joined(stub, "m1")
+    await joined(stub, "m2")
+    async with asyncio.timeout(5):
+        await first.call.read()  # to give two up; it has not looked at it
+    await first.beat(owned={}, seen=1)
+    said = await first.hears()
+    assert said.heartbeat.error_code == 0, "it is not fenced for crossing"
+    group = broker.host.groups.table.consumer["g"]
+    assert group.current("m1").state is MemberState.UNREVOKED_PARTITIONS
+    assert group.current("m2").assigned == {}
+
+
+async def test_a_commit_is_answered_on_the_stream(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    seq = await member.commit(5)
+    said = await member.hears()
+    assert (said.push, said.answers_seq, said.HasField("heartbeat")) == (0, seq, False)
+    assert said.commit.topics[0].partitions[0].error_code == 0
+    assert await broker.fetch() == 5
+    await member.commit(6, epoch=0)
+    said = await member.hears()
+    assert StaleMemberEpoch.code in (
+        said.commit.error_code,
+        *(p.error_code for t in said.commit.topics for p in t.partitions),
+    )
+
+
+async def test_the_end_of_a_stream_changes_nothing(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    end = broker.partition.log.log_end_offset
+    member.call.cancel()
+    await eventually(lambda: len(broker.host.sessions) == 0, "the stream is closed")
+    assert broker.partition.log.log_end_offset == end
+    assert broker.host.members() == 1
+    assert broker.host.groups.table.consumer["g"].members.keys() == {"m1"}
+
+
+async def test_an_open_stream_keeps_no_session(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    broker.host.on_timer(SessionTimer("g", "m1"), -1)
+    said = await member.hears()
+    assert said.heartbeat.error_code == UnknownMemberId.code
+    await member.ends()
+    assert broker.host.members() == 0
+
+
+async def test_a_newer_stream_replaces_the_older_one(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    old = await joined(stub, "m1", generation=4)
+    new = Member(stub, "m1", generation=5)
+    await new.beat(old.epoch, owned=old.owned, full=True)
+    said = await new.hears()
+    assert (said.push, said.heartbeat.error_code) == (1, 0)
+    await old.ends()
+    await joined(stub, "m2")
+    assert len((await new.hears()).heartbeat.assignment.topic_partitions[0].partitions) == 2
+
+
+async def test_what_an_older_stream_still_says_counts_for_nothing(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    old = await joined(stub, "m1", generation=4)
+    newer = MemberStream(broker.host, generation=5, group_id="g", member_id="m1", wake=lambda: None)
+    leaving = asyncio.ensure_future(old.beat(-1))
+    broker.host.sessions.open(newer)  # before the message is sent
+    await asyncio.gather(leaving, return_exceptions=True)
+    await old.ends()
+    assert broker.host.members() == 1
+
+
+async def test_a_stream_that_is_not_newer_is_refused(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    old = await joined(stub, "m1", generation=4)
+    late = Member(stub, "m1", generation=4)
+    await late.beat(old.epoch)
+    said = await late.hears()
+    assert said.heartbeat.error_code == InvalidRequest.code
+    assert "generation 4" in said.heartbeat.error_message
+    await late.ends()
+    await old.beat()
+    assert (await old.hears()).heartbeat.error_code == 0
+
+
+async def test_who_leaves_is_told_so_and_the_stream_ends(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    seq = await member.beat(-1)
+    said = await member.hears()
+    assert (said.answers_seq, said.heartbeat.member_epoch) == (seq, -1)
+    await member.ends()
+    assert broker.host.members() == 0
+
+
+async def test_a_lost_leadership_ends_every_stream(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    await broker.follow(2)
+    said = await member.hears()
+    assert (said.answers_seq, said.heartbeat.error_code) == (0, NotCoordinator.code)
+    await member.ends()
+
+
+async def test_a_stream_is_held_while_its_shard_is_loaded(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        b.commit(5)
+        await b.follow(2)
+        await b.lead(3)
+        patient = Member(stub, "m1")
+        await patient.beat()
+        said = await patient.hears()
+        assert said.heartbeat.error_code == CoordinatorLoadInProgress.code
+        await patient.ends()
+        served_now = Member(stub, "m1")
+        await served_now.beat()
+        b.replicate()
+        await eventually(lambda: b.host.members() == 1, "it has joined")
+        b.replicate()
+        assert (await served_now.hears()).heartbeat.error_code == 0
+
+
+async def test_a_unary_heartbeat_closes_the_stream(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    request = groups_pb2.ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m1", member_epoch=1, rebalance_timeout_ms=-1
+    )
+    answer = await stub.ConsumerGroupHeartbeat(request)
+    assert (answer.error_code, answer.member_epoch) == (0, 1)
+    assert not answer.HasField("assignment")
+    await member.ends()
+
+
+async def test_a_stream_speaks_of_one_member(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    member = await joined(stub, "m1")
+    member.member_id = "m2"
+    await member.beat(0)
+    said = await member.hears()
+    assert said.heartbeat.error_code == InvalidRequest.code
+    assert "'m1'" in said.heartbeat.error_message
+    await member.ends()
+    assert broker.host.members() == 1
+
+
+async def test_a_member_that_takes_nothing_holds_one_mark(broker: GroupBroker) -> None:
+    wakes: list[None] = []
+    await answered(broker.beat("m1"))
+    stream = MemberStream(
+        broker.host, generation=1, group_id="g", member_id="m1", wake=lambda: wakes.append(None)
+    )
+    broker.host.sessions.open(stream)
+    for number in range(2, 6):
+        await answered(broker.beat(f"m{number}"))
+    said = stream.next()
+    assert said is not None
+    assert isinstance(said.reply, BeatAnswer)
+    assert (said.push, said.reply.assignment) == (1, {ORDERS_ID: (0, 1)}), "as it stands now"
+    assert stream.next() is None
+    assert len(wakes) > 1
