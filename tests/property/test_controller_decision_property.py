@@ -27,7 +27,7 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.snapshot import Snapshot, restore, take
 from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+from strandline_broker.core.controller.state import Broker, ControllerState, PartitionRegistration
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.core.replica_condition import ReplicaCondition
@@ -58,7 +58,7 @@ class ControllerHistory(RuleBasedStateMachine):
         self.cluster = Cluster(IDS[:3])
         self.names = 0
         self.given_ids = 0
-        self.partitions: dict[Key, Partition] = {}
+        self.partitions: dict[Key, PartitionRegistration] = {}
         self.brokers: dict[BrokerId, Broker] = {}
         self.controller_epoch = -1
         self.last_offset = -1
@@ -317,7 +317,7 @@ class ControllerHistory(RuleBasedStateMachine):
 
     # -- what must hold after each
 
-    def on_its_disk(self, partition: Partition, b: BrokerId) -> bool:
+    def on_its_disk(self, partition: PartitionRegistration, b: BrokerId) -> bool:
         return self.cluster.state.brokers[b].directory_id == partition.directory_of(b)
 
     @invariant()

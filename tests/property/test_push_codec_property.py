@@ -17,7 +17,7 @@ from strandline_broker.core.controller.push import (
     RemovedTopic,
 )
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING
-from strandline_broker.core.controller.state import Broker, Partition
+from strandline_broker.core.controller.state import Broker, PartitionRegistration
 from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.core.push_envelope import (
@@ -69,7 +69,7 @@ brokers = st.builds(
     fencing_offset=st.just(0),
 )
 partitions = st.builds(
-    Partition,
+    PartitionRegistration,
     topic_id=ids,
     index=int32,
     leader=st.integers(-1, 4),

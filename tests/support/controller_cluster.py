@@ -29,7 +29,7 @@ from strandline_broker.core.controller.registration import (
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import decide_shutdown
 from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_broker.core.controller.topics import (
     NewTopic,
     TopicDefaults,
@@ -193,7 +193,7 @@ class Cluster:
             )
         )
 
-    def partition(self, topic_id: TopicId, index: int = 0) -> Partition:
+    def partition(self, topic_id: TopicId, index: int = 0) -> PartitionRegistration:
         partition = self.state.partition(topic_id, index)
         assert partition is not None
         return partition

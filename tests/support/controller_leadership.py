@@ -9,12 +9,12 @@ from strandline_broker.core.controller.leadership import (
     decide_elect_leaders,
 )
 from strandline_broker.core.controller.partitions import MorePartitions, decide_create_partitions
-from strandline_broker.core.controller.state import Partition
+from strandline_broker.core.controller.state import PartitionRegistration
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from support.controller_cluster import Cluster
 
-Before = dict[tuple[TopicId, int], Partition]
+Before = dict[tuple[TopicId, int], PartitionRegistration]
 
 
 def _before(cluster: Cluster) -> Before:

@@ -16,7 +16,7 @@ from strandline_broker.core.controller.state import (
     MIN_INSYNC_REPLICAS,
     Broker,
     ControllerState,
-    Partition,
+    PartitionRegistration,
     Topic,
 )
 from strandline_broker.core.follower import Follower
@@ -195,7 +195,7 @@ def wake_controller(decided: Decided) -> ControllerState:
     for broker_id, broker in zip(REPLICAS, decided.brokers, strict=True):
         state.brokers[broker_id] = _broker(broker_id, broker)
     state.add_topic(Topic("t", TOPIC_ID))
-    partition = Partition(
+    partition = PartitionRegistration(
         topic_id=TOPIC_ID,
         index=0,
         replicas=REPLICAS,

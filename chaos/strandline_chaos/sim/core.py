@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_chaos.sim.topology import broker_id
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import Partition
+    from strandline_broker.core.controller.state import PartitionRegistration
     from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.watch import Oracles
     from strandline_chaos.sim.world import World
@@ -65,11 +65,11 @@ class Core:
         self._world.network.power_on(self._node.name)
         self._node.start()
 
-    def _counts(self, key: Key, partition: Partition) -> bool:
+    def _counts(self, key: Key, partition: PartitionRegistration) -> bool:
         ghost = self._oracles.replicas.ghost(key)
         return not (ghost.given_up or ghost.damaged or partition.original)
 
-    def _unwell(self, partition: Partition) -> str:
+    def _unwell(self, partition: PartitionRegistration) -> str:
         if partition.leader < 0:
             able = [b for b in (*partition.isr, *partition.elr) if b != self._away]
             return f"has no leader, and {able} may lead" if able else ""

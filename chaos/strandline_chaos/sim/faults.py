@@ -13,7 +13,7 @@ from strandline_chaos.sim.strikes.scene import NO_LEADER, Scene
 if TYPE_CHECKING:
     from collections import Counter
 
-    from strandline_broker.core.controller.state import Partition
+    from strandline_broker.core.controller.state import PartitionRegistration
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import Key
     from strandline_chaos.sim.plan import Fault, Plan
@@ -122,7 +122,7 @@ class Nemesis:
         member = self._world.members.get(broker)
         return member.name if member in self._scene.doubles else f"broker-{broker}"
 
-    def _meant(self, role: str, key: Key, partition: Partition) -> int:
+    def _meant(self, role: str, key: Key, partition: PartitionRegistration) -> int:
         """The broker in that role; another replica if nobody has it."""
         if role == "leader":
             return partition.leader

@@ -14,7 +14,7 @@ from strandline import Admin, ElectionType
 from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import Partition
+    from strandline_broker.core.controller.state import PartitionRegistration
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle
     from strandline_chaos.sim.strikes.scene import Scene
@@ -24,7 +24,7 @@ OPERATOR: Final = "operator"
 RETRY_S: Final = 0.5
 
 
-def waits_for_a_lost_disk(control: ControlOracle, partition: Partition) -> bool:
+def waits_for_a_lost_disk(control: ControlOracle, partition: PartitionRegistration) -> bool:
     """Whether somebody who was in sync last is here, and on another disk than it was then."""
     if partition.leader >= 0 or partition.isr or partition.elr:
         return False
@@ -39,7 +39,7 @@ class Operator:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    def elect(self, partition: Partition) -> None:
+    def elect(self, partition: PartitionRegistration) -> None:
         """Have a leader elected uncleanly, by a client of its own; once while that is under way."""
         scene = self._scene
         if scene.is_busy(OPERATOR):

@@ -14,7 +14,7 @@ from strandline_broker.core.controller.isr import isr_change
 from strandline_broker.core.controller.reassignment import completion
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING, PartitionChangeRecord
 from strandline_broker.core.controller.registration import check_broker_epoch
-from strandline_broker.core.controller.state import ControllerState, Partition, changed
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration, changed
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -51,7 +51,7 @@ class Proposal:
 class Committed:
     """The partition as it stands once the decision is durable, in all that its leader counts by."""
 
-    partition: Partition
+    partition: PartitionRegistration
     isr_with_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
     effective_min_isr: int
 
@@ -113,7 +113,7 @@ def decide_alter_partition(
 
 def _judge(
     state: ControllerState, broker_id: BrokerId, proposal: Proposal
-) -> tuple[Partition, PartitionChangeRecord | None]:
+) -> tuple[PartitionRegistration, PartitionChangeRecord | None]:
     topic = state.topics.get(proposal.topic_id)
     if topic is None:
         raise UnknownTopicId(f"no topic has the id {proposal.topic_id.hex()}")
@@ -161,7 +161,10 @@ def _judge(
 
 
 def _check_still_leads(
-    state: ControllerState, partition: Partition, broker_id: BrokerId, proposal: Proposal
+    state: ControllerState,
+    partition: PartitionRegistration,
+    broker_id: BrokerId,
+    proposal: Proposal,
 ) -> None:
     """The proposal is accepted, and the reassignment that it completed may have ended the epoch in
     which it was made: the push tells its leader the rest.
@@ -175,7 +178,7 @@ def _check_still_leads(
 
 
 def _check_epochs(
-    partition: Partition, broker_id: BrokerId, proposal: Proposal, where: str
+    partition: PartitionRegistration, broker_id: BrokerId, proposal: Proposal, where: str
 ) -> None:
     if (
         proposal.leader_epoch > partition.leader_epoch
@@ -197,7 +200,7 @@ def _check_epochs(
         )
 
 
-def _check_recovery(partition: Partition, proposal: Proposal, where: str) -> None:
+def _check_recovery(partition: PartitionRegistration, proposal: Proposal, where: str) -> None:
     """I-49."""
     if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise InvalidRequest(f"{where}: no recovery state {proposal.leader_recovery_state}")
@@ -209,7 +212,11 @@ def _check_recovery(partition: Partition, proposal: Proposal, where: str) -> Non
 
 
 def _check_member(
-    state: ControllerState, partition: Partition, member: BrokerId, epoch: BrokerEpoch, where: str
+    state: ControllerState,
+    partition: PartitionRegistration,
+    member: BrokerId,
+    epoch: BrokerEpoch,
+    where: str,
 ) -> None:
     """A member must be the incarnation that the leader measured, and allowed to be in an ISR (I-23,
     I-24, P-7).

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
 
@@ -49,7 +49,7 @@ class Applied:
         self._answered.pop(broker_id, None)
         self._not_applied.pop(broker_id, None)
 
-    def by_leader_of(self, partition: Partition) -> bool:
+    def by_leader_of(self, partition: PartitionRegistration) -> bool:
         """Whether its leader has said that it has applied the last change of the partition."""
         leader = partition.leader
         if (partition.topic_id, partition.index) in self._not_applied.get(leader, ()):

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from strandline_broker.core.controller.isr import elr_after, isr_change
 from strandline_broker.core.controller.records import PartitionChangeRecord
-from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+from strandline_broker.core.controller.state import Broker, ControllerState, PartitionRegistration
 from strandline_proto.ids import NO_LEADER, BrokerId
 
 Brokers = Mapping[BrokerId, Broker]
 """Brokers as they will be once the batch under decision is committed."""
 
 
-def electable(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bool:
+def electable(partition: PartitionRegistration, broker_id: BrokerId, brokers: Brokers) -> bool:
     broker = brokers.get(broker_id)
     if broker is None or not broker.eligible:
         return False
@@ -27,7 +27,7 @@ def electable(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bo
     return condition is None or condition.can_lead
 
 
-def is_sound(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> bool:
+def is_sound(partition: PartitionRegistration, broker_id: BrokerId, brokers: Brokers) -> bool:
     """Whether the broker could lead, and hold all that a member of the ISR holds."""
     if not electable(partition, broker_id, brokers):
         return False
@@ -36,7 +36,7 @@ def is_sound(partition: Partition, broker_id: BrokerId, brokers: Brokers) -> boo
 
 
 def elect(
-    partition: Partition,
+    partition: PartitionRegistration,
     isr: Sequence[BrokerId],
     brokers: Brokers,
     *,
@@ -53,7 +53,7 @@ def elect(
 
 def leave(
     state: ControllerState,
-    partition: Partition,
+    partition: PartitionRegistration,
     broker_id: BrokerId,
     brokers: Brokers,
     *,
@@ -90,7 +90,7 @@ def leave_all(
 
 
 def elect_again(
-    state: ControllerState, partition: Partition, brokers: Brokers
+    state: ControllerState, partition: PartitionRegistration, brokers: Brokers
 ) -> PartitionChangeRecord | None:
     """The clean election of a partition without a leader; None if it gives none."""
     leader = elect(partition, partition.isr, brokers, elr=partition.elr)

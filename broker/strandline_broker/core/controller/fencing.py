@@ -14,7 +14,7 @@ from strandline_broker.core.controller.records import (
     PartitionChangeRecord,
 )
 from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 
 
@@ -44,7 +44,9 @@ def _joins_end(state: ControllerState, broker_id: BrokerId) -> list[PartitionCha
     return [change for change in changes if change is not None]
 
 
-def join_ends(partition: Partition, broker_id: BrokerId) -> PartitionChangeRecord | None:
+def join_ends(
+    partition: PartitionRegistration, broker_id: BrokerId
+) -> PartitionChangeRecord | None:
     """No request from before it lets the replica in; None where there can be none."""
     if partition.leader == NO_LEADER or broker_id in partition.isr:
         return None

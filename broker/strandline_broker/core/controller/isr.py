@@ -15,14 +15,18 @@ from collections.abc import Collection
 from typing import Any
 
 from strandline_broker.core.controller.records import PartitionChangeRecord
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_proto.ids import BrokerId
 
 Members = tuple[BrokerId, ...]
 
 
 def elr_after(
-    partition: Partition, isr: Collection[BrokerId], *, min_isr: int, lost: Collection[BrokerId]
+    partition: PartitionRegistration,
+    isr: Collection[BrokerId],
+    *,
+    min_isr: int,
+    lost: Collection[BrokerId],
 ) -> tuple[Members, Members]:
     """ELR and last known ELR once the ISR is `isr`; `lost` may lack records that they held."""
     known = {*partition.isr, *partition.elr, *partition.last_known_elr} - {*isr}
@@ -38,7 +42,7 @@ def elr_after(
 
 def isr_change(
     state: ControllerState,
-    partition: Partition,
+    partition: PartitionRegistration,
     isr: Collection[BrokerId],
     *,
     lost: Collection[BrokerId] = (),
@@ -60,7 +64,7 @@ def isr_change(
     )
 
 
-def minimum_change(partition: Partition) -> PartitionChangeRecord:
+def minimum_change(partition: PartitionRegistration) -> PartitionChangeRecord:
     """The partition counts by another minimum from now on (I-91, KAFKA-16540).
 
     Who was eligible by the old one is so no more, unless nobody leads: then nothing can have been

@@ -15,7 +15,7 @@ from strandline_broker.core.controller.election import electable
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import AnyRecord, PartitionChangeRecord
 from strandline_broker.core.controller.recovery import unclean_election
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_proto.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -52,7 +52,7 @@ class ElectionResult:
     error: WireError | None = None
 
 
-def preferred_leader(partition: Partition) -> BrokerId:
+def preferred_leader(partition: PartitionRegistration) -> BrokerId:
     return partition.replicas[0]
 
 
@@ -123,7 +123,7 @@ def decide_elect_leaders(
     return Decision(records, answer=results)
 
 
-def _find(state: ControllerState, wish: ElectionWish) -> Partition | None:
+def _find(state: ControllerState, wish: ElectionWish) -> PartitionRegistration | None:
     topic_id = state.topic_ids.get(wish.topic)
     return None if topic_id is None else state.partition(topic_id, wish.partition)
 
@@ -160,7 +160,7 @@ def _elected(
 
 
 def _unclean(
-    state: ControllerState, partition: Partition, ends: LogEnds, where: str
+    state: ControllerState, partition: PartitionRegistration, ends: LogEnds, where: str
 ) -> PartitionChangeRecord:
     if partition.leader != NO_LEADER:
         raise ElectionNotNeeded(f"{where}: broker {partition.leader} leads it")
@@ -173,7 +173,9 @@ def _unclean(
     return change
 
 
-def why_not(state: ControllerState, partition: Partition, broker_id: BrokerId) -> str | None:
+def why_not(
+    state: ControllerState, partition: PartitionRegistration, broker_id: BrokerId
+) -> str | None:
     """Why that replica may not take over just now; None if it may.
 
     Not even one that lacks a damaged range, or has no room: who leads now does better.

@@ -8,7 +8,7 @@ incarnation that is registered is true until there is a leader again.
 
 from dataclasses import dataclass
 
-from strandline_broker.core.controller.state import Broker, Partition
+from strandline_broker.core.controller.state import Broker, PartitionRegistration
 from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 
@@ -27,7 +27,7 @@ class LogEnds:
     def on_told(
         self,
         broker: Broker,
-        partition: Partition | None,
+        partition: PartitionRegistration | None,
         *,
         leader_epoch: LeaderEpoch,
         end: LogEnd,
@@ -38,7 +38,7 @@ class LogEnds:
         answers = self._answers.setdefault((partition.topic_id, partition.index), {})
         answers[broker.broker_id] = _Answer(broker.epoch, leader_epoch, end)
 
-    def of(self, partition: Partition, broker: Broker) -> LogEnd | None:
+    def of(self, partition: PartitionRegistration, broker: Broker) -> LogEnd | None:
         """Where the broker's log ends; None if this incarnation has not said so in this epoch."""
         answers = self._answers.get((partition.topic_id, partition.index), {})
         answer = answers.get(broker.broker_id)

@@ -20,7 +20,7 @@ from strandline_broker.core.controller.records import RECOVERED, LossRecord
 from strandline_proto.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import Partition
+    from strandline_broker.core.controller.state import PartitionRegistration
 
 REPORTS_MAX: Final = 1000
 """Kept each by itself. Beyond that the oldest of a partition is told in one with its newest, so
@@ -93,7 +93,12 @@ def _in_one(earlier: LossReport, later: LossReport) -> LossReport:
 
 
 def with_election(
-    reports: Reports, topic: str, old: Partition, new: Partition, *, log_end: int | None
+    reports: Reports,
+    topic: str,
+    old: PartitionRegistration,
+    new: PartitionRegistration,
+    *,
+    log_end: int | None,
 ) -> Reports:
     """An unclean election begins a report of what it costs; `log_end`: of the leader's log."""
     elected = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch

@@ -42,7 +42,7 @@ from strandline_broker.core.controller.records import (
     PartitionChangeRecord,
 )
 from strandline_broker.core.controller.registration import check_broker_epoch
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import NO_LEADER, BrokerId
 
@@ -101,7 +101,7 @@ def _changes(
 
 
 def _makes_way(
-    state: ControllerState, partition: Partition, me: BrokerId, brokers: Brokers
+    state: ControllerState, partition: PartitionRegistration, me: BrokerId, brokers: Brokers
 ) -> PartitionChangeRecord | None:
     condition = brokers[me].condition_of(partition.topic_id, partition.index)
     another_leads = partition.leader not in (me, NO_LEADER)
@@ -120,12 +120,14 @@ def _makes_way(
     return None
 
 
-def _any_sound(partition: Partition, among: Iterable[BrokerId], brokers: Brokers) -> bool:
+def _any_sound(
+    partition: PartitionRegistration, among: Iterable[BrokerId], brokers: Brokers
+) -> bool:
     return any(is_sound(partition, b, brokers) for b in among)
 
 
 def _leaves_elr(
-    state: ControllerState, partition: Partition, me: BrokerId, brokers: Brokers
+    state: ControllerState, partition: PartitionRegistration, me: BrokerId, brokers: Brokers
 ) -> PartitionChangeRecord | None:
     """Whoever heals cuts its log, and would be elected cleanly without what was committed (I-15);
     so would an empty log in the place of one that is missing.

@@ -13,7 +13,7 @@ from strandline_broker.core.controller.assignment import Load
 from strandline_proto.ids import NO_LEADER, BrokerId, TopicId
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import Partition
+    from strandline_broker.core.controller.state import PartitionRegistration
 
 Key = tuple[TopicId, int]
 Keys = dict[Key, None]
@@ -33,7 +33,7 @@ class PartitionIndex:
     load: Load = field(default_factory=Load)
     """Of all assignments."""
 
-    def put(self, old: Partition | None, new: Partition) -> None:
+    def put(self, old: PartitionRegistration | None, new: PartitionRegistration) -> None:
         """The partition is `new` from here on; `old`: before, None if it is new."""
         key = (new.topic_id, new.index)
         if old is None or old.replicas != new.replicas:
@@ -47,13 +47,13 @@ class PartitionIndex:
         _keep(self.remembering, key, new.last_known_elr != ())
         _keep(self.moving, key, new.original != ())
 
-    def remove(self, old: Partition) -> None:
+    def remove(self, old: PartitionRegistration) -> None:
         key = (old.topic_id, old.index)
         self._unassign(key, old)
         for keys in (self.leaderless, self.led_elsewhere, self.remembering, self.moving):
             keys.pop(key, None)
 
-    def _unassign(self, key: Key, old: Partition) -> None:
+    def _unassign(self, key: Key, old: PartitionRegistration) -> None:
         for broker_id in old.replicas:
             del self.hosted[broker_id][key]
             if not self.hosted[broker_id]:
@@ -76,12 +76,12 @@ class LaterIndex(PartitionIndex):
             index.load,
         )
         self._index = index
-        self._changes: list[tuple[Partition | None, Partition | None]] = []
+        self._changes: list[tuple[PartitionRegistration | None, PartitionRegistration | None]] = []
 
-    def put(self, old: Partition | None, new: Partition) -> None:
+    def put(self, old: PartitionRegistration | None, new: PartitionRegistration) -> None:
         self._changes.append((old, new))
 
-    def remove(self, old: Partition) -> None:
+    def remove(self, old: PartitionRegistration) -> None:
         self._changes.append((old, None))
 
     def carry_out(self) -> PartitionIndex:

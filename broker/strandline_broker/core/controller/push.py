@@ -21,7 +21,12 @@ from strandline_broker.core.controller.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
-from strandline_broker.core.controller.state import Broker, ControllerState, Partition, Topic
+from strandline_broker.core.controller.state import (
+    Broker,
+    ControllerState,
+    PartitionRegistration,
+    Topic,
+)
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     BrokerEpoch,
@@ -38,7 +43,7 @@ SLICE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PushedPartition:
-    partition: Partition
+    partition: PartitionRegistration
     isr_with_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
     effective_min_isr: int
     offline_replicas: tuple[tuple[BrokerId, ReplicaCondition | None], ...]
@@ -290,7 +295,12 @@ def _topic(topic: Topic, partitions: Sequence[PushedPartition]) -> PushedTopic:
 
 
 def _pushed(
-    state: ControllerState, topic: Topic, partition: Partition, *, is_new: bool, moved: bool
+    state: ControllerState,
+    topic: Topic,
+    partition: PartitionRegistration,
+    *,
+    is_new: bool,
+    moved: bool,
 ) -> PushedPartition:
     return PushedPartition(
         partition=partition,
@@ -303,7 +313,7 @@ def _pushed(
 
 
 def _offline(
-    state: ControllerState, partition: Partition
+    state: ControllerState, partition: PartitionRegistration
 ) -> Iterator[tuple[BrokerId, ReplicaCondition | None]]:
     for broker_id in partition.replicas:
         broker = state.brokers.get(broker_id)

@@ -18,7 +18,7 @@ from typing import Final
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import Brokers, elect
 from strandline_broker.core.controller.records import RECOVERED, PartitionChangeRecord
-from strandline_broker.core.controller.state import ControllerState, Partition, changed
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration, changed
 from strandline_proto.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -84,7 +84,7 @@ def decide_reassignments(
 
 
 def completion(
-    state: ControllerState, partition: Partition, brokers: Brokers
+    state: ControllerState, partition: PartitionRegistration, brokers: Brokers
 ) -> PartitionChangeRecord | None:
     """What ends the reassignment of `partition`, once it is as given; None while it must wait.
 
@@ -103,7 +103,7 @@ def completions(
     state: ControllerState, changes: Iterable[PartitionChangeRecord], brokers: Brokers
 ) -> list[PartitionChangeRecord]:
     """The ends of all reassignments that `changes`, and brokers as they will be, make possible."""
-    after: dict[tuple[TopicId, int], Partition] = {}
+    after: dict[tuple[TopicId, int], PartitionRegistration] = {}
     for change in changes:
         key = (change.topic_id, change.partition)
         before = after.get(key) or state.topics[key[0]].partitions[key[1]]
@@ -117,7 +117,7 @@ def completions(
     return ends
 
 
-def _partition(state: ControllerState, wish: Wish) -> Partition:
+def _partition(state: ControllerState, wish: Wish) -> PartitionRegistration:
     topic_id = state.topic_ids.get(wish.topic)
     if topic_id is None:
         raise UnknownTopicOrPartition(f"no topic is called {wish.topic!r}")
@@ -128,7 +128,10 @@ def _partition(state: ControllerState, wish: Wish) -> Partition:
 
 
 def _begin(
-    state: ControllerState, partition: Partition, target: tuple[BrokerId, ...], where: str
+    state: ControllerState,
+    partition: PartitionRegistration,
+    target: tuple[BrokerId, ...],
+    where: str,
 ) -> list[PartitionChangeRecord]:
     original = partition.original or partition.replicas
     _check_target(state, partition, target, where)
@@ -151,7 +154,7 @@ def _begin(
 
 
 def _cancel(
-    state: ControllerState, partition: Partition, where: str
+    state: ControllerState, partition: PartitionRegistration, where: str
 ) -> list[PartitionChangeRecord]:
     if partition.original == ():
         raise NoReassignmentInProgress(f"{where}: no reassignment is under way")
@@ -163,7 +166,7 @@ def _cancel(
 
 def _with_replicas(
     state: ControllerState,
-    partition: Partition,
+    partition: PartitionRegistration,
     replicas: tuple[BrokerId, ...],
     brokers: Brokers,
     *,
@@ -213,7 +216,10 @@ def _with_replicas(
 
 
 def _check_target(
-    state: ControllerState, partition: Partition, target: tuple[BrokerId, ...], where: str
+    state: ControllerState,
+    partition: PartitionRegistration,
+    target: tuple[BrokerId, ...],
+    where: str,
 ) -> None:
     if not target or len(set(target)) != len(target):
         raise InvalidReplicaAssignment(
@@ -244,7 +250,7 @@ def _check_target(
             )
 
 
-def _stranded(partition: Partition, where: str) -> InvalidReplicaAssignment:
+def _stranded(partition: PartitionRegistration, where: str) -> InvalidReplicaAssignment:
     return InvalidReplicaAssignment(
         f"{where}: no live replica that would stay is in the ISR {list(partition.isr)}, so "
         "the replicas in sync must stay too; try again when one of the others is in sync"

@@ -21,7 +21,7 @@ from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import Brokers, elect_again, electable
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import RECOVERING, PartitionChangeRecord
-from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+from strandline_broker.core.controller.state import Broker, ControllerState, PartitionRegistration
 from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import NO_LEADER, BrokerId
 
@@ -30,7 +30,7 @@ UNKNOWN_END: Final = LogEnd(-1, -1)
 
 def begin_recovery(
     state: ControllerState,
-    partition: Partition,
+    partition: PartitionRegistration,
     leader: BrokerId,
     ends: LogEnds,
     *,
@@ -56,7 +56,7 @@ def begin_recovery(
 
 
 def balanced_choice(
-    partition: Partition, brokers: Brokers, ends: LogEnds
+    partition: PartitionRegistration, brokers: Brokers, ends: LogEnds
 ) -> tuple[BrokerId, Sequence[BrokerId]]:
     """Who leads by balanced recovery, or NO_LEADER and whom it waits for."""
     if partition.isr or partition.elr:
@@ -73,7 +73,7 @@ def balanced_choice(
 
 
 def _greatest(
-    partition: Partition, among: Sequence[BrokerId], brokers: Brokers, ends: LogEnds
+    partition: PartitionRegistration, among: Sequence[BrokerId], brokers: Brokers, ends: LogEnds
 ) -> BrokerId:
     """The one with the greatest log; of equals one without damage, then the first."""
 
@@ -100,7 +100,7 @@ def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChang
 
 
 def unclean_election(
-    state: ControllerState, partition: Partition, ends: LogEnds
+    state: ControllerState, partition: PartitionRegistration, ends: LogEnds
 ) -> PartitionChangeRecord | None:
     """By the operator's word: a clean election if there is one to be had; None if nobody lives."""
     clean = elect_again(state, partition, state.brokers)
@@ -110,13 +110,13 @@ def unclean_election(
     return None if leader == NO_LEADER else begin_recovery(state, partition, leader, ends)
 
 
-def unclean_choice(partition: Partition, brokers: Brokers, ends: LogEnds) -> BrokerId:
+def unclean_choice(partition: PartitionRegistration, brokers: Brokers, ends: LogEnds) -> BrokerId:
     """The best replica that lives, on whatever disk, or NO_LEADER."""
     alive = [b for b in partition.replicas if _could_lead(partition, brokers.get(b))]
     return _greatest(partition, alive, brokers, ends) if alive else NO_LEADER
 
 
-def _could_lead(partition: Partition, broker: Broker | None) -> bool:
+def _could_lead(partition: PartitionRegistration, broker: Broker | None) -> bool:
     if broker is None or not broker.eligible:
         return False
     condition = broker.condition_of(partition.topic_id, partition.index)

@@ -18,7 +18,7 @@ from strandline_broker.core.controller.state import (
     MIN_INSYNC_REPLICAS,
     UNCLEAN_ELECTION,
     ControllerState,
-    Partition,
+    PartitionRegistration,
     Topic,
 )
 from strandline_proto.ids import (
@@ -218,8 +218,8 @@ class _Topics:
         self._made.lines.append(f"topic {topic.name}: {len(topic.partitions)} partitions, {what}")
 
     def _partition(
-        self, topic: Topic, index: int, old: Partition | None, hosts: Hosts
-    ) -> Partition:
+        self, topic: Topic, index: int, old: PartitionRegistration | None, hosts: Hosts
+    ) -> PartitionRegistration:
         """Its replicas are who holds it, and of those it had, whose directories were not given."""
         away = [] if old is None else [b for b in old.replicas if b not in self._directories]
         order = [] if old is None else [b for b in old.replicas if b in hosts or b in away]
@@ -236,7 +236,7 @@ class _Topics:
                 f"topic {topic.name}, partition {index}: the directories of broker {names} were not"
                 " given; it is not waited for, and has to come back empty"
             )
-        return Partition(
+        return PartitionRegistration(
             topic_id=topic.topic_id,
             index=index,
             replicas=replicas,
@@ -256,14 +256,16 @@ class _Topics:
         )
 
     def _directories_of(
-        self, replicas: Sequence[BrokerId], old: Partition | None
+        self, replicas: Sequence[BrokerId], old: PartitionRegistration | None
     ) -> tuple[str, ...]:
         before: Mapping[BrokerId, str] = (
             {} if old is None else dict(zip(old.replicas, old.directories, strict=True))
         )
         return tuple(self._directories.get(b, before.get(b, "")) for b in replicas)
 
-    def _instead(self, topic: Topic, index: int, old: Partition | None) -> tuple[BrokerId, ...]:
+    def _instead(
+        self, topic: Topic, index: int, old: PartitionRegistration | None
+    ) -> tuple[BrokerId, ...]:
         """Brokers of a partition that nobody holds: those that had it, or those of another one."""
         where = f"topic {topic.name}, partition {index}"
         if not self._recreate_missing:

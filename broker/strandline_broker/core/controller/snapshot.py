@@ -17,7 +17,12 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from strandline_broker.core.controller.state import Broker, ControllerState, Partition, Topic
+from strandline_broker.core.controller.state import (
+    Broker,
+    ControllerState,
+    PartitionRegistration,
+    Topic,
+)
 from strandline_proto.ids import ControllerEpoch, MetadataOffset
 
 _ENTRIES: Final = frozenset({"brokers", "topics", "topic_ids", "index"})
@@ -48,7 +53,7 @@ class _TopicEntry(_Entry, frozen=True, tag="SnapshotTopic"):
 
 
 class _PartitionEntry(_Entry, frozen=True, tag="SnapshotPartition"):
-    fields: Partition
+    fields: PartitionRegistration
 
 
 _AnyEntry = _StateEntry | _BrokerEntry | _TopicEntry | _PartitionEntry
@@ -68,7 +73,7 @@ class Snapshot:
     controller_epoch: ControllerEpoch
     _plain: bytes
     _brokers: tuple[Broker, ...]
-    _topics: tuple[tuple[Topic, tuple[Partition, ...]], ...]
+    _topics: tuple[tuple[Topic, tuple[PartitionRegistration, ...]], ...]
 
     def values(self) -> Iterator[bytes]:
         """The records' values, in an order that `restored` understands."""

@@ -128,7 +128,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionRegistration:
     topic_id: TopicId
     index: int
     replicas: tuple[BrokerId, ...]
@@ -161,7 +161,9 @@ class Partition:
 _CHANGED: Final = {*PartitionChangeRecord.__struct_fields__} - {"topic_id", "partition", "log_end"}
 
 
-def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOffset) -> Partition:
+def changed(
+    partition: PartitionRegistration, change: PartitionChangeRecord, at: MetadataOffset
+) -> PartitionRegistration:
     """The partition after `change`: the leader epoch rises iff a leader is named, the partition
     epoch always.
     """
@@ -180,7 +182,7 @@ def changed(partition: Partition, change: PartitionChangeRecord, at: MetadataOff
     return new
 
 
-def _check(p: Partition) -> None:
+def _check(p: PartitionRegistration) -> None:
     members = (*p.isr, *p.elr, *p.last_known_elr)
     must(set(members) <= set(p.replicas), (p, "I-22"))
     must(len(set(members)) == len(members), (p, "I-22: nobody is in two of them"))
@@ -195,7 +197,7 @@ class Topic:
     name: str
     topic_id: TopicId
     configs: dict[str, str] = field(default_factory=dict)
-    partitions: dict[int, Partition] = field(default_factory=dict)
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -229,24 +231,24 @@ class ControllerState:
     def next_offset(self) -> MetadataOffset:
         return MetadataOffset(self.last_offset + 1)
 
-    def partitions(self) -> Iterator[Partition]:
+    def partitions(self) -> Iterator[PartitionRegistration]:
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
-    def those(self, keys: Iterable[Key]) -> Iterator[Partition]:
+    def those(self, keys: Iterable[Key]) -> Iterator[PartitionRegistration]:
         """Partitions that there are, in the order of `keys`."""
         for topic_id, index in keys:
             yield self.topics[topic_id].partitions[index]
 
-    def hosted_by(self, broker_id: BrokerId) -> Iterator[Partition]:
+    def hosted_by(self, broker_id: BrokerId) -> Iterator[PartitionRegistration]:
         """Of which the broker holds a replica, by the assignment."""
         return self.those(self.index.hosted.get(broker_id, ()))
 
-    def partition(self, topic_id: TopicId, index: int) -> Partition | None:
+    def partition(self, topic_id: TopicId, index: int) -> PartitionRegistration | None:
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
 
-    def effective_min_isr(self, topic: Topic, partition: Partition) -> int:
+    def effective_min_isr(self, topic: Topic, partition: PartitionRegistration) -> int:
         """min.insync.replicas, never above the number of replicas (I-91).
 
         While a reassignment is under way, of those before it: neither may copies that are not made
@@ -267,7 +269,9 @@ class ControllerState:
         text = topic.configs.get(UNCLEAN_ELECTION, defaults.get(UNCLEAN_ELECTION, "false"))
         return text.lower() == "true"
 
-    def isr_with_epochs(self, partition: Partition) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
+    def isr_with_epochs(
+        self, partition: PartitionRegistration
+    ) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
         """The ISR with the incarnation of each member that may be counted (P-73).
 
         A member that came back with another disk is listed without an incarnation: nothing it
@@ -275,7 +279,7 @@ class ControllerState:
         """
         return tuple((b, self._counted_epoch(partition, b)) for b in partition.isr)
 
-    def _counted_epoch(self, partition: Partition, broker_id: BrokerId) -> BrokerEpoch:
+    def _counted_epoch(self, partition: PartitionRegistration, broker_id: BrokerId) -> BrokerEpoch:
         broker = self.brokers.get(broker_id)
         if broker is None or broker.directory_id != partition.directory_of(broker_id):
             return NO_BROKER_EPOCH
@@ -339,7 +343,7 @@ class ControllerState:
         for partition in topic.partitions.values():
             self.index.put(None, partition)
 
-    def put(self, partition: Partition) -> None:
+    def put(self, partition: PartitionRegistration) -> None:
         """In the place of what is known of it."""
         partitions = self.topics[partition.topic_id].partitions
         self.index.put(partitions.get(partition.index), partition)
@@ -388,7 +392,9 @@ class ControllerState:
     def _replay_partition(self, record: PartitionRecord, offset: MetadataOffset) -> None:
         must(record.leader_recovery_state == RECOVERED, record)
         fields = msgspec.structs.asdict(record)
-        partition = Partition(index=fields.pop("partition"), **fields, changed_at=offset)
+        partition = PartitionRegistration(
+            index=fields.pop("partition"), **fields, changed_at=offset
+        )
         _check(partition)
         topic = self.topics[record.topic_id]
         must(record.partition not in topic.partitions, record)

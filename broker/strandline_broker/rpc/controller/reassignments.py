@@ -14,7 +14,7 @@ from strandline_proto.v1 import reassignment_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.core.controller.state import Partition, Topic
+    from strandline_broker.core.controller.state import PartitionRegistration, Topic
     from strandline_broker.hosts.controller.controller import Controller
 
 
@@ -115,7 +115,7 @@ def _list(
         response.topics.add(name=topic.name, topic_id=topic.topic_id, partitions=ongoing)
 
 
-def _ongoing(partition: Partition) -> reassignment_pb2.OngoingPartitionReassignment:
+def _ongoing(partition: PartitionRegistration) -> reassignment_pb2.OngoingPartitionReassignment:
     return reassignment_pb2.OngoingPartitionReassignment(
         partition_index=partition.index,
         replicas=partition.replicas,

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+    from strandline_broker.core.controller.state import (
+        Broker,
+        ControllerState,
+        PartitionRegistration,
+    )
     from strandline_broker.core.leader import Leader
 
 NO_LEADER = -1
@@ -40,7 +44,7 @@ class ControlOracle:
         self.remembered = RememberedOracle(sometimes)
         self.recovered: set[Key] = set()
         """Partitions of which the last batch has elected a leader by balanced recovery."""
-        self.partitions: dict[Key, Partition] = {}
+        self.partitions: dict[Key, PartitionRegistration] = {}
         self.brokers: dict[int, Broker] = {}
         self.on_event: Callable[[str], None] = lambda event: None
         """Told of `leader` and `isr`, when one changes."""
@@ -119,7 +123,7 @@ class ControlOracle:
     def is_main(self, key: Key) -> bool:
         return self.state is not None and key[0] == self.state.topic_ids.get(TOPIC)
 
-    def min_insync(self, partition: Partition) -> int:
+    def min_insync(self, partition: PartitionRegistration) -> int:
         """What the controller resolves for it (I-91)."""
         assert self.state is not None
         topic = self.state.topics[partition.topic_id]
@@ -167,7 +171,7 @@ class ControlOracle:
             self._sometimes["broker fenced"] += 1
         self.brokers[number] = broker
 
-    def _on_partition(self, key: Key, new: Partition, least: int) -> None:
+    def _on_partition(self, key: Key, new: PartitionRegistration, least: int) -> None:
         where = f"partition {key[1]}"
         old, was_least = self.partitions.get(key), self._minima.get(key)
         self.partitions[key], self._minima[key] = new, least
@@ -201,7 +205,9 @@ class ControlOracle:
         if new.isr != old.isr:
             self.on_event("isr")
 
-    def _check_election(self, where: str, old: Partition, new: Partition) -> None:
+    def _check_election(
+        self, where: str, old: PartitionRegistration, new: PartitionRegistration
+    ) -> None:
         """I-48: a leader is of the ISR or the ELR that it was elected from, unless the partition
         says that it may have lost records. While replicas change, the election may come in one
         batch with the news of who is in sync.
@@ -228,7 +234,9 @@ class ControlOracle:
                     f" {quiet_s:.3f} s after a broker came or went",
                 )
 
-    def _check_recovery(self, where: str, old: Partition, new: Partition) -> None:
+    def _check_recovery(
+        self, where: str, old: PartitionRegistration, new: PartitionRegistration
+    ) -> None:
         """I-48, I-49: a recovery begins with an election, of one who is the ISR until it ends."""
         if new.leader_recovery_state == RECOVERED:
             return
@@ -241,7 +249,7 @@ class ControlOracle:
             if new.elr:
                 raise Violation("I-48", f"{where}: ELR {new.elr} stays")
 
-    def _check_unclean(self, where: str, key: Key, old: Partition) -> None:
+    def _check_unclean(self, where: str, key: Key, old: PartitionRegistration) -> None:
         """I-48, I-53: a leader that was not in sync is elected where the topic allows it, where an
         operator has asked for it, or when all who were in sync last are here again.
         """
@@ -257,7 +265,9 @@ class ControlOracle:
             )
         self.remembered.check_awaited(key, where, brokers)
 
-    def _check_eligible(self, where: str, old: Partition, new: Partition, least: int) -> None:
+    def _check_eligible(
+        self, where: str, old: PartitionRegistration, new: PartitionRegistration, least: int
+    ) -> None:
         """I-50: below the minimum whoever was in sync stays eligible, unless it may have lost
         something; nobody else becomes so.
         """
@@ -293,7 +303,7 @@ class ControlOracle:
                     )
 
 
-def _check_shape(where: str, new: Partition, least: int) -> None:
+def _check_shape(where: str, new: PartitionRegistration, least: int) -> None:
     members = (*new.isr, *new.elr)
     if len(set(members)) != len(members) or not set(members) <= set(new.replicas):
         raise Violation("I-22", f"{where}: ISR {new.isr}, ELR {new.elr} of {new.replicas}")

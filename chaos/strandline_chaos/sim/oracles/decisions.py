@@ -16,9 +16,13 @@ from strandline_chaos.sim.oracles.violation import Violation
 from strandline_chaos.sim.topology import CONTROLLER, DATA
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import Broker, ControllerState, Partition
+    from strandline_broker.core.controller.state import (
+        Broker,
+        ControllerState,
+        PartitionRegistration,
+    )
     from strandline_broker.core.partition_state import IsrMember
-    from strandline_broker.hosts.partition import Partition as Replica
+    from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.loop import SimLoop
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle
@@ -159,11 +163,13 @@ class DecisionOracle:
                     " still the leader",
                 )
 
-    def _leads(self, key: tuple[bytes, int], partition: Partition) -> bool:
+    def _leads(self, key: tuple[bytes, int], partition: PartitionRegistration) -> bool:
         replica = self._replica(partition.leader, key)
         return replica is not None and replica.leader_epoch >= partition.leader_epoch
 
-    def _check_isr(self, old: Partition, new: Partition, state: ControllerState) -> None:
+    def _check_isr(
+        self, old: PartitionRegistration, new: PartitionRegistration, state: ControllerState
+    ) -> None:
         """A member is added only as an AlterPartition asked that was made for this very state."""
         where = f"partition {new.index}"
         joins = set(new.isr) - set(old.isr)
@@ -189,7 +195,7 @@ class DecisionOracle:
             if member.broker_id in joins:
                 self._check_holds(new, member, where)
 
-    def _check_holds(self, partition: Partition, joins: IsrMember, where: str) -> None:
+    def _check_holds(self, partition: PartitionRegistration, joins: IsrMember, where: str) -> None:
         """Nor has it been cut since it was measured."""
         key = (partition.topic_id, partition.index)
         leads, follows = self._replica(partition.leader, key), self._replica(joins.broker_id, key)
@@ -204,15 +210,15 @@ class DecisionOracle:
                 f" {partition.leader_epoch} and ends at {end}, committed is {least}",
             )
 
-    def _replica(self, number: BrokerId, key: tuple[bytes, int]) -> Replica | None:
+    def _replica(self, number: BrokerId, key: tuple[bytes, int]) -> Partition | None:
         """What a broker that runs has of the partition."""
         node = self._nodes.get(int(number))
         replicas = None if node is None else getattr(node.process, "replicas", None)
         if node is None or not node.running or replicas is None:
             return None
-        return cast("Replica | None", replicas.partitions.get(key))
+        return cast("Partition | None", replicas.partitions.get(key))
 
-    def _asked(self, partition: Partition) -> tuple[tuple[IsrMember, ...], int]:
+    def _asked(self, partition: PartitionRegistration) -> tuple[tuple[IsrMember, ...], int]:
         """What the leader has asked for, if it leads in the epoch that the controller has."""
         replica = self._replica(partition.leader, (partition.topic_id, partition.index))
         leader = None if replica is None else replica.leader

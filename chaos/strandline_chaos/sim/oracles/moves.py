@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from strandline_broker.core.controller.state import Partition
+    from strandline_broker.core.controller.state import PartitionRegistration
 
 
 class MoveOracle:
@@ -24,7 +24,7 @@ class MoveOracle:
         """An administrator is about to ask for it."""
         self._asked.add((index, tuple(target)))
 
-    def on_change(self, where: str, old: Partition, new: Partition) -> None:
+    def on_change(self, where: str, old: PartitionRegistration, new: PartitionRegistration) -> None:
         if (old.replicas, old.original) == (new.replicas, new.original):
             return
         gone = set(old.replicas) - set(new.replicas)
@@ -41,7 +41,9 @@ class MoveOracle:
         else:
             self._on_ended(where, old, new, is_smaller=bool(gone))
 
-    def _on_under_way(self, where: str, old: Partition, new: Partition) -> None:
+    def _on_under_way(
+        self, where: str, old: PartitionRegistration, new: PartitionRegistration
+    ) -> None:
         before = old.original or old.replicas
         if new.original != before or set(new.replicas) != {*new.target, *before}:
             raise Violation(
@@ -52,7 +54,14 @@ class MoveOracle:
         is_first = old.original == ()
         self._sometimes["reassignment begun" if is_first else "reassignment overridden"] += 1
 
-    def _on_ended(self, where: str, old: Partition, new: Partition, *, is_smaller: bool) -> None:
+    def _on_ended(
+        self,
+        where: str,
+        old: PartitionRegistration,
+        new: PartitionRegistration,
+        *,
+        is_smaller: bool,
+    ) -> None:
         if old.original and set(new.replicas) == set(old.original):
             self._sometimes["reassignment cancelled"] += 1
             if new.replicas != old.original and (new.index, new.replicas) not in self._asked:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Mapping
 
-    from strandline_broker.core.controller.state import Broker, Partition
+    from strandline_broker.core.controller.state import Broker, PartitionRegistration
     from strandline_broker.core.leader import Leader
     from strandline_chaos.sim.oracles.committed import Committed
     from strandline_chaos.sim.oracles.control import Key
@@ -29,12 +29,16 @@ class RememberedOracle:
         self._left: dict[Key, set[int]] = {}
         """Not in the ISR any more, and perhaps counted still."""
 
-    def on_changed(self, key: Key, old: Partition, new: Partition, *, given_up: bool) -> None:
+    def on_changed(
+        self, key: Key, old: PartitionRegistration, new: PartitionRegistration, *, given_up: bool
+    ) -> None:
         """`given_up`: a leader was elected whatever the others may hold."""
         left = set() if given_up else {*self._left.get(key, ()), *old.isr, *old.elr}
         self._left[key] = (left & {*new.replicas}) - {*new.isr}
 
-    def on_leads(self, key: Key, leader: Leader, decided: Partition, least: int) -> None:
+    def on_leads(
+        self, key: Key, leader: Leader, decided: PartitionRegistration, least: int
+    ) -> None:
         """A leader counts by what is `decided`, if it is of the same epochs."""
         epochs = decided.leader_epoch, decided.partition_epoch
         if (leader.leader_epoch, leader.partition_epoch) == epochs and len(decided.isr) >= least:

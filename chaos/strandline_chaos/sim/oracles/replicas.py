@@ -23,7 +23,7 @@ from strandline_chaos.sim.topology import broker_id
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_broker.core.controller.state import Partition as Decided
+    from strandline_broker.core.controller.state import PartitionRegistration
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
@@ -309,13 +309,13 @@ class ReplicaOracle:
                 self._check_members(key)
                 self._check_quorum(key, decided)
 
-    def _check_recovered(self, key: Key, decided: Decided) -> None:
+    def _check_recovered(self, key: Key, decided: PartitionRegistration) -> None:
         """I-53: balanced recovery loses nothing that somebody who was in sync still holds."""
         recovered = key in self._control.recovered
         for _, view in self._views(key, (decided.leader,)) if recovered else ():
             self._control.remembered.check_elected(key, self.ghost(key), view, self._views)
 
-    def _forget_removed(self, key: Key, decided: Decided) -> bool:
+    def _forget_removed(self, key: Key, decided: PartitionRegistration) -> bool:
         """What a broker held that is no replica any more need not be there when it is one again."""
         here = [name for name, known in self._replicas if known == key]
         gone = [name for name in here if broker_id(name) not in decided.replicas]
@@ -327,7 +327,7 @@ class ReplicaOracle:
             self.ghost(key).on_removed(name)
         return gone != []
 
-    def _check_quorum(self, key: Key, decided: Decided) -> None:
+    def _check_quorum(self, key: Key, decided: PartitionRegistration) -> None:
         node = self._nodes.get(int(decided.leader))
         replicas = getattr(node.process, "replicas", None) if node is not None else None
         if node is None or replicas is None or not node.running:

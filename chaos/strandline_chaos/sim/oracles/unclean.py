@@ -14,7 +14,7 @@ from strandline_broker.core.controller.records import RECOVERED
 if TYPE_CHECKING:
     from collections import Counter
 
-    from strandline_broker.core.controller.state import Partition as Decided
+    from strandline_broker.core.controller.state import PartitionRegistration
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.committed import Committed
@@ -29,7 +29,7 @@ class UncleanOracle:
         self._seen: dict[Key, int] = {}
         """The leader epoch of the last unclean election of any kind."""
 
-    def is_allowed(self, key: Key, decided: Decided) -> bool:
+    def is_allowed(self, key: Key, decided: PartitionRegistration) -> bool:
         """Whether `decided` is what an unclean election has made that the topic allows, and that
         was not looked at yet.
         """
@@ -38,12 +38,14 @@ class UncleanOracle:
         is_new = epoch > seen and epoch == decided.leader_epoch
         return is_new and self._control.elects_uncleanly(key)
 
-    def on_decided(self, decided: Decided, ghost: Committed) -> None:
+    def on_decided(self, decided: PartitionRegistration, ghost: Committed) -> None:
         """The controller has committed something about the partition."""
         if decided.leader_recovery_state == RECOVERED:
             ghost.on_in_sync(len(decided.isr))
 
-    def on_elected(self, decided: Decided, ghost: Committed, view: LogView | None) -> None:
+    def on_elected(
+        self, decided: PartitionRegistration, ghost: Committed, view: LogView | None
+    ) -> None:
         """`view` is the new leader's log, as it is now."""
         self._sometimes["elected uncleanly, as the topic allows"] += 1
         if ghost.on_unclean(decided.leader_epoch, view):

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from strandline_broker.core.controller.isr import elr_after, isr_change, minimum_change
-from strandline_broker.core.controller.state import Partition
+from strandline_broker.core.controller.state import PartitionRegistration
 from strandline_proto.ids import BrokerId
 from support.controller_cluster import B1, B2, B3, Cluster
 
 Members = tuple[BrokerId, ...]
 
 
-def partition(isr: Members, elr: Members = (), last_known: Members = ()) -> Partition:
+def partition(isr: Members, elr: Members = (), last_known: Members = ()) -> PartitionRegistration:
     cluster = Cluster([B1, B2, B3])
     plain = cluster.partition(cluster.topic("t", (B1, B2, B3)))
     return replace(plain, isr=isr, leader=isr[0], elr=elr, last_known_elr=last_known)

@@ -4,7 +4,7 @@ from strandline_broker.core.controller.assignment import load_of
 from strandline_broker.core.controller.partition_index import PartitionIndex
 from strandline_broker.core.controller.reassignment import Wish, decide_reassignments
 from strandline_broker.core.controller.snapshot import restore, take
-from strandline_broker.core.controller.state import ControllerState, Partition
+from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_proto.ids import NO_LEADER, BrokerId
 from support.controller_cluster import B1, B2, B3, Cluster
@@ -16,7 +16,7 @@ def check(state: ControllerState) -> None:
     """By a look at all partitions."""
     index, all_of_them = state.index, list(state.partitions())
 
-    def keys(partitions: list[Partition]) -> set[tuple[bytes, int]]:
+    def keys(partitions: list[PartitionRegistration]) -> set[tuple[bytes, int]]:
         return {(p.topic_id, p.index) for p in partitions}
 
     hosts = {b for p in all_of_them for b in p.replicas}

@@ -20,7 +20,7 @@ from strandline_broker.core.controller.reassignment import (
     decide_reassignments,
 )
 from strandline_broker.core.controller.records import OfflineReplica
-from strandline_broker.core.controller.state import Partition
+from strandline_broker.core.controller.state import PartitionRegistration
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_proto.errors import (
     FencedLeaderEpoch,
@@ -44,7 +44,7 @@ class Moving:
         self.cluster = Cluster([B1, B2, B3, B4, B5, B6], min_insync=min_insync)
         self.topic = self.cluster.topic("t", replicas or (B1, B2, B3))
 
-    def now(self) -> Partition:
+    def now(self) -> PartitionRegistration:
         return self.cluster.partition(self.topic)
 
     def error(self, *target: BrokerId, cancel: bool = False) -> WireError | None:
