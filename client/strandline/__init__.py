@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
+    from strandline._group_types import ConsumerGroupMetadata, OffsetAndMetadata
+    from strandline._listeners import ConsumerRebalanceListener
     from strandline.admin import Admin
     from strandline.consumer import Consumer
     from strandline.errors import DeliveryError, StrandlineError
@@ -39,11 +41,14 @@ _HOMES = {
     "ConfigChange": "types",
     "ConfigSource": "types",
     "Consumer": "consumer",
+    "ConsumerGroupMetadata": "_group_types",
+    "ConsumerRebalanceListener": "_listeners",
     "ConsumerRecord": "types",
     "DeliveryError": "errors",
     "ElectionType": "types",
     "NewPartitions": "types",
     "NewTopic": "types",
+    "OffsetAndMetadata": "_group_types",
     "OffsetAndTimestamp": "types",
     "OffsetRange": "types",
     "Producer": "producer",
@@ -60,11 +65,14 @@ __all__ = [
     "ConfigChange",
     "ConfigSource",
     "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DeliveryError",
     "ElectionType",
     "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetRange",
     "Producer",

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+ID_BYTES_MAX: Final = 255
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999. What lies beyond counts something else than milliseconds."""
 REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (1 << 20)
@@ -67,6 +68,24 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{name}={value!r} is not a string")
     return value
+
+
+def identifier(name: str, value: object) -> str:
+    """The id of a group or of a member's instance."""
+    found = text(name, value)
+    try:
+        size = len(found.encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name}={value!r} is not Unicode text") from None
+    if not found:
+        raise ConfigurationError(f"{name} is empty; give it a name")
+    if size > ID_BYTES_MAX:
+        raise ConfigurationError(
+            f"{name}={found[:40]!r}... has {size} bytes; at most {ID_BYTES_MAX} are allowed"
+        )
+    if not found.isprintable():
+        raise ConfigurationError(f"{name}={value!r} has a character that cannot be printed")
+    return found
 
 
 def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:

@@ -48,9 +48,13 @@ class BlockingLoop:
                 "itself; have the callback leave the work to another thread, by a queue for example"
             )
 
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the coroutine run."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns. Whoever calls has made sure to be elsewhere."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.begin(coroutine)
         try:
             return future.result()
         except BaseException:
@@ -78,6 +82,7 @@ class Blocking(Generic[Twin]):
         self._name = name
         self._twin: Twin = twin
         self._loop: BlockingLoop | None = None
+        self._closing = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -114,12 +119,18 @@ class Blocking(Generic[Twin]):
         if loop is None or loop.birthplace.is_elsewhere:
             return
         loop.require_elsewhere()
-        self._loop = None
+        if self._closing:
+            return
+        self._closing = True
         try:
-            twin = self._twin
-            loop.call(twin.close() if isinstance(twin, AsyncAdmin) else twin.stop())
+            self._finish(loop, self._twin)
         finally:
+            self._loop = None
+            self._closing = False
             loop.close()
+
+    def _finish(self, loop: BlockingLoop, twin: Twin) -> None:
+        loop.call(twin.close() if isinstance(twin, AsyncAdmin) else twin.stop())
 
     def _call(self, coroutine_of: Callable[[Twin], Coroutine[Any, Any, T]]) -> T:
         loop, twin = self._running()

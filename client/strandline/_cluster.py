@@ -27,7 +27,7 @@ from strandline_proto.errors import InconsistentClusterId as WireInconsistentClu
 from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from strandline._connections import Connections
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
@@ -58,6 +58,8 @@ class Cluster:
         self._connections = connections
         self._bootstrap = bootstrap
         self._names: dict[str, None] = {}
+        self._ids: dict[bytes, None] = {}
+        """Topics that are known by id alone."""
         self._wanted = asyncio.Event()
         self._backoff = Backoff()
         self._waiters: list[asyncio.Future[Changes]] = []
@@ -166,6 +168,22 @@ class Cluster:
                 self._forget(name, is_new)
                 raise UnknownTopicOrPartition(f"topic {name!r} does not exist; create it first")
 
+    def follow(self, *names: str) -> None:
+        """Ask for these topics from now on, whether they are there or not."""
+        self._names.update(dict.fromkeys(names))
+
+    async def learn(self, topic_ids: Iterable[bytes], timeout_s: float) -> None:
+        """Find out what these are called, and keep them fresh from now on."""
+        wanted = set(topic_ids)
+        if unknown := wanted - self.view.by_id.keys():
+            self._ids.update(dict.fromkeys(sorted(unknown)))
+            try:
+                await self.refresh(timeout_s)
+            finally:
+                for topic_id in unknown:
+                    self._ids.pop(topic_id, None)
+        self.follow(*(t.name for i in sorted(wanted) if (t := self.view.by_id.get(i)) is not None))
+
     def _forget(self, name: str, is_new: bool) -> None:
         if is_new:
             self._names.pop(name, None)
@@ -248,6 +266,8 @@ class Cluster:
         request = metadata_pb2.MetadataRequest(
             only_named=True, topics=[metadata_pb2.TopicRef(name=name) for name in self._names]
         )
+        for topic_id in self._ids:
+            request.topics.add(topic_id=topic_id)
         try:
             answer = await self._connections.call(
                 address,

@@ -9,7 +9,12 @@ import grpc
 import grpc.aio
 
 from strandline._arguments import several
-from strandline.errors import BrokerUnreachable, ConfigurationError, OperationTimedOut
+from strandline.errors import (
+    BrokerUnreachable,
+    CallNotServed,
+    ConfigurationError,
+    OperationTimedOut,
+)
 from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
 
 if TYPE_CHECKING:
@@ -44,7 +49,9 @@ def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachabl
     detail = (error.details() or "").split("; ")[0]
     advice = _ADVICE.get(error.code())
     text = f"{where}: {error.code().name}: {detail}"
-    return BrokerUnreachable(f"{text} ({advice})" if advice else text)
+    unserved = error.code() == grpc.StatusCode.UNIMPLEMENTED
+    kind = CallNotServed if unserved else BrokerUnreachable
+    return kind(f"{text} ({advice})" if advice else text)
 
 
 async def on_stream(step: Awaitable[Answer]) -> Answer:

@@ -183,7 +183,7 @@ class Fetcher:
     def _on_metadata(self, changes: Changes) -> None:
         for topic_id in changes.gone:
             for key, position in self.positions.items():
-                if key[0] == topic_id:
+                if key[0] == topic_id and not position.is_granted:
                     position.fail(why_gone(self.cluster, position.partition.topic))
         self.plan()
 

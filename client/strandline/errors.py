@@ -62,6 +62,12 @@ class BrokerUnreachable(StrandlineError):
     retriable = True
 
 
+class CallNotServed(BrokerUnreachable, UnsupportedFeature):
+    """The process there does not know the call: it is no Strandline broker, or an older one."""
+
+    retriable = False
+
+
 class DeliveryError(StrandlineError):
     """Records were not acknowledged. `cause` says why; `may_have_been_written` whether they may
     be in the log.
@@ -142,6 +148,16 @@ class CorruptRecords(StrandlineError):
     """Fetched bytes do not match their checksum, do not parse, or unpack to more than
     `max_decompressed_bytes`.
     """
+
+
+class CommitFailed(StrandlineError):
+    """Offsets were not committed, and will not be: the partition is another member's by now, or
+    is about to be. Whoever owns it reads on from what was committed before.
+    """
+
+
+class NoOffsetForPartition(StrandlineError):
+    """The group has committed no offset for the partition, and `auto_offset_reset` is error."""
 
 
 class BrokerError(StrandlineError, wire.WireError):

@@ -12,18 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline._blocking import Acknowledgement, Blocking
+from strandline._blocking_consumer import Consumer, ConsumerRebalanceListener
 from strandline._reassignments import BlockingReassignments
 from strandline.admin import Admin as AsyncAdmin
-from strandline.consumer import NO_GROUPS
-from strandline.consumer import Consumer as AsyncConsumer
-from strandline.errors import UnsupportedFeature
 from strandline.producer import Producer as AsyncProducer
 from strandline.types import ElectionType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
-    from typing import NoReturn, Self
 
     from strandline.producer import Item, Payload
     from strandline.types import (
@@ -31,13 +28,11 @@ if TYPE_CHECKING:
         ClusterDescription,
         ConfigChange,
         ConfigValue,
-        ConsumerRecord,
         CreatedTopic,
         ElectionResult,
         Headers,
         NewPartitions,
         NewTopic,
-        OffsetAndTimestamp,
         OnDelivery,
         RecordMetadata,
         ReplicaInfo,
@@ -46,6 +41,8 @@ if TYPE_CHECKING:
         TopicOffsets,
         TopicPartition,
     )
+
+__all__ = ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"]
 
 
 class Producer(Blocking[AsyncProducer]):
@@ -133,92 +130,6 @@ class Producer(Blocking[AsyncProducer]):
 
     def partitions_for(self, topic: str) -> frozenset[int]:
         return self._call(lambda twin: twin.partitions_for(topic))
-
-
-class Consumer(Blocking[AsyncConsumer]):
-    """`strandline.Consumer`, blocking. Takes the same options."""
-
-    def __init__(self, *topics: str, **options: Any) -> None:
-        super().__init__("consumer", AsyncConsumer(*topics, **options))
-
-    def stop(self) -> None:
-        self.close()
-
-    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        self._call(lambda twin: twin.assign(partitions))
-
-    def subscribe(self, *args: object, **kwargs: object) -> NoReturn:
-        """Not there yet."""
-        raise UnsupportedFeature(NO_GROUPS)
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        return self._run(lambda twin: twin.assignment())
-
-    def partitions_for_topic(self, topic: str) -> frozenset[int]:
-        return self._call(lambda twin: twin.partitions_for_topic(topic))
-
-    def seek(
-        self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
-    ) -> None:
-        self._run(lambda twin: twin.seek(partition, offset, leader_epoch))
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        self._call(lambda twin: twin.seek_to_beginning(*partitions))
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        self._call(lambda twin: twin.seek_to_end(*partitions))
-
-    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
-        return self._call(lambda twin: twin.position(partition))
-
-    def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
-        return self._run(lambda twin: twin.position_epoch(partition))
-
-    def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
-        return self._run(lambda twin: twin.highwater(partition))
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        self._run(lambda twin: twin.pause(*partitions))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        self._run(lambda twin: twin.resume(*partitions))
-
-    def paused(self) -> frozenset[TopicPartition]:
-        return self._run(lambda twin: twin.paused())
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, int]:
-        return self._call(lambda twin: twin.beginning_offsets(partitions))
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, int]:
-        return self._call(lambda twin: twin.end_offsets(partitions))
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self._call(lambda twin: twin.offsets_for_times(timestamps))
-
-    def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
-        return self._call(lambda twin: twin.getone(*partitions))
-
-    def getmany(
-        self,
-        *partitions: TopicPartition,
-        timeout_ms: float | None = 0,
-        max_records: int | None = None,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        return self._call(
-            lambda twin: twin.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
-        )
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> ConsumerRecord:
-        return self.getone()
 
 
 class Admin(Blocking[AsyncAdmin], BlockingReassignments):

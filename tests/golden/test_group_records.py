@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.coordination import codec
-from strandline_broker.core.coordination.java_hash import partition_for
 from strandline_broker.core.coordination.offset_records import OffsetCommitValue
 from strandline_broker.offline.batches import Batch, scan
 from strandline_broker.offline.disk import OpenFile
@@ -18,6 +17,7 @@ from strandline_broker.offline.roots import verify
 from strandline_cli.main import run
 from strandline_proto.batch import Record
 from strandline_proto.decompression import Bound
+from strandline_proto.java_hash import partition_for
 from strandline_runtime.real import RealFileSystem
 from support.kafka_golden import GOLDEN, manifest
 

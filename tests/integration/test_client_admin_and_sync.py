@@ -33,7 +33,6 @@ from strandline.errors import (
     OperationTimedOut,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
-    UnsupportedFeature,
 )
 from strandline_proto.batch import build_batch
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -236,7 +235,7 @@ def test_everything_has_a_blocking_twin(threaded_cluster: ScriptedCluster) -> No
         assert values == [b"a", b"b", *[b"c"] * 10]
         assert consumer.end_offsets([("orders", 0)]) == {("orders", 0): 2}
         assert consumer.position(("orders", 1)) == 10
-        with pytest.raises(UnsupportedFeature):
+        with pytest.raises(ConfigurationError, match="group_id"):
             consumer.subscribe(["orders"])
     with pytest.raises(ClientClosed):
         producer.flush()

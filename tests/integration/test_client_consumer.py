@@ -17,7 +17,6 @@ from strandline.errors import (
     OffsetOutOfRange,
     TopicRecreated,
     UnknownTopicOrPartition,
-    UnsupportedFeature,
 )
 from strandline_proto.batch import Compression, build_batch
 from support.scripted_admin import add_partitions
@@ -355,13 +354,9 @@ async def test_offsets_and_times_are_looked_up(cluster: ScriptedCluster) -> None
 
 async def test_what_is_not_there_is_refused_by_name(cluster: ScriptedCluster) -> None:
     cluster.create("orders")
-    with pytest.raises(UnsupportedFeature, match="assign partitions"):
-        Consumer(bootstrap_servers="h:1", group_id="g")
     with pytest.raises(ConfigurationError, match="earliest, latest or error"):
         Consumer(bootstrap_servers="h:1", auto_offset_reset="begin")
     async with reader(cluster) as consumer:
-        with pytest.raises(UnsupportedFeature, match="groups"):
-            consumer.subscribe(["orders"])
         with pytest.raises(UnknownTopicOrPartition, match="there is no 3"):
             await consumer.assign([("orders", 3)])
         with pytest.raises(ConfigurationError, match="not assigned"):

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_proto import errors
-from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2, truncations_pb2
+from strandline_proto.v1 import (
+    delete_records_pb2,
+    elections_pb2,
+    metadata_pb2,
+    partitions_pb2,
+    truncations_pb2,
+)
 from support.scripted_log import Partition
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ class ScriptedAdmin:
     cluster: ScriptedCluster
     id: int
     awake: asyncio.Event
+    calls: list[str]
     alterations: list[metadata_pb2.IncrementalAlterConfigsRequest]
 
     async def CreateTopics(self, request: Any, context: Any) -> Any:
@@ -146,4 +153,24 @@ class ScriptedAdmin:
                     result.error_code = errors.ElectionNotNeeded.code
                 else:
                     self.cluster.move_leader(topic.name, index, leader)
+        return answer
+
+    async def DeleteRecords(self, request: Any, context: Any) -> Any:
+        """As a leader that has no followers, and to which -1 is the end."""
+        self.calls.append("DeleteRecords")
+        await self.awake.wait()
+        answer = delete_records_pb2.DeleteRecordsResponse()
+        for topic in request.topics:
+            results = answer.topics.add(topic_id=topic.topic_id)
+            for wanted in topic.partitions:
+                p = self.cluster.find(topic.topic_id, wanted.partition)
+                result = results.partitions.add(partition=wanted.partition, low_watermark=-1)
+                if p is None or p.leader != self.id:
+                    result.error_code = errors.NotLeaderOrFollower.code
+                elif wanted.offset > p.end:
+                    result.error_code = errors.OffsetOutOfRange.code
+                    result.error_message = f"offset {wanted.offset} is beyond {p.end}"
+                else:
+                    p.start = max(p.start, p.end if wanted.offset == -1 else wanted.offset)
+                    result.low_watermark = p.start
         return answer

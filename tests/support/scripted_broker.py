@@ -16,13 +16,13 @@ import grpc.aio
 
 from strandline_proto import errors
 from strandline_proto.v1 import (
-    delete_records_pb2,
     fetch_pb2,
     metadata_pb2,
     produce_pb2,
     services_pb2_grpc,
 )
 from support.scripted_admin import ScriptedAdmin
+from support.scripted_groups import Groups, ScriptedGroups
 from support.scripted_log import Act, Partition
 from support.scripted_reassignments import ScriptedReassignments
 from support.unscripted import Unscripted
@@ -38,6 +38,7 @@ class ScriptedCluster:
         self.cluster_id = "scripted"
         self.topics: dict[str, tuple[bytes, list[Partition]]] = {}
         self.brokers: dict[int, ScriptedBroker] = {}
+        self.groups = Groups(self.topics)
         self.metadata_offset = 1
         self.next_producer_id = 1000
         self.identity_requests: list[tuple[int, int]] = []
@@ -78,7 +79,11 @@ class ScriptedCluster:
 
 
 class ScriptedBroker(
-    ScriptedAdmin, ScriptedReassignments, Unscripted, services_pb2_grpc.BrokerServiceServicer
+    ScriptedGroups,
+    ScriptedAdmin,
+    ScriptedReassignments,
+    Unscripted,
+    services_pb2_grpc.BrokerServiceServicer,
 ):
     """One broker of the cluster."""
 
@@ -370,26 +375,6 @@ class ScriptedBroker(
                     continue
                 result.error_code = self._epoch_error(p, wanted.current_leader_epoch)
                 result.leader_epoch, result.end_offset = p.end_offset_for(wanted.leader_epoch)
-        return answer
-
-    async def DeleteRecords(self, request: Any, context: Any) -> Any:
-        """As a leader that has no followers, and to which -1 is the end."""
-        self.calls.append("DeleteRecords")
-        await self.awake.wait()
-        answer = delete_records_pb2.DeleteRecordsResponse()
-        for topic in request.topics:
-            results = answer.topics.add(topic_id=topic.topic_id)
-            for wanted in topic.partitions:
-                p = self.cluster.find(topic.topic_id, wanted.partition)
-                result = results.partitions.add(partition=wanted.partition, low_watermark=-1)
-                if p is None or p.leader != self.id:
-                    result.error_code = errors.NotLeaderOrFollower.code
-                elif wanted.offset > p.end:
-                    result.error_code = errors.OffsetOutOfRange.code
-                    result.error_message = f"offset {wanted.offset} is beyond {p.end}"
-                else:
-                    p.start = max(p.start, p.end if wanted.offset == -1 else wanted.offset)
-                    result.low_watermark = p.start
         return answer
 
 

@@ -183,7 +183,7 @@ class Churn:
         is no mixture of the two.
         """
         current = self._current()
-        return all(topic_id in current for topic_id, _ in consumer._keys.values())
+        return all(topic_id in current for topic_id, _ in consumer._assigned.keys.values())
 
     def _current(self) -> set[Any]:
         """The id of the topic that has the name now, if one has."""

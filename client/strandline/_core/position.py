@@ -45,6 +45,12 @@ class Position:
         self.reset_to = LATEST
         self.generation = 0
         self.paused = False
+        self.withheld = False
+        """The group is about to take the partition away, or has not yet told the application that
+        it has it: nothing is delivered.
+        """
+        self.is_granted = False
+        """By a group, which says too when the topic is gone."""
         self.error: Exception | None = None
         self.fetch_offset = -1
         self.fetch_epoch = -1

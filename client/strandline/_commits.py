@@ -1,0 +1,291 @@
+"""Carries commits to the coordinator, one at a time, each until it is settled or its time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline import _group_messages as messages
+from strandline._core.backoff import Backoff
+from strandline._core.commit_state import GONE, Commit, CommitOffset, CommitState, Fate, fate
+from strandline.errors import (
+    BrokerError,
+    CallNotServed,
+    ClientClosed,
+    CommitFailed,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    OperationTimedOut,
+    StrandlineError,
+    describe,
+    from_code,
+)
+from strandline_proto.errors import NONE
+from strandline_proto.v1 import committed_offsets_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from strandline._coordinator import Coordinator
+    from strandline._core.cluster_view import PartitionKey
+    from strandline._core.membership import Membership
+    from strandline._group_messages import MemberOptions
+    from strandline._group_stream import GroupStream
+    from strandline._session import Session
+    from strandline_proto.v1.committed_offsets_pb2 import OffsetCommitResponse
+
+BACKOFF_MAX_MS: Final = 250.0
+ATTEMPT_S: Final = 5.0
+NO_EPOCH: Final = -1
+"""Of a consumer that is not a member: its partitions were assigned by the caller."""
+
+
+class Fetched(NamedTuple):
+    """What the coordinator knows, and why it said nothing of the rest."""
+
+    found: dict[PartitionKey, CommitOffset]
+    failures: dict[PartitionKey, StrandlineError]
+
+
+class Commits:
+    """Committed offsets of one consumer's group."""
+
+    def __init__(
+        self,
+        session: Session,
+        coordinator: Coordinator,
+        membership: Membership,
+        stream: GroupStream,
+        options: MemberOptions,
+    ) -> None:
+        self.state = CommitState()
+        self._session = session
+        self._coordinator = coordinator
+        self._membership = membership
+        self._stream = stream
+        self._options = options
+        self._wake = asyncio.Event()
+        self._results: dict[Commit, asyncio.Future[None]] = {}
+
+    def _now_ms(self) -> float:
+        return self._session.runtime.clock.monotonic() * 1000
+
+    # Committing.
+
+    def submit(
+        self,
+        offsets: Mapping[PartitionKey, CommitOffset],
+        timeout_s: float,
+        *,
+        by_itself: bool = False,
+    ) -> asyncio.Future[None]:
+        """Have offsets committed after all that was handed in before; the future says how it went.
+
+        To cancel it, or not to wait for it, changes nothing about the commit.
+        """
+        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not offsets:
+            result.set_result(None)
+        elif self.state.is_full:
+            result.set_exception(
+                CommitFailed("too many commits wait for their turn already; await some of them")
+            )
+        else:
+            commit = Commit(dict(offsets), self._now_ms() + timeout_s * 1000, by_itself)
+            self._results[commit] = result
+            self.state.add(commit)
+            self._wake.set()
+        return result
+
+    async def run(self) -> None:
+        while True:
+            commit = self.state.next()
+            if commit is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            cause = await self._carry_out(commit)
+            self.state.settle(commit)
+            self._tell(commit, cause)
+
+    def hurry(self, timeout_s: float) -> None:
+        """The application leaves: no commit has more time than this."""
+        deadline_ms = self._now_ms() + timeout_s * 1000
+        for commit in self._results:
+            commit.deadline_ms = min(commit.deadline_ms, deadline_ms)
+
+    def end(self) -> None:
+        """Nothing is carried on any more."""
+        for commit in self.state.drain():
+            self._fail(commit, ClientClosed("the consumer was closed before it had committed"))
+
+    def _fail(self, commit: Commit, error: StrandlineError) -> None:
+        result = self._results.pop(commit, None)
+        if result is not None and not result.done():
+            result.set_exception(error)
+            result.exception()  # whoever does not ask does not want to know
+
+    async def _carry_out(self, commit: Commit) -> StrandlineError | None:
+        """Repeat until it is settled or late; what stood in the way then."""
+        backoff = Backoff(max_ms=BACKOFF_MAX_MS)
+        cause: StrandlineError | None = None
+        while True:
+            self._refuse_what_is_gone(commit)
+            left_ms = commit.deadline_ms - self._now_ms()
+            if commit.is_settled or left_ms <= 0:
+                return cause
+            try:
+                answer = await self._send(commit, min(ATTEMPT_S, left_ms / 1000))
+            except StrandlineError as error:
+                cause = error
+            else:
+                self._take_in(commit, answer)
+                if commit.is_settled:
+                    return None
+                if commit.obstacle is not None:
+                    cause = from_code(*commit.obstacle)
+            if isinstance(cause, NotCoordinator):
+                self._coordinator.failed(cause)
+            wait_ms = backoff.next_ms(self._session.runtime.rng.random())
+            left_ms = commit.deadline_ms - self._now_ms()
+            await asyncio.sleep(max(0.0, min(wait_ms, left_ms)) / 1000)
+
+    @property
+    def _is_by_member(self) -> bool:
+        return self._membership.subscription is not None
+
+    def _refuse_what_is_gone(self, commit: Commit) -> None:
+        """A member commits what it owns, and nothing else."""
+        if self._is_by_member:
+            owned = self._membership.reconciling.owned
+            gone = [key for key in commit.offsets if key not in owned]
+            commit.refuse(gone, GONE, "")
+
+    async def _send(self, commit: Commit, timeout_s: float) -> OffsetCommitResponse:
+        options = self._options
+        if self._is_by_member:
+            request = messages.commit_request(
+                options.group_id,
+                options.member_id,
+                self._membership.epoch,
+                options.instance_id,
+                commit.offsets,
+            )
+            return await self._stream.commit(request, timeout_s)
+        request = messages.commit_request(options.group_id, "", NO_EPOCH, None, commit.offsets)
+        return await self._coordinator.call(
+            lambda stub: stub.OffsetCommit,
+            request,
+            timeout_s=timeout_s,
+            returns=committed_offsets_pb2.OffsetCommitResponse,
+        )
+
+    def _take_in(self, commit: Commit, answer: OffsetCommitResponse) -> None:
+        owned: Collection[PartitionKey] | None = None
+        if self._is_by_member:
+            owned = self._membership.reconciling.owned
+        self.state.on_answer(
+            commit,
+            messages.commit_results(answer),
+            (answer.error_code, answer.error_message),
+            retriable=lambda code: from_code(code).retriable,
+            owned=owned,
+        )
+
+    def _tell(self, commit: Commit, cause: StrandlineError | None) -> None:
+        if commit.refused:
+            self._fail(commit, self._refusal(commit))
+        elif not commit.is_settled:
+            names = self._names(commit.offsets)
+            why = "" if cause is None else f": {describe(cause)}"
+            late = OperationTimedOut(
+                f"nobody has said in time that the offsets of {names} are committed{why}; they may "
+                "be",
+                cause,
+            )
+            late.may_have_been_written = True
+            self._fail(commit, late)
+        else:
+            result = self._results.pop(commit, None)
+            if result is not None and not result.done():
+                result.set_result(None)
+
+    def _refusal(self, commit: Commit) -> StrandlineError:
+        key, (code, message) = next(iter(commit.refused.items()))
+        names = self._names(commit.refused)
+        if code == GONE or fate(code, retriable=False) in (Fate.LOST, Fate.STALE):
+            why = "" if code == GONE else f" ({describe(from_code(code, message))})"
+            return CommitFailed(
+                f"the offsets of {names} were not committed: the group has given them to others, "
+                f"or is about to{why}; who owns them now reads on from what was committed last"
+            )
+        return from_code(code, f"{self._names([key])}: {message}")
+
+    def _names(self, keys: Iterable[PartitionKey]) -> str:
+        by_id = self._session.cluster.view.by_id
+        return ", ".join(
+            f"{by_id[topic].name if topic in by_id else topic.hex()}/{partition}"
+            for topic, partition in sorted(keys)
+        )
+
+    # Asking.
+
+    async def fetch_once(
+        self, keys: Collection[PartitionKey], timeout_s: float, *, by_member: bool
+    ) -> Fetched:
+        """The committed offsets, in one try; -1 where an answer without error says that there is
+        none (P-116).
+        """
+        member_id = self._options.member_id if by_member else ""
+        epoch = self._membership.epoch if by_member else NO_EPOCH
+        try:
+            answer = await self._coordinator.call(
+                lambda stub: stub.OffsetFetch,
+                messages.fetch_request(self._options.group_id, member_id, epoch, keys),
+                timeout_s=timeout_s,
+                returns=committed_offsets_pb2.OffsetFetchResponse,
+            )
+        except StrandlineError as error:
+            return Fetched({}, dict.fromkeys(keys, error))
+        fetched = Fetched({}, {})
+        for group in answer.groups:
+            if group.error_code != NONE:
+                whole = from_code(group.error_code, group.error_message)
+                self._coordinator.failed(whole)
+                return Fetched({}, dict.fromkeys(keys, whole))
+            for topic in group.topics:
+                for p in topic.partitions:
+                    key = (topic.topic_id, p.partition)
+                    if p.error_code != NONE:
+                        fetched.failures[key] = from_code(p.error_code, p.error_message)
+                        continue
+                    fetched.found[key] = CommitOffset(
+                        p.committed_offset, p.committed_leader_epoch, p.committed_metadata
+                    )
+        for key in keys:
+            if key not in fetched.found and key not in fetched.failures:
+                fetched.failures[key] = CoordinatorNotAvailable("it left that out")
+        return fetched
+
+    async def fetched(
+        self, keys: Collection[PartitionKey], timeout_s: float
+    ) -> dict[PartitionKey, CommitOffset]:
+        """The same as often as it takes. Raises OperationTimedOut, or what no retry would mend."""
+        deadline_ms = self._now_ms() + timeout_s * 1000
+        backoff = Backoff(max_ms=BACKOFF_MAX_MS)
+        while True:
+            left_s = (deadline_ms - self._now_ms()) / 1000
+            fetched = await self.fetch_once(keys, max(0.001, left_s), by_member=False)
+            if not fetched.failures:
+                return fetched.found
+            cause = next(iter(fetched.failures.values()))
+            if isinstance(cause, BrokerError | CallNotServed) and not cause.retriable:
+                raise cause
+            wait_s = backoff.next_ms(self._session.runtime.rng.random()) / 1000
+            if self._now_ms() + wait_s * 1000 >= deadline_ms:
+                raise OperationTimedOut(
+                    f"the committed offsets of {self._names(keys)} did not come within "
+                    f"{timeout_s * 1000:.0f} ms: {describe(cause)}",
+                    cause,
+                )
+            await asyncio.sleep(wait_s)
