@@ -11,11 +11,14 @@ ends the wait of the one before it: a reader that adds a partition does not wait
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse
+from strandline_broker.hosts.fetch_answer import Collected
+from strandline_broker.hosts.fetch_messages import FetchResponse
 from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.listener import Listener
+from strandline_broker.hosts.long_poll import LongPoll
 from strandline_broker.hosts.reads import Divergence, read_for_consumer, read_for_follower
 from strandline_proto.errors import (
     FetchSessionIdNotFound,
@@ -34,7 +37,7 @@ from strandline_runtime.milliseconds import monotonic_ms
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from strandline_broker.core.metadata_cache import CurrentLeader, MetadataCache
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.fetch_messages import FetchRequest, Key, Position
     from strandline_broker.hosts.partition import Partition
@@ -49,6 +52,19 @@ if TYPE_CHECKING:
 SESSION_PARTITIONS_MAX: Final = 100_000
 WAIT_MS_MAX: Final = 30_000
 RESPONSE_BYTES_MAX: Final = 32 << 20
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a session keeps of one partition."""
+
+    position: Position
+    told: tuple[int, int] | None = None
+    """High watermark and log start as the reader knows them."""
+    noted: Leading | None = None
+    """The leadership that knows of this position."""
+    level_ms: int | None = None
+    """When the follower was last heard before a look that found it to hold everything."""
 
 
 class FetchSession(Listener):
@@ -68,39 +84,37 @@ class FetchSession(Listener):
         self._epoch = 0
         self._replica_id = -1
         self._replica_epoch = -1
-        self._positions: dict[Key, Position] = {}
-        self._told: dict[
-            Key, tuple[int, int]
-        ] = {}  # high watermark, log start: what the reader knows
+        self._heard_ms = 0
+        """When the reader has last sent a request."""
+        self._kept: dict[Key, _Kept] = {}
         self._news: dict[Key, None] = {}
         self._quiet: dict[Key, None] = {}  # watermarks to mention in the next answer
         self._held: dict[Key, None] = {}
         """Copies for a reassignment that the throttle does not admit yet."""
         self._held_until_s = 0.0
-        self._wake = asyncio.Event()
-        self._heard_ms = 0
-        """When the follower has last sent a request."""
-        self._level: dict[Key, int] = {}
-        """What it held all of when it was looked at, and when it was last heard before that."""
+        self._poll = LongPoll()
 
     # News, from partitions and from the stream's reader
 
     def on_news(self, partition: Partition) -> None:
-        if partition.key in self._level:
-            self._end_level(partition.key)
-        self._news[partition.key] = None
-        self._wake.set()
+        key = partition.key
+        kept = self._kept.get(key)
+        if kept is not None and kept.level_ms is not None:
+            self._end_level(key, kept)
+        self._news[key] = None
+        self._poll.end()
 
     def on_watermark(self, partition: Partition) -> None:
         self._quiet[partition.key] = None
 
     def interrupt(self) -> None:
         """Answer the request under way with what there is: another one has come."""
-        self._wake.set()
+        self._poll.end()
 
     def close(self) -> None:
-        for key in list(self._positions):
+        for key in list(self._kept):
             self._drop(key)
+        self._poll.close()
 
     # One request
 
@@ -113,22 +127,18 @@ class FetchSession(Listener):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(request.max_wait_ms, 0), WAIT_MS_MAX) / 1000
         while True:
-            self._wake.clear()
+            self._poll.begin()
             if self._held and loop.time() >= self._held_until_s:
                 self._news.update(self._held)
                 self._held = {}
-            collected = _Collected(min(request.max_bytes, RESPONSE_BYTES_MAX))
+            collected = Collected(min(request.max_bytes, RESPONSE_BYTES_MAX))
             await self._collect(collected)
             if collected.urgent or collected.size >= max(request.min_bytes, 1) or interrupted():
                 break
             if loop.time() >= deadline:
                 break
             until = min(deadline, self._held_until_s) if self._held else deadline
-            alarm = loop.call_at(until, self._wake.set)
-            try:
-                await self._wake.wait()
-            finally:
-                alarm.cancel()
+            await self._poll.ended(until)
         self._tell_watermarks(collected)
         return FetchResponse(request.correlation_id, self._id, partitions=collected.partitions)
 
@@ -160,41 +170,45 @@ class FetchSession(Listener):
         for key in request.forgotten:
             self._drop(key)
         for key, position in request.positions.items():
-            if key not in self._positions:
+            kept = self._kept.get(key)
+            if kept is None:
                 self._check_room()
-            elif key in self._level:
-                self._end_level(key)
-            self._positions[key] = position
+            elif kept.level_ms is not None:
+                self._end_level(key, kept)
+            # What it was told it may have dropped, in an answer to an older request.
+            self._kept[key] = _Kept(position)
             self._news[key] = None
-            # It may have dropped our last answer, which was to an older request.
-            self._told.pop(key, None)
         self._heard_ms = monotonic_ms(self._clock)
 
     def _check_room(self) -> None:
-        if len(self._positions) >= SESSION_PARTITIONS_MAX:
+        if len(self._kept) >= SESSION_PARTITIONS_MAX:
             raise ThrottlingQuotaExceeded(
                 f"a fetch session holds at most {SESSION_PARTITIONS_MAX} partitions"
             )
 
     def _drop(self, key: Key) -> None:
-        if key in self._level:
-            self._end_level(key)
-        self._positions.pop(key, None)
-        self._told.pop(key, None)
+        kept = self._kept.pop(key, None)
+        if kept is not None and kept.level_ms is not None:
+            self._end_level(key, kept)
         self._news.pop(key, None)
         self._held.pop(key, None)
         partition = self._replicas.partitions.get(key)
-        if partition is not None and isinstance(partition.role, Leading):
-            self._listeners(partition.role).pop(self, None)
+        if partition is not None:
+            partition.expecting.pop(self, None)
+            if isinstance(partition.role, Leading):
+                self._listeners(partition.role).pop(self, None)
 
-    def _end_level(self, key: Key) -> None:
+    def _end_level(self, key: Key, kept: _Kept) -> None:
         """Up to its last request the follower held all of it, and the leader is told so: whether it
         does from here on is seen at the next look.
         """
-        looked_ms = self._level.pop(key)
+        looked_ms, kept.level_ms = kept.level_ms, None
+        assert looked_ms is not None
+        if self._heard_ms <= looked_ms:
+            return
         partition = self._replicas.partitions.get(key)
         leader = None if partition is None else partition.leader
-        if leader is not None and self._heard_ms > looked_ms:
+        if leader is not None:
             leader.on_still_level(
                 BrokerId(self._replica_id),
                 broker_epoch=BrokerEpoch(self._replica_epoch),
@@ -215,43 +229,55 @@ class FetchSession(Listener):
 
     # Reading
 
-    async def _collect(self, collected: _Collected) -> None:
+    async def _collect(self, collected: Collected) -> None:
         """Look at everything that has news, oldest first, until the answer is full."""
         news = self._news
         for key in list(news):
             if collected.room <= 0 and collected.size > 0:
                 return
-            position = self._positions.get(key)
+            kept = self._kept.get(key)
             news.pop(key, None)
-            if position is None:
+            if kept is None:
                 continue
-            await self._look(key, position, collected)
+            cold = self._look(key, kept, collected)
+            if cold is not None:
+                # Cold bytes are read on the disk pool first; the answer is then read again from the
+                # page cache in one synchronous step, so role, epoch and watermark are those of one
+                # moment (P-13).
+                limit = collected.limit_for(kept.position.max_bytes)
+                await self._replicas.warm(cold, kept.position.fetch_offset, limit)
+                if self._kept.get(key) is kept:
+                    news.pop(key, None)
+                    self._look(key, kept, collected, is_warm=True)
 
-    async def _look(self, key: Key, position: Position, collected: _Collected) -> None:
+    def _look(
+        self, key: Key, kept: _Kept, collected: Collected, *, is_warm: bool = False
+    ) -> Partition | None:
+        """Put into the answer what is new. The partition, if that is to be warmed first."""
         partition = None
-        limit = collected.limit_for(position.max_bytes)
+        limit = collected.limit_for(kept.position.max_bytes)
         throttle = self._copies
         try:
             partition = self._replicas.find(*key)
             if partition is None:
                 raise self._unknown(key)
+            if self._is_ahead(kept.position, partition):
+                partition.expecting[self] = None
+                return None
             self._listen(partition)
             is_throttled = throttle.applies(partition, self._replica_id)
             if is_throttled:
                 wait_s = throttle.wait_s()
                 if wait_s > 0:
                     self._hold(key, wait_s)
-                    return
+                    return None
                 limit = throttle.limit(limit)
-            found = await self._read(partition, position, limit)
+            if not is_warm and self._is_cold(kept.position, partition):
+                return partition
+            found = self._read(partition, kept, limit)
         except WireError as error:
-            self._news[key] = None  # until the reader forgets it or asks for something else
-            leader = self._metadata.view.current_leader(TopicId(key[0]), key[1])
-            collected.refuse(key, error, leader, partition)
-            return
-        if self._positions.get(key) is not position:
-            self._news[key] = None
-            return
+            self._refuse(key, error, partition, collected)
+            return None
         if isinstance(found, Divergence):
             self._news[key] = None
             result = collected.result(key, partition)
@@ -264,21 +290,52 @@ class FetchSession(Listener):
             if is_throttled:
                 throttle.on_copied(len(found.records))
             collected.add(len(found.records))
-            self._told[key] = (result.high_watermark, result.log_start_offset)
+            kept.told = (result.high_watermark, result.log_start_offset)
         else:
-            self._on_nothing_to_read(key, position, partition, collected)
+            self._on_nothing_to_read(key, kept, partition, collected)
+        return None
+
+    def _is_ahead(self, position: Position, partition: Partition) -> bool:
+        """Whether a follower has heard of a leader epoch whose push is still under way to us: we
+        look again when our role begins, so it need not ask again and again until then.
+        """
+        return (
+            self._replica_id >= 0
+            and position.current_leader_epoch > partition.leader_epoch
+            and partition.out_of_service is None
+        )
+
+    def _is_cold(self, position: Position, partition: Partition) -> bool:
+        log, start = partition.log, position.fetch_offset
+        return (
+            partition.leader is not None
+            and log.log_start_offset <= start < log.log_end_offset
+            and not log.is_hot(start)
+        )
+
+    def _refuse(
+        self, key: Key, error: WireError, partition: Partition | None, collected: Collected
+    ) -> None:
+        if self._replica_id < 0:
+            self._news[key] = None  # until the reader forgets it or asks for something else
+        # A follower that is refused forgets the partition or names it anew, once it has heard so.
+        leader = self._metadata.view.current_leader(TopicId(key[0]), key[1])
+        collected.refuse(key, error, leader, partition)
 
     def _on_nothing_to_read(
-        self, key: Key, position: Position, partition: Partition, collected: _Collected
+        self, key: Key, kept: _Kept, partition: Partition, collected: Collected
     ) -> None:
         self._quiet[key] = None
         if self._replica_id < 0:
             return
-        if position.fetch_offset == partition.log.log_end_offset:
-            self._level[key] = self._heard_ms
+        log, position = partition.log, kept.position
+        if position.fetch_offset == log.log_end_offset:
+            kept.level_ms = self._heard_ms
         else:
             self._news[key] = None  # it lacks what cannot be read now
-        if self._is_behind_log_start(key, position, partition):
+        # Whether it does not know yet that our log begins later: DeleteRecords waits.
+        told = -1 if kept.told is None else kept.told[1]
+        if max(position.log_start_offset, told) < log.log_start_offset:
             collected.urgent = True
 
     def _hold(self, key: Key, wait_s: float) -> None:
@@ -286,35 +343,22 @@ class FetchSession(Listener):
             self._held_until_s = asyncio.get_running_loop().time() + wait_s
         self._held[key] = None
 
-    def _is_behind_log_start(self, key: Key, position: Position, partition: Partition) -> bool:
-        """Whether a follower does not know yet that our log begins later: DeleteRecords waits."""
-        start = partition.log.log_start_offset
-        told = self._told.get(key, (-1, -1))[1]
-        return position.log_start_offset < start and told < start
-
-    async def _read(
-        self, partition: Partition, position: Position, max_bytes: int
+    def _read(
+        self, partition: Partition, kept: _Kept, max_bytes: int
     ) -> LogRead | Divergence | None:
-        if partition.log.is_hot(position.fetch_offset) or partition.leader is None:
-            return self._read_now(partition, position, max_bytes)
-        # Cold bytes are read on the disk pool first; the answer is then read again from the page
-        # cache in one synchronous step, so role, epoch and watermark are those of one moment
-        # (P-13).
-        await self._replicas.warm(partition, position.fetch_offset, max_bytes)
-        return self._read_now(partition, position, max_bytes)
-
-    def _read_now(
-        self, partition: Partition, position: Position, max_bytes: int
-    ) -> LogRead | Divergence | None:
-        if self._replica_id >= 0:
-            return read_for_follower(
-                partition,
-                position,
-                broker_id=self._replica_id,
-                broker_epoch=self._replica_epoch,
-                max_bytes=max_bytes,
-            )
-        return read_for_consumer(partition, position, max_bytes=max_bytes)
+        if self._replica_id < 0:
+            return read_for_consumer(partition, kept.position, max_bytes=max_bytes)
+        found = read_for_follower(
+            partition,
+            kept.position,
+            broker_id=self._replica_id,
+            broker_epoch=self._replica_epoch,
+            max_bytes=max_bytes,
+            noted=kept.noted,
+        )
+        if kept.noted is not partition.role and not isinstance(found, Divergence):
+            kept.noted = partition.check_leader(None)
+        return found
 
     def _unknown(self, key: Key) -> WireError:
         if self._metadata.view.topic(TopicId(key[0])) is not None:
@@ -323,58 +367,14 @@ class FetchSession(Listener):
             )
         return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
 
-    def _tell_watermarks(self, collected: _Collected) -> None:
+    def _tell_watermarks(self, collected: Collected) -> None:
         """Watermarks ride along with any answer; for their sake alone none is sent (KAFKA-9952)."""
         quiet, self._quiet = self._quiet, {}
         for key in quiet:
-            position, partition = self._positions.get(key), self._replicas.partitions.get(key)
-            if position is None or partition is None or partition.leader is None:
+            kept, partition = self._kept.get(key), self._replicas.partitions.get(key)
+            if kept is None or partition is None or partition.leader is None:
                 continue
             told = (partition.high_watermark, partition.log.log_start_offset)
-            if told != self._told.get(key) and not collected.has(key):
+            if told != kept.told and not collected.has(key):
                 collected.result(key, partition)
-                self._told[key] = told
-
-
-class _Collected:
-    """The answer as it grows."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.size = 0
-        self.urgent = False
-        self.partitions: dict[Key, FetchedPartition] = {}
-        self._max_bytes = max_bytes
-
-    @property
-    def room(self) -> int:
-        return self._max_bytes - self.size
-
-    def limit_for(self, partition_max_bytes: int) -> int:
-        return max(1, min(partition_max_bytes, self.room))
-
-    def has(self, key: Key) -> bool:
-        return key in self.partitions
-
-    def add(self, size: int) -> None:
-        self.size += size
-
-    def result(self, key: Key, partition: Partition) -> FetchedPartition:
-        result = self.partitions[key] = FetchedPartition(
-            partition.high_watermark, partition.log.log_start_offset
-        )
-        return result
-
-    def refuse(
-        self,
-        key: Key,
-        error: WireError,
-        leader: CurrentLeader | None,
-        partition: Partition | None,
-    ) -> None:
-        # A reader that is out of range needs the range to decide what to do (I-45).
-        if partition is None:
-            result = self.partitions[key] = FetchedPartition(holds_replica=False)
-        else:
-            result = self.result(key, partition)
-        result.error, result.leader = error, leader
-        self.urgent = True
+                kept.told = told

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 ANSWER_GRACE_S: Final = 10.0
 """How long past its own wait a leader may be silent before the stream is given up (P-80)."""
+REQUESTS_MAX: Final = 2
+"""Under way at a time: one that the leader may hold, and one that ends its wait."""
 
 
 class FetchStreams:
@@ -85,34 +87,54 @@ class FetchStream:
         self._stream = stream
         self._writing = asyncio.Lock()
         self._requests = 0
+        self._answers = 0
+        self._asked_s: float | None = None
+        """Since when an answer is waited for."""
         self._session_id = 0
 
     async def run(self) -> None:
         self._fetcher.begin()
-        answer_s = self._config.current.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
                 await self._write()
-                answered, nudger = 0, group.create_task(self._write_what_changes())
+                aside = [
+                    group.create_task(self._write_what_changes()),
+                    group.create_task(self._watch()),
+                ]
                 while not self._fetcher.is_idle:
-                    async with asyncio.timeout(answer_s):
-                        response = await self._stream.read()
+                    self._asked_s = loop.time()
+                    response = await self._stream.read()
                     if response is None:
                         raise ConnectionError("the leader's broker ended the stream")
+                    self._asked_s = None
                     self._session_id = response.session_id
-                    await self._fetcher.apply(response, answered)
-                    answered += 1
-                    if answered == self._requests or self._fetcher.has_changes:
+                    await self._fetcher.apply(response, self._answers)
+                    self._answers += 1
+                    if self._answers == self._requests or self._fetcher.has_changes:
                         await self._write()
-                nudger.cancel()
+                for task in aside:
+                    task.cancel()
         finally:
             self._stream.cancel()
 
+    async def _watch(self) -> None:
+        """Ends the stream when an answer is overdue (P-80): one timer, and not one for each."""
+        limit_s = self._config.current.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
+        loop = asyncio.get_running_loop()
+        while True:
+            waited_s = 0.0 if self._asked_s is None else loop.time() - self._asked_s
+            if waited_s >= limit_s:
+                raise TimeoutError(f"no answer in {limit_s:.1f} s")
+            await asyncio.sleep(limit_s - waited_s)
+
     async def _write_what_changes(self) -> None:
-        """Ask at once for a partition that is added while the leader holds our last request."""
+        """Ask at once for a partition that is added while the leader holds our last request. That
+        ends its wait, and the answer brings along what has changed by then.
+        """
         while True:
             await self._fetcher.nudged()
-            if self._fetcher.has_changes:
+            if self._fetcher.has_changes and self._requests - self._answers < REQUESTS_MAX:
                 try:
                     await self._write()
                 except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -89,6 +89,8 @@ class Fetcher:
         self._targets: dict[Key, _Target] = {}
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
+        self._refused: list[tuple[_Target, str]] = []
+        """Of the answer that is being carried out."""
         self._has_work = asyncio.Event()
         self._nudge = asyncio.Event()
         self._log = runtime.log.bind(leader=leader)
@@ -197,12 +199,15 @@ class Fetcher:
         """Carry out the answer to request `number`."""
         self._check(response)
         appended: list[Partition] = []
-        for key, result in response.partitions.items():
-            target = self._targets.get(key)
-            if target is None or target.sent_in > number:
-                continue
-            if await self._apply_one(target, result):
-                appended.append(target.partition)
+        try:
+            for key, result in response.partitions.items():
+                target = self._targets.get(key)
+                if target is None or target.sent_in > number:
+                    continue
+                if await self._apply_one(target, result):
+                    appended.append(target.partition)
+        finally:
+            self._ask_again_later()
         for partition in appended:
             await self._flushes.before_fetch(partition.log)
         for partition in appended:
@@ -325,16 +330,33 @@ class Fetcher:
     def _back_off(self, target: _Target, reason: str) -> None:
         """Leave the partition out for a while; the others of the stream go on."""
         key = target.partition.key
-        self._log.info("fetch refused", partition=target.partition.name, reason=reason)
         self._forgotten[key] = None
         self._changed.pop(key, None)
-        delay_ms, target.backoff_ms = target.backoff_ms, min(target.backoff_ms * 2, BACKOFF_MS_MAX)
+        target.sent = None  # what is said of it until it is asked for again is no news
+        self._refused.append((target, reason))
 
-        def retry() -> None:
-            if self._targets.get(key) is target:
-                self._ask_at_once(key)
+    def _ask_again_later(self) -> None:
+        """Thousands may be refused at once, by a leader that has yet to hear that it is one: they
+        are told in one line, and asked for again together.
+        """
+        refused, self._refused = self._refused, []
+        if not refused:
+            return
+        first, reason = refused[0]
+        name, count = first.partition.name, len(refused)
+        self._log.info("fetch refused", partitions=count, partition=name, reason=reason)
+        delays: dict[int, list[_Target]] = {}
+        for target, _ in refused:
+            delays.setdefault(target.backoff_ms, []).append(target)
+            target.backoff_ms = min(target.backoff_ms * 2, BACKOFF_MS_MAX)
+        loop = asyncio.get_running_loop()
+        for delay_ms, targets in delays.items():
+            loop.call_later(delay_ms / 1000, self._ask_again, targets)
 
-        asyncio.get_running_loop().call_later(delay_ms / 1000, retry)
+    def _ask_again(self, targets: list[_Target]) -> None:
+        for target in targets:
+            if self._targets.get(target.partition.key) is target:
+                self._ask_at_once(target.partition.key)
 
 
 def _reason(error: BaseException) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.listener import Listener
     from strandline_broker.hosts.log_cleaner import LogCleaner
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.storage.log import Log
@@ -75,6 +76,8 @@ class Partition:
         """As the last process knew it; above the log's end if records have been lost since."""
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.producers = ProducerStates(config.current.producer_id_expiration_ms)
+        self.expecting: dict[Listener, None] = {}
+        """Sessions of followers that know of a leader epoch before we do."""
 
     # What others ask about it
 
@@ -159,11 +162,18 @@ class Partition:
         role, self.role = self.role, None
         if isinstance(role, Leading):
             role.end(why)
+        self._tell_expecting()
 
     def take_role(self, role: Leading | Following, state: PartitionState) -> None:
         """`Roles` has made it, for this state."""
         self.state = state
         self.role = role
+        self._tell_expecting()
+
+    def _tell_expecting(self) -> None:
+        expecting, self.expecting = self.expecting, {}
+        for listener in expecting:
+            listener.on_news(self)
 
     def update(self, state: PartitionState) -> None:
         """A newer partition epoch of the same leader epoch (I-34)."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.storage.log_reader import LogRead
 from strandline_proto.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_messages import Position
+    from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log_reader import LogRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,28 @@ class Divergence:
 
 
 def read_for_follower(
-    partition: Partition, at: Position, *, broker_id: int, broker_epoch: int, max_bytes: int
+    partition: Partition,
+    at: Position,
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    max_bytes: int,
+    noted: Leading | None = None,
 ) -> LogRead | Divergence:
-    """Read up to the log end and note how far the follower has got, in this order (P-35)."""
+    """Read up to the log end and note how far the follower has got, in this order (P-35). `noted`:
+    the leadership that was told so before, by the same position; what has come since is only read.
+    """
     leading = partition.check_leader(at.current_leader_epoch)
+    log, start = partition.log, at.fetch_offset
+    if leading is noted and log.log_start_offset <= start < log.log_end_offset:
+        return partition.read_log(start, max_bytes=max_bytes, limit=log.log_end_offset)
     diverging = divergence(partition, at)
     if diverging is not None:
         return diverging
-    log = partition.log
-    read = partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=log.log_end_offset)
+    if start < log.log_end_offset:
+        read = partition.read_log(start, max_bytes=max_bytes, limit=log.log_end_offset)
+    else:
+        read = LogRead(b"", start, start)
     leading.on_follower_fetch(at, broker_id=broker_id, broker_epoch=broker_epoch)
     return read
 

@@ -12,6 +12,7 @@ _REMOTE: Final = "strandline_broker/core/remote_replica.py"
 _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
 _LEADING: Final = "strandline_broker/hosts/leading.py"
+_PARTITION: Final = "strandline_broker/hosts/partition.py"
 _ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
@@ -141,6 +142,19 @@ LEADING: Final = (
         ),
     ),
     Mutant(
+        "new-leader-wakes-nobody",
+        "P-66, I-88",
+        "a follower that asked before its leader had heard of the leader epoch is not served when"
+        " it has",
+        (
+            Edit(
+                _PARTITION,
+                "        self.role = role\n        self._tell_expecting()\n",
+                "        self.role = role\n",
+            ),
+        ),
+    ),
+    Mutant(
         "high-watermark-below-min-isr",
         "P-9, I-9",
         "the high watermark goes on moving with fewer members in the ISR than min.insync.replicas",
@@ -236,8 +250,7 @@ LEADING: Final = (
             Edit(
                 _READS,
                 "    if diverging is not None:\n"
-                "        return diverging\n    log = partition.log\n",
-                "    log = partition.log\n"
+                "        return diverging\n    if start < log.log_end_offset:\n",
                 "    if diverging is not None:\n"
                 "        counted = at._replace(\n"
                 "            fetch_offset=min(at.fetch_offset, log.log_end_offset)\n"
@@ -245,7 +258,7 @@ LEADING: Final = (
                 "        leading.on_follower_fetch(\n"
                 "            counted, broker_id=broker_id, broker_epoch=broker_epoch\n"
                 "        )\n"
-                "        return diverging\n",
+                "        return diverging\n    if start < log.log_end_offset:\n",
             ),
         ),
     ),

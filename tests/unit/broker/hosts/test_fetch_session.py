@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.fetch_messages import FetchRequest, Position, Replica
 from strandline_broker.hosts.fetch_session import FetchSession
+from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.storage.log import Log
+from strandline_broker.storage.log_reader import LogReader
 from strandline_proto.batch import build_batch
+from strandline_proto.errors import UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId
 from strandline_runtime.milliseconds import monotonic_ms
 from support.hand_clock import HandClock
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import Leader
     from strandline_broker.hosts.fetch_messages import FetchResponse, Key
+    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.storage.log_reader import LogRead
 
 LAG_S = 30
 KEY: Key = (TOPIC_ID, 0)
@@ -35,8 +43,10 @@ class Follower:
     broker_id: int
     sent: int = 0
 
-    async def ask(self, offset: int | None = None, *, max_wait_ms: int = 0) -> FetchResponse:
-        positions = {} if offset is None else {KEY: Position(0, offset, -1, 0, 1 << 20)}
+    async def ask(
+        self, offset: int | None = None, *, max_wait_ms: int = 0, epoch: int = 0, key: Key = KEY
+    ) -> FetchResponse:
+        positions = {} if offset is None else {key: Position(epoch, offset, -1, 0, 1 << 20)}
         request = FetchRequest(
             correlation_id=self.sent,
             session_id=0,
@@ -44,7 +54,7 @@ class Follower:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
-            replica=Replica(self.broker_id, self.broker_id),
+            replica=Replica(self.broker_id, self.broker_id) if self.broker_id >= 0 else None,
             positions=positions,
         )
         self.sent += 1
@@ -169,3 +179,79 @@ async def test_who_has_everything_is_asked_for_as_soon_as_it_may_join(tmp_path: 
         await decide(again, at.node, known=(other,))
         await eventually(lambda: at.asked() == [[1, 2]], "its session looks again")
         waiting.cancel()
+
+
+async def test_a_fetch_at_the_logs_end_reads_nothing_and_a_second_look_only_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = Log.read
+
+    def counted(log: Log, start: int, **limits: Any) -> LogRead:
+        reads.append(start)
+        return read(log, start, **limits)
+
+    monkeypatch.setattr(Log, "read", counted)
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        await follower.ask(0)
+        assert reads == []
+        known = at.leader.followers[BrokerId(2)]
+        at.append()
+        response = await follower.ask()
+        assert len(response.partitions[KEY].records) > 0
+        assert reads == [0]
+        assert at.leader.followers[BrokerId(2)] is known
+        await follower.ask(1)
+        assert at.leader.followers[BrokerId(2)].log_end_offset == 1
+        assert reads == [0]
+
+
+async def test_a_follower_that_is_ahead_of_its_leaders_news_is_served_when_that_comes(
+    tmp_path: Path,
+) -> None:
+    """It is not refused, and need not ask again and again (P-3)."""
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        assert (await follower.ask(0, epoch=1)).partitions == {}
+        waiting = asyncio.create_task(follower.ask(max_wait_ms=20_000))
+        await decide(state(1, epoch=1, isr=(1, 2), replicas=(1, 2)), at.node)
+        await eventually(
+            lambda: at.leader.followers[BrokerId(2)].log_end_offset == 0, "it is looked at"
+        )
+        at.append()
+        assert len((await waiting).partitions[KEY].records) > 0
+
+
+@pytest.mark.parametrize(("reader", "again"), [(2, False), (-1, True)])
+async def test_a_follower_is_refused_once_and_a_consumer_until_it_does_something(
+    tmp_path: Path, reader: int, again: bool
+) -> None:
+    async with led(tmp_path) as at:
+        asking, unknown = at.follower(reader), (TOPIC_ID, 7)
+        refused = (await asking.ask(0, key=unknown)).partitions[unknown].error
+        assert isinstance(refused, UnknownTopicOrPartition)
+        assert (unknown in (await asking.ask()).partitions) is again
+
+
+async def test_cold_bytes_are_read_beside_the_loop_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-13."""
+    warmed: list[int] = []
+    warm = ReplicaManager.warm
+
+    async def noted(manager: ReplicaManager, partition: Partition, offset: int, size: int) -> None:
+        warmed.append(offset)
+        await warm(manager, partition, offset, size)
+
+    monkeypatch.setattr(ReplicaManager, "warm", noted)
+    monkeypatch.setattr(LogReader, "is_hot", lambda *_: False)
+    async with led(tmp_path) as at:
+        at.append()
+        follower = at.follower(2)
+        response = await follower.ask(0)
+        assert len(response.partitions[KEY].records) > 0
+        assert warmed == [0]
+        await follower.ask(1)
+        assert warmed == [0], "nothing is to be read"

@@ -4,9 +4,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from strandline_broker.core.follower import FetchPosition
+from strandline_broker.core.follower import Backoff, FetchPosition
+from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.flush_schedule import FlushSchedule
+from strandline_proto.errors import UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
 
 KEY = (b"t" * 16, 0)
@@ -77,3 +79,52 @@ async def test_what_a_request_leaves_out_until_it_is_durable_is_asked_for_right_
     await asyncio.sleep(0)
     assert not again.done(), "nothing was left out"
     again.cancel()
+
+
+async def test_partitions_that_are_refused_together_are_told_and_asked_for_together() -> None:
+    """As when a leader has yet to make thousands of replicas."""
+    told: list[dict[str, Any]] = []
+    log: Any = SimpleNamespace(info=lambda _, **fields: told.append(fields))
+    runtime: Any = SimpleNamespace(
+        log=SimpleNamespace(bind=lambda **_: log), clock=SimpleNamespace(monotonic=lambda: 0.0)
+    )
+    current: Any = SimpleNamespace(replica_fetch_max_bytes=1, flush_policy="replicated")
+    config: Any = SimpleNamespace(current=current)
+    unused: Any = None
+    fetcher = Fetcher(
+        runtime,
+        config,
+        BrokerId(1),
+        streams=unused,
+        flushes=FlushSchedule(runtime.clock, current, unused, tuple),
+        truncations=unused,
+        copies=unused,
+    )
+    keys = [(b"t" * 16, i) for i in range(1000)]
+    for key in keys:
+        machine = SimpleNamespace(
+            may_fetch=True,
+            next_fetch=lambda end, epoch: FetchPosition(end, LeaderEpoch(epoch), LeaderEpoch(0)),
+            on_answer=lambda *_, **__: [Backoff("not here yet")],
+        )
+        role: Any = SimpleNamespace(machine=machine)
+        files = SimpleNamespace(
+            log_start_offset=0,
+            log_end_offset=0,
+            state=SimpleNamespace(durable_start=0),
+            leader_epochs=SimpleNamespace(latest=lambda: 0),
+        )
+        partition: Any = SimpleNamespace(
+            key=key, name=str(key[1]), log=files, role=role, gate=asyncio.Lock(), high_watermark=0
+        )
+        fetcher.add(partition, role)
+    await fetcher.nudged()
+    fetcher.next_request(0)
+    refused = {key: FetchedPartition(error=UnknownTopicOrPartition()) for key in keys}
+    for _ in range(2):  # what the leader says twice is refused once
+        await fetcher.apply(FetchResponse(0, 1, partitions=refused), 0)
+    assert [fields["partitions"] for fields in told] == [1000]
+    forgotten, asked = fetcher.next_request(1)
+    assert (sorted(forgotten), asked) == (keys, {})
+    await asyncio.wait_for(fetcher.nudged(), 10)
+    assert len(fetcher.next_request(2)[1]) == 1000

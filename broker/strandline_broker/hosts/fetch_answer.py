@@ -1,0 +1,57 @@
+"""The answer to one fetch request as it grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.hosts.fetch_messages import FetchedPartition
+
+if TYPE_CHECKING:
+    from strandline_broker.core.metadata_cache import CurrentLeader
+    from strandline_broker.hosts.fetch_messages import Key
+    from strandline_broker.hosts.partition import Partition
+    from strandline_proto.errors import WireError
+
+
+class Collected:
+    """What is new, as far as it fits; `urgent` goes out at once, however little it is."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.size = 0
+        self.urgent = False
+        self.partitions: dict[Key, FetchedPartition] = {}
+        self._max_bytes = max_bytes
+
+    @property
+    def room(self) -> int:
+        return self._max_bytes - self.size
+
+    def limit_for(self, partition_max_bytes: int) -> int:
+        return max(1, min(partition_max_bytes, self.room))
+
+    def has(self, key: Key) -> bool:
+        return key in self.partitions
+
+    def add(self, size: int) -> None:
+        self.size += size
+
+    def result(self, key: Key, partition: Partition) -> FetchedPartition:
+        result = self.partitions[key] = FetchedPartition(
+            partition.high_watermark, partition.log.log_start_offset
+        )
+        return result
+
+    def refuse(
+        self,
+        key: Key,
+        error: WireError,
+        leader: CurrentLeader | None,
+        partition: Partition | None,
+    ) -> None:
+        # A reader that is out of range needs the range to decide what to do (I-45).
+        if partition is None:
+            result = self.partitions[key] = FetchedPartition(holds_replica=False)
+        else:
+            result = self.result(key, partition)
+        result.error, result.leader = error, leader
+        self.urgent = True
