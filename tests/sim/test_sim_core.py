@@ -43,7 +43,7 @@ class Cluster:
             history=self.history,
             replicas=SimpleNamespace(ghost=lambda key: self.ghost),
         )
-        self.core = Core(world, oracles, f"broker-{AWAY}")
+        self.core = Core(world, oracles, f"broker-{AWAY}", unseen=False)
         self.history.acknowledged += NEW_RECORDS
 
     def lead(self, **changes: Any) -> str:

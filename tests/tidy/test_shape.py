@@ -16,6 +16,9 @@ LONG_FILES: dict[str, str] = {
     "broker/strandline_broker/core/controller/state.py": (
         "the fold of the controller's log: state is changed in the one file that owns it"
     ),
+    "broker/strandline_broker/storage/log.py": (
+        "what changes a log's segments, tail, start and end stands in the one class that owns them"
+    ),
     "proto/strandline_proto/errors.py": "a list: the one table of codes that cross the wire",
     "client/strandline/errors.py": "a list, made from that table, of classes to catch",
     "broker/strandline_broker/core/leader.py": (
