@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from strandline import Consumer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from strandline._core.membership import State
 from strandline.errors import (
     ClientMisused,
     CommitFailed,
@@ -162,6 +163,29 @@ async def test_partitions_move_to_a_new_member_after_commit_and_revocation(
         for tp in two.assignment():
             assert await two.position(tp) == 3
     assert group_of(cluster).members == {}
+
+
+async def test_what_is_in_work_is_not_given_up_before_the_next_poll(
+    cluster: ScriptedCluster,
+) -> None:
+    write(cluster, 3, b"a", b"b")
+    write(cluster, 0, b"c")
+    async with member(cluster, "orders") as one, member(cluster) as two:
+        seen = {(await asyncio.wait_for(one.getone(), 10)).partition}
+        while 3 not in seen:
+            seen.add((await asyncio.wait_for(one.getone(), 10)).partition)
+        mine = group_of(cluster).members[one.group_metadata().member_id]
+        two.subscribe(["orders"])
+        await until(lambda: bool(mine.pending), two)
+        moving = {TopicPartition("orders", p) for _, p in mine.pending}
+        await until(lambda: one._group is not None and one._group.state is State.RECONCILING, two)
+        for _ in range(20):
+            await two.getmany(timeout_ms=5)
+        assert one.assignment() == ALL, "the application works on a record"
+        assert committed(cluster) == {}
+        await until(lambda: two.assignment() == moving, one, two)
+        for tp in moving:
+            assert await two.position(tp) == (1 if tp.partition in seen else 0)
 
 
 async def test_a_commit_within_revoked_is_still_the_members(cluster: ScriptedCluster) -> None:
