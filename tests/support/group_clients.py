@@ -45,6 +45,8 @@ class Client:
     seen_push: int = 0
     outbox: list[tuple[int, ConsumerBeat]] = field(default_factory=list)
     slot: bool = False
+    awaits: Any = None
+    """The answer that the coordinator has for it, and may not give yet."""
 
     def message(self, *, says_owned: bool) -> ConsumerBeat:
         everything = self.tell_all or self.epoch == 0
@@ -104,6 +106,7 @@ class Client:
         self.inbox = []
         self.outbox = []
         self.slot = False
+        self.awaits = None
 
     def send(self, *, says_owned: bool) -> None:
         self.outbox.append((self.seen_push, self.message(says_owned=says_owned)))
@@ -120,7 +123,6 @@ class Client:
     def pushed(self, answer: BeatAnswer) -> None:
         self.last_push += 1
         self.inbox.append((self.last_push, answer))
-        self.slot = False
 
 
 def sets(places: set[Place]) -> dict[TopicId, tuple[int, ...]]:

@@ -31,6 +31,19 @@ class Reference:
     def take(self, batch: Iterable[Record], topics: Mapping[str, tuple[TopicId, int]]) -> None:
         """One decision, with the topics that there are; asserts what must hold of it."""
         before = _Before(self)
+        wrote_target_epoch = self._apply(batch)
+        before.check(self, wrote_target_epoch=wrote_target_epoch)
+        if wrote_target_epoch and self.members:
+            self.check_target(topics)
+        self.check()
+
+    def restore(self, log: Iterable[Record]) -> None:
+        """The same of a whole log, of which only the end is looked at."""
+        self._apply(log, whole=True)
+        self.check()
+
+    def _apply(self, batch: Iterable[Record], *, whole: bool = False) -> bool:
+        """Whether the target's epoch is in it."""
         wrote_target_epoch = False
         for record in batch:
             key = record.key
@@ -42,17 +55,14 @@ class Reference:
             elif isinstance(key, records.ConsumerGroupRegularExpressionKey):
                 _put(self.regexes, key.regex, None if value is None else value.topics)
             elif isinstance(key, records.ConsumerGroupTargetAssignmentMemberKey):
-                assert not wrote_target_epoch, "a member's target after the target's epoch"
+                assert whole or not wrote_target_epoch, "a member's target after its epoch"
                 _put(self.targets, key.member_id, None if value is None else places(value.topics))
             elif isinstance(key, records.ConsumerGroupTargetAssignmentMetadataKey):
                 wrote_target_epoch = True
                 self._assignment_epoch(value)
             elif isinstance(key, records.ConsumerGroupCurrentMemberAssignmentKey):
                 _put(self.currents, key.member_id, value)
-        before.check(self, wrote_target_epoch=wrote_target_epoch)
-        if wrote_target_epoch and self.members:
-            self.check_target(topics)
-        self.check()
+        return wrote_target_epoch
 
     def _epoch(self, value: records.ConsumerGroupMetadataValue | None) -> None:
         assert value is None or value.epoch == self.epoch + 1, (self.epoch, value)
