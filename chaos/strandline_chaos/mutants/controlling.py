@@ -8,6 +8,7 @@ from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
 from strandline_chaos.sim.plan import Fault
 
 _ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
+_APPLIED: Final = "strandline_broker/core/controller/applied.py"
 _ELECTION: Final = "strandline_broker/core/controller/election.py"
 _FENCING: Final = "strandline_broker/core/controller/fencing.py"
 _REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
@@ -15,10 +16,14 @@ _SHUTDOWN: Final = "strandline_broker/core/controller/shutdown.py"
 _STARTUP: Final = "strandline_broker/core/controller/startup.py"
 _UNFENCING: Final = "strandline_broker/core/controller/unfencing.py"
 _CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
+_LATE_ROLES: Final = "strandline_broker/hosts/late_roles.py"
 _METADATA_LOG: Final = "strandline_broker/storage/metadata_log.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate", "slow-link")
+
+_MANY: Final = {"brokers": 3, "partitions": 300, "sends_per_s": 2, "segment_bytes": 1 << 20}
+_LEADER_DIES: Final = Fault(3.0, "kill", {"node": "broker-1", "restart_s": 2.5})
 
 _CONTROLLER_TORN: Final = tuple(
     Fault(
@@ -36,6 +41,50 @@ _CONTROLLER_TORN: Final = tuple(
 )
 
 CONTROLLING: Final = (
+    Mutant(
+        "only-answers-are-progress",
+        "I-94",
+        "a broker that applies a large push is fenced after a session, as it has not answered yet",
+        (
+            Edit(
+                _APPLIED,
+                "        return elected_ms if progressed_ms is None else"
+                " max(elected_ms, progressed_ms)\n",
+                "        return elected_ms if progressed_ms is None else elected_ms\n",
+            ),
+        ),
+        Needs(
+            topology={**_MANY, "flush_policy": "replicated"},
+            aimed=(
+                *(
+                    Fault(2.5, "slow-disk", {"node": f"broker-{b}", "for_s": 4.0, "factor": 70})
+                    for b in (2, 3)
+                ),
+                _LEADER_DIES,
+            ),
+            alone=True,
+        ),
+    ),
+    Mutant(
+        "one-replica-holds-up-a-push",
+        "P-79, I-94",
+        "a push is answered when its last replica has come to its role, however long that takes",
+        (
+            Edit(
+                _LATE_ROLES,
+                "        await asyncio.wait([task], timeout=limit_s)\n",
+                "        await asyncio.wait([task])\n",
+            ),
+        ),
+        Needs(
+            topology={**_MANY, "flush_policy": "replicated"},
+            aimed=(
+                Fault(2.9, "held-replica", {"node": "broker-2", "partition": 0, "for_s": 3.0}),
+                _LEADER_DIES,
+            ),
+            alone=True,
+        ),
+    ),
     Mutant(
         "unclean-election",
         "P-27, I-48",

@@ -33,6 +33,8 @@ class Needs:
     """Faults of every plan, beside those that are drawn."""
     moments: tuple[str, ...] = ()
     """Three of these in every plan, and without `kinds` nothing else."""
+    alone: bool = False
+    """Whether `aimed` is all that happens."""
 
     @property
     def plans(self) -> str:

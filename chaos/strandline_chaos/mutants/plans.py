@@ -34,7 +34,7 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
         plan = draw_plan(seed)
         topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
         faults = _draw(seed, needs.kinds, topology) if needs.kinds else plan.faults
-        if needs.moments and not needs.kinds:
+        if needs.alone or (needs.moments and not needs.kinds):
             faults = ()
         faults = (*faults, *_moments(seed, needs.moments, topology), *needs.aimed)
         faults = tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -9,7 +9,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds import ALL_KINDS
 from strandline_chaos.sim.kinds.clients import LIES
 from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.kinds.network import SHAPES
@@ -129,8 +129,8 @@ def check_plan(plan: Plan) -> None:
 
 
 def check_fault(fault: Fault, topology: Topology) -> None:
-    if not isinstance(fault.kind, str) or fault.kind not in KINDS:
-        raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(KINDS)}")
+    if not isinstance(fault.kind, str) or fault.kind not in ALL_KINDS:
+        raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(ALL_KINDS)}")
     if fault.after not in (None, *EVENTS):
         raise BadPlan(f"after={fault.after!r} is not one of {', '.join(EVENTS)}")
     for name, value in (("at_s", fault.at_s), ("delay_s", fault.delay_s)):
@@ -138,7 +138,7 @@ def check_fault(fault: Fault, topology: Topology) -> None:
             raise BadPlan(f"{fault.kind}: {name}={value!r} is not a number of seconds from 0 on")
         if value > CHAOS_S_MAX:
             raise BadPlan(f"{fault.kind}: {name}={value!r} is above {CHAOS_S_MAX} s")
-    example = KINDS[fault.kind](random.Random(0), topology)
+    example = ALL_KINDS[fault.kind](random.Random(0), topology)
     if not isinstance(fault.arguments, dict) or set(fault.arguments) != set(example):
         raise BadPlan(f"{fault.kind} takes {sorted(example)}, not {fault.arguments!r}")
     for name, like in example.items():

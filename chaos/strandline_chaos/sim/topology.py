@@ -32,7 +32,7 @@ ADDED_MAX: Final = 2
 
 BOUNDS: Final = {
     "brokers": (1, 20),
-    "partitions": (1, 100),
+    "partitions": (1, 400),
     "replication_factor": (1, 20),
     "min_insync_replicas": (1, 20),
     "segment_bytes": (200, 1 << 30),

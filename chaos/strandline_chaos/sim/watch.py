@@ -14,6 +14,7 @@ from strandline_chaos.sim.oracles.decisions import DecisionOracle
 from strandline_chaos.sim.oracles.disks import check_disk
 from strandline_chaos.sim.oracles.ends import EndOracle
 from strandline_chaos.sim.oracles.epochs import EpochOracle
+from strandline_chaos.sim.oracles.fencings import FencingOracle
 from strandline_chaos.sim.oracles.full_disks import FullDiskOracle
 from strandline_chaos.sim.oracles.heartbeats import HeartbeatOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
@@ -66,6 +67,7 @@ class Oracles:
             self.leaders,
             world.loop,
         )
+        self.fencings = FencingOracle(world.members, self.control, world.loop)
         self.markers = MarkerOracle(self.replicas)
         self.leaves = LeaveOracle(world.members, self.control)
         self.metadata = MetadataOracle(self.sometimes)
@@ -168,6 +170,7 @@ class Oracles:
             self._find_members(process.state)
         self.decisions.on_step(process.state)
         self.heartbeats.on_step(process.controller)
+        self.fencings.on_step(process.controller)
         if self.control.on_step(process.state):
             self.compaction.on_decided(process.state)
             self.replicas.on_decided()

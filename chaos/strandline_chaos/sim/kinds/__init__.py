@@ -15,6 +15,7 @@ from strandline_chaos.sim.kinds import (
     moves,
     network,
     processes,
+    scripted,
 )
 
 if TYPE_CHECKING:
@@ -29,3 +30,5 @@ KINDS: Final[dict[str, Draw]] = {
     **moves.KINDS,
     **clients.KINDS,
 }
+ALL_KINDS: Final = {**KINDS, **scripted.KINDS}
+"""With those that no seed draws."""

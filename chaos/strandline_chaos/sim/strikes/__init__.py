@@ -15,6 +15,7 @@ from strandline_chaos.sim.strikes.leadership import LeadershipStrikes
 from strandline_chaos.sim.strikes.moves import MoveStrikes
 from strandline_chaos.sim.strikes.network import NetworkStrikes
 from strandline_chaos.sim.strikes.processes import ProcessStrikes
+from strandline_chaos.sim.strikes.replicas import ReplicaStrikes
 from strandline_chaos.sim.strikes.stores import StoreStrikes
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ FAMILIES = (
     MoveStrikes,
     ClientStrikes,
     HostileStrikes,
+    ReplicaStrikes,
 )
 
 

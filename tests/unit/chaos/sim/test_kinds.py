@@ -3,7 +3,7 @@
 import random
 
 from strandline_chaos.sim.faults import Nemesis
-from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds import ALL_KINDS
 from strandline_chaos.sim.strikes import FAMILIES
 from strandline_chaos.sim.topology import Topology
 from strandline_chaos.sim.watch import Oracles
@@ -23,12 +23,12 @@ def strikes() -> dict[str, set[str]]:
 
 def test_every_kind_has_a_strike_that_takes_its_arguments() -> None:
     taken = strikes()
-    assert set(taken) == set(KINDS)
-    for kind, draw in KINDS.items():
+    assert set(taken) == set(ALL_KINDS)
+    for kind, draw in ALL_KINDS.items():
         assert set(draw(random.Random(1), Topology())) == taken[kind], kind
 
 
 def test_which_arguments_a_kind_has_is_no_matter_of_chance() -> None:
-    for kind, draw in KINDS.items():
+    for kind, draw in ALL_KINDS.items():
         drawn = {frozenset(draw(random.Random(seed), Topology(brokers=4))) for seed in range(40)}
         assert len(drawn) == 1, kind

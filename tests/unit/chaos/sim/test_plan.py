@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds import ALL_KINDS, KINDS
 from strandline_chaos.sim.moments import MOMENTS
 from strandline_chaos.sim.plan import (
     BadPlan,
@@ -45,14 +45,14 @@ def test_a_moment_consists_of_faults_that_there_are(name: str) -> None:
 
 def test_what_is_drawn_is_within_its_bounds() -> None:
     topology = Topology(brokers=4)
-    for kind, draw in KINDS.items():
+    for kind, draw in ALL_KINDS.items():
         for seed in range(60):
             check_fault(Fault(1.0, kind, draw(random.Random(seed), topology)), topology)
 
 
 def test_every_number_of_a_fault_has_a_bound() -> None:
     topology = Topology(brokers=4)
-    for kind, draw in KINDS.items():
+    for kind, draw in ALL_KINDS.items():
         drawn = draw(random.Random(1), topology)
         for name, value in drawn.items():
             if type(value) in (int, float):
