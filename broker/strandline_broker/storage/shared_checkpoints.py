@@ -44,7 +44,7 @@ _CLOSED_WITH: Final = frozenset({RECOVERY_POINTS, LOG_STARTS})
 
 
 class SharedCheckpoints:
-    __slots__ = ("_files", "_fs", "_lost", "_named", "_offsets")
+    __slots__ = ("_current", "_files", "_fs", "_lost", "_named", "_offsets")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
@@ -53,6 +53,10 @@ class SharedCheckpoints:
         self._named: set[Key] = set()
         self._lost: set[str] = set()
         """Files that were there and not to be believed."""
+        self._current: set[str] = set()
+        """Files that say what is in `_offsets`, durably, no more and no less. What a start has read
+        may have been written by a process that was killed before its sync.
+        """
 
     def read(self, report: Report, *, closed: bool) -> bool:
         """False if one is lost without which nobody knows where the logs begin and end: then what
@@ -96,11 +100,14 @@ class SharedCheckpoints:
         return offset if lowest is None else min(offset, lowest)
 
     def forget(self, key: Key) -> None:
-        for offsets in self._offsets.values():
-            offsets.pop(key, None)
+        for name, offsets in self._offsets.items():
+            if offsets.pop(key, None) is not None:
+                self._current.discard(name)
 
     def write(self, name: str, offsets: Mapping[Key, int], logs: Mapping[Key, Log]) -> None:
-        """Partitions that `offsets` does not name keep what the file says of them (P-16)."""
+        """Partitions that `offsets` does not name keep what the file says of them (P-16). A file
+        that says all this is left as it is, unless a cut waits for it to be written.
+        """
         merged = dict(self._offsets[name])
         limits = []
         for key, offset in offsets.items():
@@ -113,9 +120,14 @@ class SharedCheckpoints:
             limits.append((log, current, merged[key]))
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
             merged = {key: offset for key, offset in merged.items() if offset > 0}
+        is_said = name in self._current and merged == self._offsets[name]
+        if is_said and not any(current for _, current, _ in limits):
+            return
         self._named.update(merged)
+        self._current.discard(name)
         write_offsets(self._files[name], merged)
         self._offsets[name] = merged
+        self._current.add(name)
         for log, current, offset in limits:
             # A log that was removed meanwhile took its limits along, and another of that name may
             # stand in its place (P-51).
