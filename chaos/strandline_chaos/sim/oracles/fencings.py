@@ -49,14 +49,14 @@ class FencingOracle:
         for number, broker in controller.state.brokers.items():
             told = controller.told.get(number)
             if told is not None and told.broker_epoch == broker.epoch:
-                self._hear(int(number), told)
+                self._on_heartbeat(int(number), told)
             before = self._control.brokers.get(number)
             if before is None or before.epoch != broker.epoch:
                 continue
             if broker.fenced and not before.fenced:
                 self._on_fenced(int(number), before)
 
-    def _hear(self, number: int, told: Heartbeat) -> None:
+    def _on_heartbeat(self, number: int, told: Heartbeat) -> None:
         known, now_s = self._heard.get(number), self._loop.now
         if known is None or known.last.broker_epoch != told.broker_epoch:
             self._heard[number] = _Heard(told, now_s, -RECENT_S)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
 
 
-class _Told:
+class _Heartbeats:
     """By one incarnation."""
 
     def __init__(self, first: Heartbeat, broker: Broker) -> None:
@@ -28,22 +28,22 @@ class _Told:
 
 class HeartbeatOracle:
     def __init__(self) -> None:
-        self._told: dict[int, _Told] = {}
+        self._told: dict[int, _Heartbeats] = {}
 
     def on_step(self, controller: Controller) -> None:
         for number, broker in controller.state.brokers.items():
             heartbeat = controller.told.get(number)
             if heartbeat is not None and heartbeat.broker_epoch == broker.epoch:
-                self._on_broker(self._hear(heartbeat, broker), broker)
+                self._on_broker(self._on_heartbeat(heartbeat, broker), broker)
 
     def on_restored(self) -> None:
         """The store has been restored: what was decided by then goes on from a copy."""
         self._told.clear()
 
-    def _hear(self, heartbeat: Heartbeat, broker: Broker) -> _Told:
+    def _on_heartbeat(self, heartbeat: Heartbeat, broker: Broker) -> _Heartbeats:
         told = self._told.get(broker.broker_id)
         if told is None or told.last.broker_epoch != heartbeat.broker_epoch:
-            told = self._told[broker.broker_id] = _Told(heartbeat, broker)
+            told = self._told[broker.broker_id] = _Heartbeats(heartbeat, broker)
         elif told.last is not heartbeat:
             if heartbeat.number < told.last.number:
                 raise Violation(
@@ -55,7 +55,7 @@ class HeartbeatOracle:
             told.named[heartbeat.number] = heartbeat.offline_replicas
         return told
 
-    def _on_broker(self, told: _Told, broker: Broker) -> None:
+    def _on_broker(self, told: _Heartbeats, broker: Broker) -> None:
         if broker.offline_replicas == told.decided:
             return
         told.decided = broker.offline_replicas
