@@ -341,16 +341,10 @@ async def group_broker(
     tasks = [loop.create_task(replicas.run()), loop.create_task(shards.run(replicas.dirs))]
     await asyncio.sleep(0)
     topics = {ORDERS_ID: (ORDERS, PARTITIONS)}
-    broker = GroupBroker(
-        shards,
-        replicas,
-        Envelopes(runtime, metadata, controller, replicas),
-        metadata,
-        topics,
-        exits,
-    )
+    envelopes = Envelopes(runtime, metadata, controller, replicas, session_s=lambda: 9.0)
     try:
-        yield broker
+        async with envelopes.late.owned():
+            yield GroupBroker(shards, replicas, envelopes, metadata, topics, exits)
     finally:
         for task in reversed(tasks):
             task.cancel()

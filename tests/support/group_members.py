@@ -14,7 +14,7 @@ from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.v1 import groups_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from strandline_runtime.real import real_runtime
-from support.group_broker import ORDERS, ORDERS_ID, WAIT_S
+from support.group_broker import ORDERS, WAIT_S
 from support.replica_nodes import not_served
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Member:
         commit = request.commit
         commit.group_id, commit.member_id = "g", self.member_id
         commit.generation_id_or_member_epoch = self.epoch if epoch is None else epoch
-        commit.topics.add(topic_id=ORDERS_ID).partitions.add(
+        commit.topics.add(name=ORDERS).partitions.add(
             partition=partition, committed_offset=offset, committed_leader_epoch=-1
         )
         await self.call.write(request)

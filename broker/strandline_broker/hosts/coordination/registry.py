@@ -19,6 +19,7 @@ from strandline_proto.errors import (
     InvalidGroupId,
     NotCoordinator,
 )
+from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
-    from strandline_proto.ids import TopicId
     from strandline_runtime.runtime import Runtime
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -66,6 +66,10 @@ class Shards:
         if partition.log.topic == OFFSETS_TOPIC:
             self._led[partition.key] = _Leadership(partition, epoch, start)
             self._new[partition.key] = None
+            topic_id, index = TopicId(partition.key[0]), partition.key[1]
+            known = self._metadata.view.current_leader(topic_id, index)
+            if known is not None and known.leader_epoch >= epoch:
+                self._enter(partition.key)  # it has come to its role after the others
 
     def committed(self, partition: Partition, end: int) -> None:
         host = self._hosts.get(partition.key)
@@ -86,16 +90,20 @@ class Shards:
 
     def published(self) -> None:
         """The metadata cache has a new view, which the roles were changed for."""
-        new, self._new = self._new, {}
-        for key in new:
-            led = self._led[key]
-            if key in self._hosts or led.start > led.partition.log.log_start_offset:
-                self._begin(key)
+        for key in list(self._new):
+            self._enter(key)
         topics = self._metadata.view.topics_by_id
         if self._hosts and _differ(topics, self._topics):
             for host in self.hosts():
                 host.on_topics()
         self._topics = topics
+
+    def _enter(self, key: Key) -> None:
+        """The metadata of that leadership is what the broker works by."""
+        del self._new[key]
+        led = self._led[key]
+        if key in self._hosts or led.start > led.partition.log.log_start_offset:
+            self._begin(key)
 
     # What handlers ask
 

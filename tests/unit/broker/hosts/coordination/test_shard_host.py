@@ -245,6 +245,21 @@ async def test_a_new_leader_waits_for_the_metadata_that_made_it_one(tmp_path: Pa
         assert await b.fetch() == -1
 
 
+async def test_who_comes_late_to_its_role_serves_all_the_same(tmp_path: Path) -> None:
+    """The metadata has named it the leader before it was one."""
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        assert await b.fetch() == -1
+        b.shards.resigned(b.partition)
+        b.shards.elected(b.partition, 2, 0)  # of which nothing is published yet
+        with pytest.raises(CoordinatorLoadInProgress):
+            await b.fetch()
+        b.shards.resigned(b.partition)
+        b.shards.deleted(b.partition)
+        b.shards.elected(b.partition, 1, 0)
+        assert await b.fetch() == -1
+
+
 async def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
     async with group_broker(tmp_path) as b:
         await b.lead(1, isr=(1,))
