@@ -43,7 +43,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LossReport:
+class ReplicaLoss:
     """Records that one replica has given up. Two that say the same are two reports."""
 
     topic_id: bytes
@@ -65,7 +65,7 @@ class Heartbeat:
     offline_log_dirs: Sequence[str]
     full_log_dirs: Sequence[str]
     stray_dirs: Sequence[str]
-    losses: Sequence[LossReport]
+    losses: Sequence[ReplicaLoss]
     refused_truncations: Sequence[RefusedTruncation]
     offline_replicas: OfflineReplicas
     applied_partitions: int

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller_calls import (
         ControllerCalls,
         HeartbeatAnswer,
-        LossReport,
         OfflineReplicas,
         Registered,
+        ReplicaLoss,
     )
     from strandline_broker.hosts.to_controller import ReplicaReports
     from strandline_broker.storage.broker_directories import BrokerDirectories
@@ -305,7 +305,7 @@ class BrokerLifecycle:
             call.cancel()
 
     def _heartbeat(
-        self, replicas: ReplicaReports, offline: OfflineReplicas, lost: list[LossReport]
+        self, replicas: ReplicaReports, offline: OfflineReplicas, lost: list[ReplicaLoss]
     ) -> Heartbeat:
         self._heartbeats += 1
         return Heartbeat(

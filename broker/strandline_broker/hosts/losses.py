@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.hosts.controller_calls import LossReport
+from strandline_broker.hosts.controller_calls import ReplicaLoss
 
 if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
@@ -24,7 +24,7 @@ class Losses:
     def __init__(self, runtime: Runtime, controller: ToController) -> None:
         self._log = runtime.log
         self._controller = controller
-        self._waiting: deque[LossReport] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[ReplicaLoss] = deque(maxlen=WAITING_MAX)
 
     def on_cut(
         self, partition: Partition, offset: int, *, leader_epoch: int, in_recovery: bool
@@ -52,11 +52,11 @@ class Losses:
                 partition, leader_epoch=state.leader_epoch, start=end, committed=known, end=known
             )
 
-    def waiting(self) -> list[LossReport]:
+    def waiting(self) -> list[ReplicaLoss]:
         """What to tell next; call `told` with as many when it was heard."""
         return [self._waiting[at] for at in range(min(len(self._waiting), PER_HEARTBEAT_MAX))]
 
-    def told(self, reports: list[LossReport]) -> None:
+    def told(self, reports: list[ReplicaLoss]) -> None:
         for report in reports:
             if self._waiting and self._waiting[0] is report:
                 self._waiting.popleft()
@@ -76,7 +76,7 @@ class Losses:
                 committed_below=committed,
             )
         self._waiting.append(
-            LossReport(
+            ReplicaLoss(
                 topic_id=partition.log.topic_id,
                 partition=partition.log.partition,
                 leader_epoch=leader_epoch,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from strandline_broker.core.isr_proposal import ProposeIsr
-    from strandline_broker.hosts.controller_calls import Heartbeat, Key, LossReport
+    from strandline_broker.hosts.controller_calls import Heartbeat, Key, ReplicaLoss
     from strandline_proto.errors import WireError
 
     class MayRefuse(Protocol):
@@ -130,7 +130,7 @@ def heartbeat_to_wire(heartbeat: Heartbeat) -> controller_pb2.BrokerHeartbeatReq
     )
 
 
-def _loss_to_wire(loss: LossReport) -> controller_pb2.LossReport:
+def _loss_to_wire(loss: ReplicaLoss) -> controller_pb2.LossReport:
     return controller_pb2.LossReport(
         topic_id=loss.topic_id,
         partition_index=loss.partition,
