@@ -47,6 +47,12 @@ class Fetched(NamedTuple):
     failures: dict[PartitionKey, StrandlineError]
 
 
+def _look(done: asyncio.Future[None]) -> None:
+    """Whoever does not ask how a commit went does not want to know."""
+    if not done.cancelled():
+        done.exception()
+
+
 class Commits:
     """Committed offsets of one consumer's group."""
 
@@ -95,7 +101,18 @@ class Commits:
             self._results[commit] = result
             self.state.add(commit)
             self._wake.set()
-        return result
+        told = asyncio.shield(result)
+        told.add_done_callback(_look)
+        return told
+
+    async def settled(self, keys: Collection[PartitionKey]) -> None:
+        """Wait until nothing of these is waiting to be committed."""
+        while under_way := [
+            result
+            for commit, result in self._results.items()
+            if not commit.offsets.keys().isdisjoint(keys)
+        ]:
+            await asyncio.wait(under_way)
 
     async def run(self) -> None:
         while True:
@@ -121,9 +138,9 @@ class Commits:
 
     def _fail(self, commit: Commit, error: StrandlineError) -> None:
         result = self._results.pop(commit, None)
-        if result is not None and not result.done():
+        if result is not None:
             result.set_exception(error)
-            result.exception()  # whoever does not ask does not want to know
+            _look(result)
 
     async def _carry_out(self, commit: Commit) -> StrandlineError | None:
         """Repeat until it is settled or late; what stood in the way then."""
@@ -207,7 +224,7 @@ class Commits:
             self._fail(commit, late)
         else:
             result = self._results.pop(commit, None)
-            if result is not None and not result.done():
+            if result is not None:
                 result.set_result(None)
 
     def _refusal(self, commit: Commit) -> StrandlineError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
 from strandline import _arguments as given
@@ -15,6 +14,7 @@ from strandline._listeners import check_listener
 from strandline.errors import ConfigurationError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable, Mapping
 
     from strandline._core.cluster_view import PartitionKey
@@ -137,7 +137,7 @@ class GroupCalls(ConsumerBase):
         if the partitions have gone to others, and OperationTimedOut if nobody has said so within
         `request_timeout_ms`: they may be committed or not. A cancelled commit goes on.
         """
-        await asyncio.shield(self.commit_async(offsets))
+        await self.commit_async(offsets)
 
     def commit_async(self, offsets: ToCommit | None = None) -> asyncio.Future[None]:
         """Hand a commit over; the future that comes back is its end. Commits of a consumer are

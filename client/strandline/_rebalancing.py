@@ -161,6 +161,8 @@ class Rebalancing:
 
     async def _give_up(self, method: str, keys: frozenset[PartitionKey]) -> None:
         await self._tell(method, keys)
+        if method == REVOKED:  # what the application commits meanwhile is still its own
+            await self._commits.settled(keys)
         self._assigned.remove(keys)
         self._commits.state.forget(keys)
         self._core.on_told(keys)

@@ -1,0 +1,192 @@
+"""Consumers of groups on real brokers: shared work, committed positions, a broker that dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline import Admin, Consumer, NewTopic, Producer, TopicPartition, sync
+from strandline.errors import (
+    BrokerError,
+    InvalidRegularExpression,
+    OffsetMetadataTooLarge,
+    StrandlineError,
+    UnreleasedInstanceId,
+    UnsupportedAssignor,
+)
+from strandline_proto.java_hash import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_cli.local_cluster import LocalCluster
+
+PATIENCE_S = 60.0
+PARTITIONS = 6
+OFFSETS = "__consumer_offsets"
+
+
+def member(cluster: LocalCluster, *topics: str, group: str, **options: object) -> Consumer:
+    chosen: dict[str, object] = {"auto_offset_reset": "earliest", "group_id": group, **options}
+    return Consumer(*topics, bootstrap_servers=cluster.bootstrap, **chosen)  # type: ignore[arg-type]
+
+
+async def prepare(cluster: LocalCluster, topic: str, records: int = 0) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        with suppress(BrokerError):
+            await admin.create_topics([NewTopic(OFFSETS, 5, 3)])
+        await admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
+    async with Producer(cluster.bootstrap) as producer:
+        done = await producer.send_many(topic, ((b"%d" % i, b"v%d" % i) for i in range(records)))
+        assert done.acknowledged == records
+
+
+async def coordinator_of(cluster: LocalCluster, group: str) -> int:
+    async with Admin(cluster.bootstrap) as admin:
+        described = (await admin.describe_topics([OFFSETS]))[OFFSETS]
+    return described.partitions[partition_for(group, len(described.partitions))].leader
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while True:
+        if true():
+            return
+        await asyncio.sleep(0.01)
+
+
+class Worker:
+    """Reads and commits until it is told to end; notes what it was given."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.read: Counter[tuple[int, int]] = Counter()
+        self.after_commit: Counter[tuple[int, int]] = Counter()
+        self._committed: set[tuple[int, int]] = set()
+        self.end = asyncio.Event()
+
+    def has_work(self) -> bool:
+        return bool(self.consumer.assignment())
+
+    async def run(self, committed: set[tuple[int, int]]) -> None:
+        async with self.consumer as consumer:
+            while not self.end.is_set():
+                found = await consumer.getmany(timeout_ms=50, max_records=20)
+                places = [(r.partition, r.offset) for rs in found.values() for r in rs]
+                self.after_commit.update(place for place in places if place in committed)
+                self.read.update(places)
+                try:
+                    await consumer.commit()
+                except StrandlineError:
+                    continue  # somebody reads it again
+                committed.update(places)
+
+
+async def test_members_share_the_work_and_whoever_comes_later_goes_on(
+    cluster: LocalCluster,
+) -> None:
+    await prepare(cluster, "shared", 3000)
+    workers = [Worker(member(cluster, "shared", group="workers")) for _ in range(3)]
+    committed: set[tuple[int, int]] = set()
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        for worker in workers:
+            group.create_task(worker.run(committed))
+            await until(worker.has_work)
+        assert sum(len(w.consumer.assignment()) for w in workers) <= PARTITIONS
+        await until(lambda: len(committed) >= 3000)
+        for worker in workers:
+            worker.end.set()
+    assert sum((w.read for w in workers), Counter()).total() == 3000, (
+        "each once, through rebalances"
+    )
+    async with member(cluster, "shared", group="workers") as late:
+        assert len(await late.wait_assigned(30_000)) == PARTITIONS
+        ends = await late.end_offsets(late.assignment())
+        assert {tp: await late.position(tp) for tp in late.assignment()} == ends
+        assert await late.getmany(timeout_ms=200) == {}
+
+
+async def test_the_coordinators_death_loses_no_commit_and_repeats_nothing_committed(
+    cluster: LocalCluster,
+) -> None:
+    await prepare(cluster, "killed", 2000)
+    victim = await coordinator_of(cluster, "survivors")
+    workers = [Worker(member(cluster, "killed", group="survivors")) for _ in range(2)]
+    committed: set[tuple[int, int]] = set()
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        for worker in workers:
+            group.create_task(worker.run(committed))
+            await until(worker.has_work)
+        await until(lambda: len(committed) >= 200)
+        cluster.kill(victim)
+        await until(lambda: len(committed) >= 2000)
+        for worker in workers:
+            worker.end.set()
+    await asyncio.to_thread(cluster.start, victim)
+    assert sum((w.after_commit for w in workers), Counter()).total() == 0
+    async with member(cluster, "killed", group="survivors") as late:
+        assigned = await late.wait_assigned(30_000)
+        ends = await late.end_offsets(assigned)
+        assert {tp: await late.committed(tp) for tp in assigned} == ends
+
+
+async def test_what_brokers_refuse_is_a_typed_error(cluster: LocalCluster) -> None:
+    await prepare(cluster, "refused")
+    async with asyncio.timeout(PATIENCE_S):
+        async with member(
+            cluster, "refused", group="refusals", group_remote_assignor="nosuch"
+        ) as consumer:
+            with pytest.raises(UnsupportedAssignor, match="uniform"):
+                await consumer.getone()
+        async with member(cluster, group="refusals") as consumer:
+            consumer.subscribe(pattern="(unclosed")
+            with pytest.raises(InvalidRegularExpression):
+                await consumer.getone()
+        async with member(cluster, "refused", group="refusals", group_instance_id="i") as first:
+            await first.wait_assigned(30_000)
+            with pytest.raises(OffsetMetadataTooLarge, match="refused/0"):
+                await first.commit({("refused", 0): (0, "x" * 5000)})
+            second = member(cluster, "refused", group="refusals", group_instance_id="i")
+            async with second:
+                with pytest.raises(UnreleasedInstanceId):
+                    await second.getone()
+
+
+async def test_patterns_static_members_and_assignors(cluster: LocalCluster) -> None:
+    await prepare(cluster, "pattern-a")
+    heard: set[str] = set()
+    async with asyncio.timeout(PATIENCE_S):
+        consumer = member(
+            cluster, group="patterns", group_instance_id="one", group_remote_assignor="range"
+        )
+        consumer.subscribe(pattern="pattern-.*")
+        async with consumer:
+            await consumer.wait_assigned(30_000)
+            assert consumer.subscription() == {"pattern-a"}
+            await prepare(cluster, "pattern-b", 10)
+            while heard != {"pattern-a", "pattern-b"}:
+                await consumer.getmany(timeout_ms=50)
+                heard |= consumer.subscription()
+            before = consumer.group_metadata()
+        async with member(cluster, group="patterns", group_instance_id="one") as again:
+            again.subscribe(pattern="pattern-.*")
+            assert len(await again.wait_assigned(30_000)) == 2 * PARTITIONS
+            assert again.group_metadata().member_id != before.member_id
+
+
+def test_blocking_consumers_share_too(cluster: LocalCluster) -> None:
+    asyncio.run(prepare(cluster, "blocking", 100))
+    with sync.Consumer(
+        "blocking",
+        bootstrap_servers=cluster.bootstrap,
+        group_id="blockers",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        seen = Counter(next(consumer).partition for _ in range(100))
+        consumer.commit()
+        for number, count in seen.items():
+            assert consumer.committed(TopicPartition("blocking", number)) == count
