@@ -17,6 +17,7 @@ from strandline_runtime.real import (
     environment,
     keep_large_buffers,
     port_is_free,
+    raise_descriptor_limit,
     real_runtime,
     take_short_turns,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     keep_large_buffers()
+    raise_descriptor_limit()
     take_short_turns()
     arguments = _parser().parse_args(argv)
     from strandline_broker.config_loading import ConfigError

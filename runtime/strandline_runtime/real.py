@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
@@ -17,6 +18,9 @@ from strandline_runtime.runtime import FileStat, Probe, Runtime
 
 if TYPE_CHECKING:
     import grpc.aio
+
+DESCRIPTORS_MAX: Final = 1 << 20
+"""As many count as there are, where the system has no limit."""
 
 # Above the fetch limits on purpose: one batch of message.max.bytes and its protobuf frame always
 # fit.
@@ -163,6 +167,22 @@ def take_short_turns() -> None:
     sys.setswitchinterval(0.0005)
 
 
+def raise_descriptor_limit() -> None:
+    """Let the process have as many files open as the system lets it ask for."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _descriptors() -> int:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft, DESCRIPTORS_MAX)
+
+
 def read_file(path: str) -> bytes:
     """All of a small file, before a Runtime exists: a server's configuration."""
     with open(path, "rb") as file:
@@ -202,6 +222,7 @@ def real_runtime(name: str) -> Runtime:
         metrics=CollectorRegistry(),
         log=structlog.get_logger(name),
         pid=os.getpid(),
+        descriptors=_descriptors(),
     )
 
 

@@ -133,6 +133,8 @@ class Runtime:
     metrics: CollectorRegistry
     log: FilteringBoundLogger
     pid: int
+    descriptors: int = 1 << 20
+    """How many files and connections the process may have open at a time."""
 
     def random_id(self) -> bytes:
         """16 random bytes: a topic, directory, store, cluster or incarnation id."""

@@ -28,3 +28,5 @@ class Registration:
     log_dirs: tuple[str, ...]
     previous_broker_epoch: BrokerEpoch
     features: tuple[str, ...] = ()
+    replicas_max: int = 0
+    """For how many its descriptors are enough; 0: it does not say."""

@@ -20,6 +20,7 @@ import grpc.aio
 from strandline_broker.core.registration import Registration
 from strandline_broker.hosts.controller_calls import Heartbeat
 from strandline_broker.hosts.replaced import end_replaced
+from strandline_broker.storage.open_segments import replicas_max
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -228,6 +229,7 @@ class BrokerLifecycle:
             log_dirs=tuple(config.log_dirs),
             previous_broker_epoch=BrokerEpoch(directory.previous_broker_epoch),
             inter_broker_listener=config.inter_broker_listener_name,
+            replicas_max=replicas_max(self._runtime.descriptors),
         )
 
     def _other_store(self, response: Registered) -> InconsistentClusterId | None:

@@ -66,6 +66,7 @@ def registration_to_wire(registration: Registration) -> controller_pb2.BrokerReg
         log_dirs=registration.log_dirs,
         previous_broker_epoch=registration.previous_broker_epoch,
         inter_broker_listener=registration.inter_broker_listener,
+        replicas_max=registration.replicas_max,
     )
 
 
@@ -92,6 +93,7 @@ def registration_from_wire(request: controller_pb2.BrokerRegistrationRequest) ->
         log_dirs=tuple(request.log_dirs),
         previous_broker_epoch=BrokerEpoch(request.previous_broker_epoch),
         features=tuple(request.features),
+        replicas_max=request.replicas_max,
     )
 
 

@@ -19,6 +19,14 @@ OPEN_MAX: Final = 256
 INDEX_BYTES_MAX: Final = 64 << 20
 """Bytes of their indexes in memory; one segment may stay open whatever it takes."""
 
+OTHERS: Final = 1024
+"""Descriptors for what is no active segment: sealed ones, checkpoints, connections."""
+
+
+def replicas_max(descriptors: int) -> int:
+    """How many replicas a process with so many descriptors can hold, each with a segment open."""
+    return descriptors - min(OTHERS, descriptors // 2)
+
 
 class OpenSegments:
     """Used from the event loop and the disk pool at once: each step is one operation of a dict."""

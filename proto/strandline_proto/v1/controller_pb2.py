@@ -26,7 +26,7 @@ from strandline_proto.v1 import common_pb2 as strandline__proto_dot_v1_dot_commo
 from strandline_proto.v1 import truncations_pb2 as strandline__proto_dot_v1_dot_truncations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$strandline_proto/v1/controller.proto\x12\x13strandline_proto.v1\x1a strandline_proto/v1/common.proto\x1a%strandline_proto/v1/truncations.proto\"\x8b\x03\n\x19\x42rokerRegistrationRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x04 \x01(\t\x12\x14\n\x0c\x66lush_policy\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x05\x12\x0f\n\x07version\x18\x07 \x01(\t\x12\x10\n\x08store_id\x18\x08 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\t \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\n \x01(\x03\x12\x30\n\tlisteners\x18\x0b \x03(\x0b\x32\x1d.strandline_proto.v1.Endpoint\x12\x0c\n\x04rack\x18\x0c \x01(\t\x12\x10\n\x08log_dirs\x18\r \x03(\t\x12\x1d\n\x15previous_broker_epoch\x18\x0e \x01(\x03\x12\x10\n\x08\x66\x65\x61tures\x18\x0f \x03(\t\x12\x1d\n\x15inter_broker_listener\x18\x10 \x01(\t\"\x9f\x01\n\x1a\x42rokerRegistrationResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x12\n\ncluster_id\x18\x04 \x01(\t\x12\x10\n\x08store_id\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x05\"\xb4\x03\n\x16\x42rokerHeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x1f\n\x17\x63urrent_metadata_offset\x18\x03 \x01(\x03\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x16\n\x0ewant_shut_down\x18\x05 \x01(\x08\x12\x18\n\x10offline_log_dirs\x18\x06 \x03(\t\x12=\n\x10offline_replicas\x18\x07 \x03(\x0b\x32#.strandline_proto.v1.OfflineReplica\x12/\n\x06losses\x18\x08 \x03(\x0b\x32\x1f.strandline_proto.v1.LossReport\x12\x12\n\nstray_dirs\x18\t \x03(\t\x12\x0e\n\x06number\x18\n \x01(\x03\x12\x43\n\x13refused_truncations\x18\x0b \x03(\x0b\x32&.strandline_proto.v1.RefusedTruncation\x12\x15\n\rfull_log_dirs\x18\x0c \x03(\t\x12\x1a\n\x12\x61pplied_partitions\x18\r \x01(\x03\"\x91\x01\n\nLossReport\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x17\n\x0fpartition_index\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x06 \x01(\x03\"{\n\x0eOfflineReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x17\n\x0fpartition_index\x18\x02 \x01(\x05\x12\x38\n\tcondition\x18\x04 \x01(\x0e\x32%.strandline_proto.v1.ReplicaConditionJ\x04\x08\x03\x10\x04\"\xbe\x01\n\x17\x42rokerHeartbeatResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x14\n\x0cis_caught_up\x18\x03 \x01(\x08\x12\x11\n\tis_fenced\x18\x04 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x05 \x01(\x08\x12\x18\n\x10\x63ontroller_epoch\x18\x06 \x01(\x05\x12\x1b\n\x13metadata_end_offset\x18\x07 \x01(\x03\"z\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x38\n\x06topics\x18\x03 \x03(\x0b\x32(.strandline_proto.v1.AlterPartitionTopic\"i\n\x13\x41lterPartitionTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12@\n\npartitions\x18\x02 \x03(\x0b\x32,.strandline_proto.v1.AlterPartitionPartition\"\xc2\x01\n\x17\x41lterPartitionPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12@\n\x13new_isr_with_epochs\x18\x03 \x03(\x0b\x32#.strandline_proto.v1.BrokerAndEpoch\x12\x1d\n\x15leader_recovery_state\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\"\x83\x01\n\x16\x41lterPartitionResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12>\n\x06topics\x18\x03 \x03(\x0b\x32..strandline_proto.v1.AlterPartitionTopicResult\"u\n\x19\x41lterPartitionTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x46\n\npartitions\x18\x02 \x03(\x0b\x32\x32.strandline_proto.v1.AlterPartitionPartitionResult\"\x99\x02\n\x1d\x41lterPartitionPartitionResult\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12<\n\x0fisr_with_epochs\x18\x05 \x03(\x0b\x32#.strandline_proto.v1.BrokerAndEpoch\x12\x1d\n\x15leader_recovery_state\x18\x06 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\x12\x1f\n\x17\x65\x66\x66_min_insync_replicas\x18\t \x01(\x05\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"|\n\x1b\x41llocateProducerIdsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x19\n\x11producer_id_start\x18\x03 \x01(\x03\x12\x17\n\x0fproducer_id_len\x18\x04 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$strandline_proto/v1/controller.proto\x12\x13strandline_proto.v1\x1a strandline_proto/v1/common.proto\x1a%strandline_proto/v1/truncations.proto\"\xa1\x03\n\x19\x42rokerRegistrationRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x04 \x01(\t\x12\x14\n\x0c\x66lush_policy\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x05\x12\x0f\n\x07version\x18\x07 \x01(\t\x12\x10\n\x08store_id\x18\x08 \x01(\t\x12\x18\n\x10\x63ontroller_epoch\x18\t \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\n \x01(\x03\x12\x30\n\tlisteners\x18\x0b \x03(\x0b\x32\x1d.strandline_proto.v1.Endpoint\x12\x0c\n\x04rack\x18\x0c \x01(\t\x12\x10\n\x08log_dirs\x18\r \x03(\t\x12\x1d\n\x15previous_broker_epoch\x18\x0e \x01(\x03\x12\x10\n\x08\x66\x65\x61tures\x18\x0f \x03(\t\x12\x1d\n\x15inter_broker_listener\x18\x10 \x01(\t\x12\x14\n\x0creplicas_max\x18\x11 \x01(\x05\"\x9f\x01\n\x1a\x42rokerRegistrationResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x12\n\ncluster_id\x18\x04 \x01(\t\x12\x10\n\x08store_id\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\x05\"\xb4\x03\n\x16\x42rokerHeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x1f\n\x17\x63urrent_metadata_offset\x18\x03 \x01(\x03\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x16\n\x0ewant_shut_down\x18\x05 \x01(\x08\x12\x18\n\x10offline_log_dirs\x18\x06 \x03(\t\x12=\n\x10offline_replicas\x18\x07 \x03(\x0b\x32#.strandline_proto.v1.OfflineReplica\x12/\n\x06losses\x18\x08 \x03(\x0b\x32\x1f.strandline_proto.v1.LossReport\x12\x12\n\nstray_dirs\x18\t \x03(\t\x12\x0e\n\x06number\x18\n \x01(\x03\x12\x43\n\x13refused_truncations\x18\x0b \x03(\x0b\x32&.strandline_proto.v1.RefusedTruncation\x12\x15\n\rfull_log_dirs\x18\x0c \x03(\t\x12\x1a\n\x12\x61pplied_partitions\x18\r \x01(\x03\"\x91\x01\n\nLossReport\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x17\n\x0fpartition_index\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x06 \x01(\x03\"{\n\x0eOfflineReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x17\n\x0fpartition_index\x18\x02 \x01(\x05\x12\x38\n\tcondition\x18\x04 \x01(\x0e\x32%.strandline_proto.v1.ReplicaConditionJ\x04\x08\x03\x10\x04\"\xbe\x01\n\x17\x42rokerHeartbeatResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x14\n\x0cis_caught_up\x18\x03 \x01(\x08\x12\x11\n\tis_fenced\x18\x04 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x05 \x01(\x08\x12\x18\n\x10\x63ontroller_epoch\x18\x06 \x01(\x05\x12\x1b\n\x13metadata_end_offset\x18\x07 \x01(\x03\"z\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x38\n\x06topics\x18\x03 \x03(\x0b\x32(.strandline_proto.v1.AlterPartitionTopic\"i\n\x13\x41lterPartitionTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12@\n\npartitions\x18\x02 \x03(\x0b\x32,.strandline_proto.v1.AlterPartitionPartition\"\xc2\x01\n\x17\x41lterPartitionPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12@\n\x13new_isr_with_epochs\x18\x03 \x03(\x0b\x32#.strandline_proto.v1.BrokerAndEpoch\x12\x1d\n\x15leader_recovery_state\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\"\x83\x01\n\x16\x41lterPartitionResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12>\n\x06topics\x18\x03 \x03(\x0b\x32..strandline_proto.v1.AlterPartitionTopicResult\"u\n\x19\x41lterPartitionTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x46\n\npartitions\x18\x02 \x03(\x0b\x32\x32.strandline_proto.v1.AlterPartitionPartitionResult\"\x99\x02\n\x1d\x41lterPartitionPartitionResult\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12<\n\x0fisr_with_epochs\x18\x05 \x03(\x0b\x32#.strandline_proto.v1.BrokerAndEpoch\x12\x1d\n\x15leader_recovery_state\x18\x06 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\x12\x1f\n\x17\x65\x66\x66_min_insync_replicas\x18\t \x01(\x05\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"|\n\x1b\x41llocateProducerIdsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x19\n\x11producer_id_start\x18\x03 \x01(\x03\x12\x17\n\x0fproducer_id_len\x18\x04 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,31 +34,31 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'strandline_proto.v1.control
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BROKERREGISTRATIONREQUEST']._serialized_start=135
-  _globals['_BROKERREGISTRATIONREQUEST']._serialized_end=530
-  _globals['_BROKERREGISTRATIONRESPONSE']._serialized_start=533
-  _globals['_BROKERREGISTRATIONRESPONSE']._serialized_end=692
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=695
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=1131
-  _globals['_LOSSREPORT']._serialized_start=1134
-  _globals['_LOSSREPORT']._serialized_end=1279
-  _globals['_OFFLINEREPLICA']._serialized_start=1281
-  _globals['_OFFLINEREPLICA']._serialized_end=1404
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=1407
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=1597
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1599
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1721
-  _globals['_ALTERPARTITIONTOPIC']._serialized_start=1723
-  _globals['_ALTERPARTITIONTOPIC']._serialized_end=1828
-  _globals['_ALTERPARTITIONPARTITION']._serialized_start=1831
-  _globals['_ALTERPARTITIONPARTITION']._serialized_end=2025
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=2028
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=2159
-  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_start=2161
-  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_end=2278
-  _globals['_ALTERPARTITIONPARTITIONRESULT']._serialized_start=2281
-  _globals['_ALTERPARTITIONPARTITIONRESULT']._serialized_end=2562
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2564
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2633
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2635
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2759
+  _globals['_BROKERREGISTRATIONREQUEST']._serialized_end=552
+  _globals['_BROKERREGISTRATIONRESPONSE']._serialized_start=555
+  _globals['_BROKERREGISTRATIONRESPONSE']._serialized_end=714
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=717
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=1153
+  _globals['_LOSSREPORT']._serialized_start=1156
+  _globals['_LOSSREPORT']._serialized_end=1301
+  _globals['_OFFLINEREPLICA']._serialized_start=1303
+  _globals['_OFFLINEREPLICA']._serialized_end=1426
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=1429
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=1619
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1621
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1743
+  _globals['_ALTERPARTITIONTOPIC']._serialized_start=1745
+  _globals['_ALTERPARTITIONTOPIC']._serialized_end=1850
+  _globals['_ALTERPARTITIONPARTITION']._serialized_start=1853
+  _globals['_ALTERPARTITIONPARTITION']._serialized_end=2047
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=2050
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=2181
+  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_start=2183
+  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_end=2300
+  _globals['_ALTERPARTITIONPARTITIONRESULT']._serialized_start=2303
+  _globals['_ALTERPARTITIONPARTITIONRESULT']._serialized_end=2584
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2586
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2655
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2657
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2781
 # @@protoc_insertion_point(module_scope)

@@ -40,6 +40,7 @@ class BrokerRegistrationRequest(_message.Message):
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
     INTER_BROKER_LISTENER_FIELD_NUMBER: _builtins.int
+    REPLICAS_MAX_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     cluster_id: _builtins.str
     """Empty for a data directory that has never been in a cluster."""
@@ -60,6 +61,8 @@ class BrokerRegistrationRequest(_message.Message):
     """From the clean-shutdown marker; -1 without one."""
     inter_broker_listener: _builtins.str
     """Name of the listener that the controller and other brokers dial."""
+    replicas_max: _builtins.int
+    """For how many replicas its descriptors are enough; 0: it does not say."""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]: ...
     @_builtins.property
@@ -85,10 +88,11 @@ class BrokerRegistrationRequest(_message.Message):
         previous_broker_epoch: _builtins.int = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
         inter_broker_listener: _builtins.str = ...,
+        replicas_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "directory_id", b"directory_id", "features", b"features", "flush_policy", b"flush_policy", "incarnation_id", b"incarnation_id", "inter_broker_listener", b"inter_broker_listener", "listeners", b"listeners", "log_dirs", b"log_dirs", "metadata_offset", b"metadata_offset", "pid", b"pid", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack", "store_id", b"store_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "directory_id", b"directory_id", "features", b"features", "flush_policy", b"flush_policy", "incarnation_id", b"incarnation_id", "inter_broker_listener", b"inter_broker_listener", "listeners", b"listeners", "log_dirs", b"log_dirs", "metadata_offset", b"metadata_offset", "pid", b"pid", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack", "replicas_max", b"replicas_max", "store_id", b"store_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

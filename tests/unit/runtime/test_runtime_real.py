@@ -154,6 +154,27 @@ def test_an_executor_runs_what_it_is_given_in_order_on_a_thread_of_its_name() ->
     assert name.startswith("disk")
 
 
+def test_a_server_raises_its_descriptors_to_what_the_system_allows() -> None:
+    """And says how many: a topic that needs more is refused."""
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import resource\n"
+            "from strandline_runtime.real import raise_descriptor_limit, real_runtime\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 700))\n"
+            "before = real_runtime('x').descriptors\n"
+            "raise_descriptor_limit()\n"
+            "print(before, real_runtime('x').descriptors)\n",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout.split() == ["200", "700"]
+
+
 def test_ids_are_sixteen_random_bytes() -> None:
     runtime = real_runtime("test")
     ids = {runtime.random_id() for _ in range(100)}

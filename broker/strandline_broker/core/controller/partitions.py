@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from strandline_broker.core.controller.assignment import assign, load_of
 from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.room import check_room, each_counted
 from strandline_broker.core.controller.state import ControllerState, Topic
 from strandline_broker.core.controller.topics import (
     PARTITIONS_MAX,
@@ -51,6 +52,7 @@ def decide_create_partitions(
         assignments = _checked(state, wish, before, factor)
     else:
         assignments = _automatic(state, topic, wish, before, factor)
+    check_room(state, f"topic {wish.topic}", each_counted(assignments))
     if validate_only:
         return Decision((), answer=before)
     records = [

@@ -11,6 +11,7 @@ R is kept, in its order, until the end (`Partition.original`): a cancel restores
 target counts from it. Both drop replicas that were being added, as a completion drops old ones.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,6 +19,7 @@ from typing import Final
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import Brokers, elect
 from strandline_broker.core.controller.records import RECOVERED, PartitionChangeRecord
+from strandline_broker.core.controller.room import check_room, each_counted
 from strandline_broker.core.controller.state import ControllerState, PartitionRegistration, changed
 from strandline_proto.errors import (
     InvalidReplicaAssignment,
@@ -65,6 +67,7 @@ def decide_reassignments(
     records: list[PartitionChangeRecord] = []
     results = []
     named = {(wish.topic, wish.partition) for wish in earlier}
+    added = Counter[BrokerId]()
     for wish in wishes:
         error: WireError | None = None
         where = f"{wish.topic}-{wish.partition}"
@@ -76,7 +79,11 @@ def decide_reassignments(
             if wish.target is None:
                 records += _cancel(state, partition, where)
             else:
-                records += _begin(state, partition, wish.target, where)
+                begun = _begin(state, partition, wish.target, where)
+                more = added + each_counted([_new_to(partition, wish.target)])
+                check_room(state, where, more)
+                records += begun
+                added = more
         except WireError as refused:
             error = refused
         results.append(ReassignmentResult(wish, error))
@@ -125,6 +132,10 @@ def _partition(state: ControllerState, wish: Wish) -> PartitionRegistration:
     if partition is None:
         raise UnknownTopicOrPartition(f"topic {wish.topic} has no partition {wish.partition}")
     return partition
+
+
+def _new_to(partition: PartitionRegistration, target: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    return tuple(b for b in target if b not in partition.replicas)
 
 
 def _begin(

@@ -114,6 +114,7 @@ class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
     rack: str = ""
     features: tuple[str, ...] = ()
     log_dirs: tuple[str, ...] = ()
+    replicas_max: int = 0
 
 
 class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):

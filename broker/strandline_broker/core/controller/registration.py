@@ -162,6 +162,7 @@ def decide_registration(
         rack=request.rack,
         features=request.features,
         log_dirs=request.log_dirs,
+        replicas_max=request.replicas_max,
     )
     epoch = BrokerEpoch(state.next_offset + len(changes))
     return Decision((*changes, record), answer=epoch)
@@ -194,8 +195,10 @@ def _check_request(request: Registration, cluster_id: str) -> None:
             f"controller to {cluster_id}: "
             "give the broker the controller or the data directory of its own cluster"
         )
-    if request.broker_id < 0:
-        raise InvalidRequest(f"broker id {request.broker_id} is negative")
+    if request.broker_id < 0 or request.replicas_max < 0:
+        raise InvalidRequest(
+            f"broker id {request.broker_id} or its replicas_max {request.replicas_max} is negative"
+        )
     _check_sizes(request)
     if request.incarnation_id == "" or request.directory_id == "":
         raise InvalidRequest(f"broker {request.broker_id} names no incarnation or no directory")

@@ -93,6 +93,8 @@ class Broker:
     """Of the record that began its controlled shutdown; set once (P-65)."""
     decommissioning: bool = False
     """Whether it is to leave the cluster; that outlasts its incarnations."""
+    replicas_max: int = 0
+    """For how many its descriptors are enough; 0: it does not say."""
     offline_replicas: frozenset[OfflineReplica] = frozenset()
     """What it cannot serve; told anew by each incarnation, before it is unfenced."""
 
@@ -453,6 +455,7 @@ class ControllerState:
             rack=record.rack,
             features=record.features,
             log_dirs=record.log_dirs,
+            replicas_max=record.replicas_max,
             fencing_offset=offset,
             decommissioning=before is not None and before.decommissioning,
         )

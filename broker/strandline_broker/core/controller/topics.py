@@ -14,6 +14,7 @@ from strandline_broker.core.controller.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from strandline_broker.core.controller.room import check_room, each_counted
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.topic_config import check_topic_configs
 from strandline_proto.errors import (
@@ -103,6 +104,7 @@ def decide_create_topic(
         assignments = _checked_assignments(state, wish)
     else:
         assignments = _automatic_assignments(state, wish, defaults)
+    check_room(state, f"topic {wish.name}", each_counted(assignments))
     created = CreatedTopic(wish.name, topic_id, len(assignments), len(assignments[0]))
     if validate_only:
         return Decision((), answer=created)

@@ -149,6 +149,7 @@ async def test_a_registration_says_who_where_and_what_was_applied_before(tmp_pat
         ("PLAINTEXT", "127.0.0.1", 9092)
     ]
     assert said.inter_broker_listener == "PLAINTEXT"
+    assert 0 < said.replicas_max < real_runtime("test").descriptors
     assert said.flush_policy == "replicated"
     assert said.previous_broker_epoch == -1
 

@@ -61,6 +61,7 @@ RECORDS: list[AnyRecord] = [
         version="0",
         listeners=(Endpoint("INTERNAL", "::1", 9192),),
         inter_broker_listener="INTERNAL",
+        replicas_max=9000,
         rack="r",
         log_dirs=("/data",),
     ),
