@@ -9,6 +9,7 @@ from strandline_cli.commands.consume import consume
 from strandline_cli.commands.controller import controller_app
 from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.down import down
+from strandline_cli.commands.group import group_app
 from strandline_cli.commands.health import health
 from strandline_cli.commands.kill import kill
 from strandline_cli.commands.leader import leader_app
@@ -55,6 +56,7 @@ def build_app() -> typer.Typer:
     ):
         app.command(command.__name__)(command)
     app.add_typer(topic_app(), name="topic")
+    app.add_typer(group_app(), name="group")
     app.add_typer(leader_app(), name="leader")
     app.add_typer(replica_app(), name="replica")
     app.add_typer(controller_app(), name="controller")

@@ -59,3 +59,4 @@ MaxDecompressedBytesOption = Annotated[
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from strandline._group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline._listeners import ConsumerRebalanceListener
     from strandline.admin import Admin
     from strandline.consumer import Consumer
     from strandline.errors import DeliveryError, StrandlineError
+    from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.producer import Producer
     from strandline.types import (
         AlterConfigOpType,
@@ -41,14 +41,14 @@ _HOMES = {
     "ConfigChange": "types",
     "ConfigSource": "types",
     "Consumer": "consumer",
-    "ConsumerGroupMetadata": "_group_types",
+    "ConsumerGroupMetadata": "group_types",
     "ConsumerRebalanceListener": "_listeners",
     "ConsumerRecord": "types",
     "DeliveryError": "errors",
     "ElectionType": "types",
     "NewPartitions": "types",
     "NewTopic": "types",
-    "OffsetAndMetadata": "_group_types",
+    "OffsetAndMetadata": "group_types",
     "OffsetAndTimestamp": "types",
     "OffsetRange": "types",
     "Producer": "producer",

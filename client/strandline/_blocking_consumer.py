@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from strandline._group_calls import Partition, ToCommit
-    from strandline._group_types import ConsumerGroupMetadata, OffsetAndMetadata
+    from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")

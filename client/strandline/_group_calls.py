@@ -9,9 +9,9 @@ from strandline._consumer_base import ConsumerBase
 from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
 from strandline._group import at_of
-from strandline._group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from strandline._listeners import check_listener
 from strandline.errors import ConfigurationError, UnknownTopicOrPartition
+from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,4 +1,4 @@
-"""The administrator's calls: topics, cluster, replicas, configuration, offsets."""
+"""The administrator's calls: topics, cluster, replicas, configuration, offsets, groups."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from strandline._descriptions import (
     replica,
 )
 from strandline._elections import election, moves, results
+from strandline._group_admin import GroupAdministration
 from strandline._offsets import Offsets
 from strandline._partitions import more_partitions, partitions_before
 from strandline._reassignments import Reassignments
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 
-class Admin(Reassignments):
+class Admin(GroupAdministration, Reassignments):
     """Asks and changes the cluster. Use it as an asynchronous context manager.
 
     Every call takes its deadline from `request_timeout_ms`. Calls about several topics raise the

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline._blocking import Acknowledgement, Blocking
 from strandline._blocking_consumer import Consumer, ConsumerRebalanceListener
+from strandline._group_admin import BlockingGroupAdministration
 from strandline._reassignments import BlockingReassignments
 from strandline.admin import Admin as AsyncAdmin
 from strandline.producer import Producer as AsyncProducer
@@ -132,7 +133,7 @@ class Producer(Blocking[AsyncProducer]):
         return self._call(lambda twin: twin.partitions_for(topic))
 
 
-class Admin(Blocking[AsyncAdmin], BlockingReassignments):
+class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignments):
     """`strandline.Admin`, blocking. Takes the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:

@@ -1,5 +1,6 @@
 """`strandline consume`: records on standard output, as kcat prints them."""
 
+import asyncio
 from typing import Annotated
 
 import typer
@@ -11,16 +12,28 @@ from strandline_cli.options import (
     Format,
     FormatOption,
     MaxDecompressedBytesOption,
-    TopicArgument,
 )
 from strandline_cli.target import find_target
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 
 def consume(
-    topic: TopicArgument,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)],
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="As a member of it: go on where it is, and commit what was printed.",
+        ),
+    ] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start at the first record there is.")
+        bool,
+        typer.Option(
+            "--from-beginning",
+            help="Start at the first record there is; of a group, where it has no position.",
+        ),
     ] = False,
     line_format: Annotated[
         str, typer.Option("-f", "--line-format", help=r"%t %p %o %k %v %T %h %s and \n \t.")
@@ -43,7 +56,9 @@ def consume(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", min=0.1, help="With --exit-at-end: give up after such a silence."
+            "--timeout",
+            min=0.1,
+            help="With --exit-at-end: give up after such a silence.",
         ),
     ] = 30.0,
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
@@ -51,8 +66,13 @@ def consume(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Print records; new ones only, unless told where to start."""
+    """Print records; new ones only, unless told where to start.
+
+    With --group the partitions are shared with the other members, and Ctrl-C and SIGTERM leave the
+    group with what was printed committed.
+    """
     from strandline_cli.client import run_client
+    from strandline_cli.group_printer import GroupPrinter
     from strandline_cli.line_format import compile_format
     from strandline_cli.record_json import json_line
     from strandline_cli.record_printer import RecordPrinter
@@ -60,10 +80,34 @@ def consume(
     if from_beginning and offset is not None:
         raise UsageMistake("--from-beginning and --offset both say where to start: give one")
     to_bytes = json_line if output is Format.JSON else compile_format(line_format)
+    if group is not None:
+        if partitions is not None or offset is not None:
+            raise UsageMistake(
+                "--partition and --offset do not go with --group: the group shares out the"
+                " partitions, and `strandline group reset` sets its positions"
+            )
+        member = GroupPrinter(
+            bootstrap=find_target(bootstrap=bootstrap, directory=directory).bootstrap,
+            group=group,
+            topics=topics,
+            to_bytes=to_bytes,
+            from_beginning=from_beginning,
+            exit_at_end=exit_at_end,
+            count=count,
+            timeout_s=timeout,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+        try:
+            run_client(member.run())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        return 0
+    if len(topics) > 1:
+        raise UsageMistake(f"{len(topics)} topics are read as a group: name one with --group GROUP")
     target = find_target(bootstrap=bootstrap, directory=directory)
     printer = RecordPrinter(
         bootstrap=target.bootstrap,
-        topic=topic,
+        topic=topics[0],
         to_bytes=to_bytes,
         from_beginning=from_beginning,
         offset=offset,

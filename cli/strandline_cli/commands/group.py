@@ -1,0 +1,25 @@
+"""`strandline group ...`: the group of commands about consumer groups."""
+
+import typer
+
+from strandline_cli.commands.group_delete import delete
+from strandline_cli.commands.group_delete_offsets import delete_offsets
+from strandline_cli.commands.group_describe import describe
+from strandline_cli.commands.group_lag import lag
+from strandline_cli.commands.group_list import list_groups
+from strandline_cli.commands.group_reset import reset
+
+
+def group_app() -> typer.Typer:
+    app = typer.Typer(
+        help="List, describe, reset and delete consumer groups; show their lag.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    app.command("list")(list_groups)
+    app.command("describe")(describe)
+    app.command("lag")(lag)
+    app.command("reset")(reset)
+    app.command("delete")(delete)
+    app.command("delete-offsets")(delete_offsets)
+    return app
