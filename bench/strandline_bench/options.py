@@ -14,6 +14,7 @@ MEASURES: Final = {
     "partitions": "thousands of partitions: created, at rest, after a kill, back in sync",
 }
 LOG: Final = "the log alone, without a cluster; own options: strandline bench log --help"
+GROUP: Final = "consumer groups; own options: strandline bench group --help"
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
 PARTITIONS: Final = {
@@ -129,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench",
         description="Measures a cluster of its own in a temporary directory, or the one given.",
-        epilog="\n".join(f"  {name:10}{what}" for name, what in {**MEASURES, "log": LOG}.items()),
+        epilog="\n".join(
+            f"  {name:10}{what}" for name, what in {**MEASURES, "log": LOG, "group": GROUP}.items()
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument

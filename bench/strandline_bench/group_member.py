@@ -1,0 +1,15 @@
+"""A member of a group in a process of its own, to be killed: BOOTSTRAP GROUP TOPIC."""
+
+import asyncio
+import sys
+
+from strandline_bench.group_members import Member
+
+
+async def main(bootstrap: str, group: str, topic: str) -> None:
+    await Member(bootstrap, group, topic, asyncio.Event()).start()
+    await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

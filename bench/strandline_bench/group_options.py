@@ -1,0 +1,78 @@
+"""The command line of `strandline bench group`: consumer groups, each with clusters of its own."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from strandline_bench.options import positive
+
+PARTS: Final = {
+    "assignors": "2,000 members over 10,000 partitions, in this process",
+    "first_group": "the first group of a new cluster, asked for at once after `up`",
+    "first_record": "a new group on a topic that has records: start() to the first record in hand",
+    "commit": "one awaited commit; and commits of 50 consumers at once",
+    "join": "a member joins four others, and leaves them: until all have their final assignment",
+    "coordinator_failover": "SIGKILL of the coordinator's broker to the next accepted commit",
+    "crash": "SIGKILL of a member to its last partition read by another, less its session",
+    "members": "members without fetchers for two minutes: fenced ones, CPU and memory of brokers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    only: tuple[str, ...]
+    brokers: int
+    members: int
+    partitions: int
+    rounds: int
+    members_s: float
+    flush_policy: str
+    as_json: bool
+    measure: str = "group"
+
+    def configuration(self) -> dict[str, object]:
+        """What a reader must know to repeat the run."""
+        return {
+            "only": ",".join(self.only),
+            "brokers": self.brokers,
+            "members": self.members,
+            "partitions": self.partitions,
+            "rounds": self.rounds,
+            "members_s": self.members_s,
+            "flush_policy": self.flush_policy,
+        }
+
+
+def parse(argv: Sequence[str]) -> GroupOptions:
+    """Exits with status 2 on a mistake."""
+    given = _parser().parse_args(argv)
+    return GroupOptions(
+        only=tuple(given.only or PARTS),
+        brokers=given.brokers,
+        members=given.members,
+        partitions=given.partitions,
+        rounds=given.rounds,
+        members_s=given.members_s,
+        flush_policy=given.flush_policy,
+        as_json=given.format == "json",
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline bench group",
+        description="Measures consumer groups on a cluster of its own in a temporary directory.",
+        epilog="\n".join(f"  {name:22}{what}" for name, what in PARTS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--only", action="append", choices=tuple(PARTS), help="this part; may be repeated (all)")
+    add("--brokers", type=positive, default=3)
+    add("--members", type=positive, default=2000, help="of the part `members` (2000)")
+    add("--partitions", type=positive, default=50, help="of the topic that members share (50)")
+    add("--rounds", type=positive, default=20, help="of what is timed one by one (20)")
+    add("--members-s", type=float, default=120.0, help="seconds that `members` lasts (120)")
+    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    add("--format", choices=("table", "json"), default="table")
+    return parser
