@@ -68,13 +68,14 @@ class Group:
         self._polls = 0
         """That are in progress."""
         self._polled_at_s = self._now_s()
-        self._handed: set[Position] = set()
+        self._handed: dict[Position, None] = {}
         """Positions that have moved since the last poll began."""
 
     def _now_s(self) -> float:
         return self._session.runtime.clock.monotonic()
 
     def start(self) -> None:
+        self._session.on_broken.append(lambda _: self.commits.end())
         tasks = self._session.tasks
         tasks.start(self.commits.run(), "commits")
         tasks.start(self.stream.run(), "group session")
@@ -140,7 +141,7 @@ class Group:
         if self._handed:
             handed = [p for p in self._handed if self._assigned.find(p.key) is p]
             self.commits.state.on_poll({p.key: at_of(p) for p in handed if p.offset >= 0})
-            self._handed = {p for p in handed if p.offset < 0}
+            self._handed = {p: None for p in handed if p.offset < 0}
         self.rebalancing.polled.set()
 
     def end_poll(self) -> None:
@@ -163,11 +164,11 @@ class Group:
 
     def on_moved(self, positions: Iterable[Position]) -> None:
         """Records were handed over, or the application has sought elsewhere."""
-        self._handed.update(positions)
+        self._handed.update(dict.fromkeys(positions))
 
     def on_sought(self, position: Position) -> None:
         self.commits.state.on_sought(position.key)
-        self._handed.add(position)
+        self._handed[position] = None
 
     async def wait_assigned(self, timeout_s: float | None) -> None:
         """Within a poll: until something is assigned and told."""

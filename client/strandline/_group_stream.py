@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline._coordinator import Coordinator
-    from strandline._core.cluster_view import PartitionKey
+    from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.commit_state import CommitOffset
     from strandline._core.membership import Membership
     from strandline._group_messages import MemberOptions
@@ -80,9 +80,11 @@ class GroupStream:
         """Called when the coordinator has said something, with the offsets that came with it."""
         self._wake = asyncio.Event()
         self._restart = asyncio.Event()
+        self._hurry = asyncio.Event()
+        """The next stream may be opened before the pause is over."""
+        session.cluster.watchers.append(self._on_metadata)
         self._commit: tuple[OffsetCommitRequest, Written] | None = None
         self._answers: dict[int, Written] = {}
-        self._is_open = False
         self._backoff = Backoff(max_ms=BACKOFF_MAX_MS)
 
     def _now_ms(self) -> float:
@@ -99,15 +101,18 @@ class GroupStream:
     def restart(self) -> None:
         """What was said on the open stream belongs to a membership that has ended."""
         self._restart.set()
+        self._hurry.set()
         self.wake()
 
+    def _on_metadata(self, changes: Changes) -> None:
+        if changes.moved:  # perhaps to another coordinator
+            self._hurry.set()
+
     async def commit(self, request: OffsetCommitRequest, timeout_s: float) -> OffsetCommitResponse:
-        """Commit as the member. Raises BrokerUnreachable without a stream, or if it breaks: the
-        offsets may then be committed or not.
+        """Commit as the member, on the stream that is open or on the next one. Raises
+        BrokerUnreachable if that breaks or time is up: the offsets may be committed or not.
         """
-        if not self._is_open or self._commit is not None:
-            why = "" if self.obstacle is None else f": {describe(self.obstacle)}"
-            raise BrokerUnreachable(f"no stream to the group's coordinator is open{why}")
+        assert self._commit is None, "one commit is under way at a time"
         written: Written = asyncio.get_running_loop().create_future()
         self._commit = request, written
         self._wake.set()
@@ -115,7 +120,10 @@ class GroupStream:
             async with asyncio.timeout(timeout_s):
                 return await written
         except TimeoutError:
-            raise BrokerUnreachable("the group's coordinator did not answer in time") from None
+            why = "" if self.obstacle is None else f": {describe(self.obstacle)}"
+            raise BrokerUnreachable(
+                f"the group's coordinator did not answer in time{why}"
+            ) from None
         finally:
             if self._commit is not None and self._commit[1] is written:
                 self._commit = None
@@ -131,6 +139,7 @@ class GroupStream:
                 continue
             self.quiet.clear()
             self._restart.clear()
+            self._hurry.clear()
             try:
                 address = await self._coordinator.address(FIND_S)
                 await self._stream(address)
@@ -149,6 +158,7 @@ class GroupStream:
     def _fail(self, error: StrandlineError) -> None:
         """Nothing that is tried again would mend it."""
         self._membership.on_fatal()
+        self._drop_commits(None)
         self.fatal = error
         self._on_change({})
 
@@ -156,7 +166,7 @@ class GroupStream:
         wait_ms = self._backoff.next_ms(self._session.runtime.rng.random())
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                await self._restart.wait()
+                await self._hurry.wait()
         except TimeoutError:
             pass
 
@@ -183,7 +193,6 @@ class GroupStream:
         except* asyncio.InvalidStateError:
             error = BrokerUnreachable(f"the connection to {address} has ended")
         finally:
-            self._is_open = False
             call.cancel()
             self._drop_commits(error)
         deliver_cancellation()
@@ -194,7 +203,8 @@ class GroupStream:
         why = "was closed" if error is None else f"broke: {describe(error)}"
         lost = [*self._answers.values()]
         self._answers.clear()
-        if self._commit is not None:
+        is_member = error is not None and not isinstance(error, _Fenced)
+        if self._commit is not None and not is_member:  # else the next stream carries it
             lost.append(self._commit[1])
             self._commit = None
         for written in lost:
@@ -229,7 +239,6 @@ class GroupStream:
                     ),
                     silent_at_ms - now_ms,
                 )
-                self._is_open = True
             elif self._commit is not None:
                 await self._write_commit(call, silent_at_ms - now_ms)
             else:
