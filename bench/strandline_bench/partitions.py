@@ -126,7 +126,7 @@ async def _until(true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _all(admin: "Admin", condition: Condition) -> bool:
-    topics = (await admin.describe_topics()).values()
+    topics = (await admin.describe_topics(include_internal=True)).values()
     return all(condition(p) for topic in topics for p in topic.partitions)
 
 

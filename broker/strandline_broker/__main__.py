@@ -112,7 +112,7 @@ def _controller(arguments: argparse.Namespace, overrides: dict[str, str]) -> int
 
 
 def _print(config: ServerConfig) -> int:
-    from strandline_broker.config import printed
+    from strandline_broker.config_text import printed
 
     sys.stdout.write(printed(config) + "\n")
     return 0

@@ -44,7 +44,7 @@ from strandline_broker.listeners import HostPort, Listener, host_ports, listener
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "BrokerConfig",
@@ -302,6 +302,21 @@ class ControllerConfig(ServerConfig):
         "So many percent of the partitions that prefer a broker may be led by others; above it,"
         " they are given back.",
     )
+    offsets_topic_num_partitions: int = _key(
+        integer(1, 10_000),
+        "50",
+        "Partitions of __consumer_offsets; a group's coordinator follows from their number, which"
+        " never changes once the topic is made.",
+    )
+    offsets_topic_replication_factor: int = _key(
+        integer(1, 32767),
+        "3",
+        "Replicas of each partition of __consumer_offsets; the topic is made, and groups begin,"
+        " once so many brokers live. `strandline up -n N` sets no more than N.",
+    )
+    offsets_topic_segment_bytes: int = _key(
+        byte_count(14), str(100 << 20), "Size of its segment files; set when it is made."
+    )
     cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
     metadata_log_max_record_bytes_between_snapshots: int = _key(
         integer(1, INT64_MAX, "bytes"),
@@ -350,26 +365,3 @@ def read_only_keys() -> dict[str, str]:
     controller = {key.name: "the controller" for key in CONTROLLER_KEYS.values() if not key.dynamic}
     broker = {key.name: "the broker" for key in BROKER_KEYS.values() if not key.dynamic}
     return controller | broker
-
-
-def printed(config: ServerConfig) -> str:
-    """The whole configuration as a TOML file that says the same."""
-    lines = []
-    for name, value, _ in described(config):
-        lines.append(f'"{name}" = "{value}"' if value else f'# "{name}" is not set')
-    return "\n".join(lines)
-
-
-def described(config: ServerConfig) -> Iterator[tuple[str, str, Key]]:
-    """(key, value as text, declaration) of every key."""
-    for name, key in keys_of(type(config)).items():
-        yield name, _text(key, getattr(config, name.replace(".", "_"))), key
-
-
-def _text(key: Key, value: Any) -> str:
-    """The value as it may be set; a default as it is declared."""
-    if key.default and key.parse(key.default) == value:
-        return key.default
-    if isinstance(value, tuple):
-        return ",".join(str(item) for item in value)
-    return str(value).lower() if isinstance(value, bool) else str(value)

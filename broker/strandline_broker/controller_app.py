@@ -14,6 +14,7 @@ from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
 from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.configs import ServerKeys
+from strandline_broker.core.controller.offsets_topic import OffsetsTopic
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import Controller
@@ -54,7 +55,14 @@ STOP_GRACE_S: Final = 0.1
 class ControllerProcess:
     """One controller. Its parts are plain attributes, so that an oracle can look at them."""
 
-    def __init__(self, runtime: Runtime, config: ControllerConfig, version: str) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: ControllerConfig,
+        version: str,
+        *,
+        has_groups: bool = True,
+    ) -> None:
         """Lock the data directory and replay the log; raises CannotStart."""
         self._runtime = runtime
         self._config = config
@@ -87,6 +95,7 @@ class ControllerProcess:
                 max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
                 interval_ms=config.metadata_log_max_snapshot_interval_ms,
             ),
+            offsets_topic=_offsets_topic(config) if has_groups else None,
         )
         dial = BrokerLinks(
             runtime.network,
@@ -167,6 +176,14 @@ async def run_controller(
 ) -> None:
     """A controller from start to end. Raises CannotStart with a one-line reason."""
     await ControllerProcess(runtime, config, version).run(stop)
+
+
+def _offsets_topic(config: ControllerConfig) -> OffsetsTopic:
+    return OffsetsTopic(
+        config.offsets_topic_num_partitions,
+        config.offsets_topic_replication_factor,
+        config.offsets_topic_segment_bytes,
+    )
 
 
 def _open_directory(runtime: Runtime, config: ControllerConfig) -> DataDirectory:

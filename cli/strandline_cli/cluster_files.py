@@ -22,6 +22,7 @@ CONTROLLER: Final = "controller"
 CONTROLLER_NODE_ID: Final = 0
 DEFAULT_PORT: Final = 9092
 HOST: Final = "127.0.0.1"
+OFFSETS_REPLICAS: Final = 3
 _VERSION: Final = 1
 
 # Below the range that systems hand to outgoing connections, so that a port kept in cluster.json
@@ -117,9 +118,16 @@ def new_cluster_file(
     return ClusterFile(
         controller_port=controller_port,
         broker_ports={1 + n: p for n, p in enumerate(broker_ports)},
-        controller_config=dict(controller_config or {}),
+        controller_config={**_offsets_replicas(brokers), **(controller_config or {})},
         broker_config=dict(broker_config or {}),
     )
+
+
+def _offsets_replicas(brokers: int) -> dict[str, str]:
+    """Fewer brokers than by default hold __consumer_offsets: else it would never be made."""
+    if brokers >= OFFSETS_REPLICAS:
+        return {}
+    return {"offsets.topic.replication.factor": str(brokers)}
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:

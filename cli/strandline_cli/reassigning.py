@@ -84,7 +84,7 @@ async def _described(
 ) -> dict[Partition, tuple[int, ...]]:
     return {
         (topic.name, partition.partition): tuple(partition.replicas)
-        for topic in (await admin.describe_topics(topics)).values()
+        for topic in (await admin.describe_topics(topics, include_internal=True)).values()
         for partition in topic.partitions
     }
 

@@ -224,15 +224,16 @@ class Admin(GroupAdministration, Reassignments):
         partitions = [TopicPartition(*partition) for partition in before]
         return dict(zip(partitions, map(found.__getitem__, wanted), strict=True))
 
-    async def list_topics(self) -> list[str]:
-        """The names of all topics, sorted."""
+    async def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, sorted; of the cluster's own two only if asked."""
         answer = await self._ask(lambda stub: stub.Metadata, metadata_pb2.MetadataRequest())
-        return sorted(topic.name for topic in answer.topics)
+        return sorted(t.name for t in answer.topics if include_internal or not t.is_internal)
 
     async def describe_topics(
-        self, topics: Iterable[str] | None = None
+        self, topics: Iterable[str] | None = None, *, include_internal: bool = False
     ) -> dict[str, TopicDescription]:
-        """Leaders, replicas and in-sync replicas; of every topic if none is named.
+        """Leaders, replicas and in-sync replicas; of every topic if none is named, of the
+        cluster's own two only if they are, or if asked.
 
         Raises UnknownTopicOrPartition for one that is not there.
         """
@@ -244,6 +245,8 @@ class Admin(GroupAdministration, Reassignments):
         answer = await self._ask(lambda stub: stub.Metadata, request)
         found = {}
         for topic in answer.topics:
+            if topic.is_internal and topics is None and not include_internal:
+                continue
             if topic.error_code == UnknownTopicOrPartition.code:
                 raise UnknownTopicOrPartition(f"topic {topic.name!r} does not exist")
             if topic.error_code != NONE:

@@ -169,11 +169,15 @@ class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignm
     ) -> list[ElectionResult]:
         return self._call(lambda twin: twin.move_leaders(leaders))
 
-    def list_topics(self) -> list[str]:
-        return self._call(lambda twin: twin.list_topics())
+    def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        return self._call(lambda twin: twin.list_topics(include_internal=include_internal))
 
-    def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        return self._call(lambda twin: twin.describe_topics(topics))
+    def describe_topics(
+        self, topics: Iterable[str] | None = None, *, include_internal: bool = False
+    ) -> dict[str, TopicDescription]:
+        return self._call(
+            lambda twin: twin.describe_topics(topics, include_internal=include_internal)
+        )
 
     def describe_cluster(self) -> ClusterDescription:
         return self._call(lambda twin: twin.describe_cluster())

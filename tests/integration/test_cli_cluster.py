@@ -57,6 +57,37 @@ def test_status_gives_controller_and_brokers_by_directory_and_by_bootstrap(
         }
 
 
+def test_the_cluster_keeps_a_topic_for_itself(directory: Path) -> None:
+    """Made in the background, shown to who asks, out of everybody's reach."""
+    name = "__consumer_offsets"
+
+    def listed(*options: str) -> dict[str, dict[str, Any]]:
+        return {t["name"]: t for t in _json(directory, "topic", "list", *options)}
+
+    eventually(lambda: name in listed("--internal"), f"{name} is made")
+    assert name not in listed()
+    found = listed("--internal")[name]
+    assert (found["partitions"], found["replication_factor"]) == (50, 3)
+    for refused, why in (
+        (_in(directory, "topic", "delete", name), "cannot be deleted"),
+        (_in(directory, "topic", "create", name), "the cluster makes it by itself"),
+        (_in(directory, "produce", name, stdin="line\n"), "its coordinators write to it"),
+        (_in(directory, "topic", "alter", name, "--partitions", 60), "keeps its 50 partitions"),
+    ):
+        assert refused.status == 1, refused
+        assert f"{name} is internal" in refused.err
+        assert why in refused.err
+    configs = _json(directory, "config", "describe", "topic", name)
+    own = {c["key"]: c["value"] for c in configs if c["source"] == "DYNAMIC_TOPIC_CONFIG"}
+    assert own == {
+        "cleanup.policy": "compact",
+        "max.message.bytes": "10485760",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+
+
 def test_a_slow_network_is_no_dead_cluster(directory: Path) -> None:
     with far_away(LocalCluster.open(directory).address(1), 0.4) as address:
         assert strandline("health", "--bootstrap", address).out == "healthy\n"

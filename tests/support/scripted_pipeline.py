@@ -14,10 +14,10 @@ class ScriptedPipeline:
     def __init__(self, cluster: Cluster, room: int) -> None:
         self.sizes: list[int] = []
         self._cluster = cluster
-        self._room = room
+        self.room = room
 
     async def submit(self, decide: Callable[[], Decision[Any]]) -> Any:
-        if len(self.sizes) == self._room:
+        if len(self.sizes) == self.room:
             raise ThrottlingQuotaExceeded("too many decisions are waiting")
         decision = decide()
         self.sizes.append(len(decision.records))

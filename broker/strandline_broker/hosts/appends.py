@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.append_origin import AppendOrigin
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.core.producer_state import Duplicate
 from strandline_broker.hosts.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.record_check import LOG_APPEND_TIME, check_records
@@ -19,6 +20,7 @@ from strandline_proto.batch import check_batch, end_marker_epoch, stamp
 from strandline_proto.errors import (
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTopic,
     NotEnoughReplicasAfterAppend,
     RecordTooLarge,
     UnsupportedVersion,
@@ -93,6 +95,11 @@ class Appends:
         assert origin is not AppendOrigin.REPLICATION, "followers append from their leader"
         partition, leader = self._partition, self._leading.machine
         assert partition.role is self._leading, f"{partition.name}: that leadership is over"
+        if origin.is_looked_into and partition.log.topic in INTERNAL_TOPICS:
+            raise InvalidTopic(
+                f"topic {partition.log.topic} is internal: its coordinators write to it, and"
+                " nobody else does"
+            )
         if len(batch) > partition.max_message_bytes:
             raise RecordTooLarge(
                 f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"

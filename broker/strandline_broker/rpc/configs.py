@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS, described
+from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
+from strandline_broker.config_text import described
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, WireError
 from strandline_proto.v1 import metadata_pb2

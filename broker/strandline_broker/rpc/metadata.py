@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.rpc.replica_conditions import condition_to_wire
 from strandline_proto.errors import (
     NONE,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.metadata_cache import CachedTopic, MetadataCache, MetadataView
-
-INTERNAL_PREFIX = "__"
 
 
 class MetadataRpc:
@@ -87,7 +86,7 @@ def _described(topic: CachedTopic) -> metadata_pb2.TopicMetadata:
     return metadata_pb2.TopicMetadata(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name.startswith(INTERNAL_PREFIX),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             metadata_pb2.PartitionMetadata(
                 error_code=LeaderNotAvailable.code if p.leader == NO_LEADER else NONE,

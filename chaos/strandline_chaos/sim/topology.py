@@ -43,6 +43,7 @@ BOUNDS: Final = {
     "fetch_bytes": (1, 1 << 30),
     "sends_per_s": (1, 1000),
     "racks": (0, 20),
+    "offsets_partitions": (0, 100),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
 
@@ -73,6 +74,8 @@ class Topology:
     """Records of each of the two producers."""
     racks: int = 0
     """Over how many racks the brokers stand, in turn. 0: nobody says."""
+    offsets_partitions: int = 0
+    """Of the topic that groups are kept in. 0: there is none, and no group."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
@@ -127,6 +130,8 @@ def controller_config(topology: Topology, name: str = CONTROLLER) -> object:
         "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),
         "metadata.log.max.record.bytes.between.snapshots": "1000",
         "leader.imbalance.check.interval.seconds": str(topology.balance_s),
+        "offsets.topic.num.partitions": str(max(1, topology.offsets_partitions)),
+        "offsets.topic.replication.factor": str(topology.replication_factor),
     }
     return load_controller_config(None, settings, {})
 

@@ -1,6 +1,8 @@
 """`strandline topic list`."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from strandline_cli.options import (
     BootstrapOption,
@@ -14,6 +16,9 @@ from strandline_cli.target import find_target
 
 
 def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="The topics that the cluster keeps for itself, too.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
@@ -28,7 +33,7 @@ def list_topics(
 
     async def work() -> list[dict[str, Any]]:
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
-            topics = (await admin.describe_topics()).values()
+            topics = (await admin.describe_topics(include_internal=internal)).values()
         return [
             {
                 "name": t.name,

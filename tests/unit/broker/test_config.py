@@ -5,19 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.config import (
-    BROKER_KEYS,
-    CONTROLLER_KEYS,
-    BrokerConfig,
-    ControllerConfig,
-    described,
-    printed,
-)
+from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS, BrokerConfig, ControllerConfig
 from strandline_broker.config_loading import (
     ConfigError,
     load_broker_config,
     load_controller_config,
 )
+from strandline_broker.config_text import described, printed
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_broker.listeners import HostPort, Listener
 

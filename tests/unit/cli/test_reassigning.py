@@ -31,7 +31,9 @@ class FakeAdmin:
         )
         return {TopicPartition("t", 0): move}
 
-    async def describe_topics(self, topics: object = None) -> dict[str, Any]:
+    async def describe_topics(
+        self, topics: object = None, *, include_internal: bool
+    ) -> dict[str, Any]:
         self.failing -= 1
         if self.failing >= 0:
             raise OperationTimedOut("not yet")

@@ -24,6 +24,7 @@ from strandline_broker.core.controller.state import (
     ControllerState,
     Topic,
 )
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.core.topic_config import (
     TOPIC_KEYS,
     check_compaction_lags,
@@ -137,6 +138,10 @@ def _alter_topic(
     defaults = {"cleanup.policy": state.dynamic_defaults.get("log.cleanup.policy")}
     after = _altered(topic.configs, alterations, defaults, check_topic_key)
     check_topic_configs(after)
+    if name in INTERNAL_TOPICS and after.get("cleanup.policy") != "compact":
+        raise InvalidConfig(
+            f"topic {name} is internal and always compacted: retention would forget its records"
+        )
     records: list[AnyRecord] = [
         ConfigRecord(topic_id=topic_id, key=key, value=after.get(key))
         for key in _changed(topic.configs, after)

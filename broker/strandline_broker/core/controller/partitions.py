@@ -15,9 +15,11 @@ from strandline_broker.core.controller.topics import (
     check_replicas,
     new_partition,
 )
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_proto.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
+    InvalidTopic,
     UnknownTopicOrPartition,
 )
 from strandline_proto.ids import BrokerId
@@ -44,6 +46,11 @@ def decide_create_partitions(
     if topic_id is None:
         raise UnknownTopicOrPartition(f"no topic is called {wish.topic!r}")
     topic = state.topics[topic_id]
+    if topic.name in INTERNAL_TOPICS:
+        raise InvalidTopic(
+            f"topic {topic.name} is internal and keeps its {len(topic.partitions)} partitions:"
+            " which of them coordinates a group follows from their number"
+        )
     before = len(topic.partitions)
     _check_count(wish, before)
     first = topic.partitions[0]

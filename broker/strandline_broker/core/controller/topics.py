@@ -16,6 +16,7 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.room import check_room, each_counted
 from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.core.topic_config import check_topic_configs
 from strandline_proto.errors import (
     InvalidConfig,
@@ -82,6 +83,8 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopic(f"a topic may not be called {name!r}")
     if name in RESERVED:
         raise InvalidTopic(f"the topic name {name} belongs to the controller")
+    if name in INTERNAL_TOPICS:
+        raise InvalidTopic(f"topic {name} is internal: the cluster makes it by itself")
 
 
 def decide_create_topic(
@@ -94,6 +97,20 @@ def decide_create_topic(
 ) -> Decision[CreatedTopic]:
     """`topic_id` is fresh and random. Raises the error that says what is wrong with the wish."""
     check_topic_name(wish.name)
+    return decide_new_topic(
+        state, wish, defaults=defaults, topic_id=topic_id, validate_only=validate_only
+    )
+
+
+def decide_new_topic(
+    state: ControllerState,
+    wish: NewTopic,
+    *,
+    defaults: TopicDefaults,
+    topic_id: TopicId,
+    validate_only: bool,
+) -> Decision[CreatedTopic]:
+    """The same for a topic whose name is known to be good."""
     if wish.name in state.topic_ids:
         raise TopicAlreadyExists(f"topic {wish.name} exists")
     configs = dict(wish.configs)
@@ -227,5 +244,7 @@ def decide_delete_topic(
         if by_name is None:
             raise UnknownTopicOrPartition(f"no topic is called {name!r}")
         topic = state.topics[by_name]
+    if topic.name in INTERNAL_TOPICS:
+        raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
     record = RemoveTopicRecord(topic_id=topic.topic_id)
     return Decision((record,), answer=DeletedTopic(topic.name, topic.topic_id))

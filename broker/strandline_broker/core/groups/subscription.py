@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
 )
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.groups.consumer import Draft
     from strandline_broker.core.metadata_cache import MetadataView
-
-INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Matcher(Protocol):
@@ -31,7 +30,7 @@ class Matcher(Protocol):
 
 def names_to_match(metadata: MetadataView) -> list[str]:
     """What a regular expression may match: every topic's name but the internal ones, sorted."""
-    return sorted(name for name in metadata.ids_by_name if name not in INTERNAL)
+    return sorted(name for name in metadata.ids_by_name if name not in INTERNAL_TOPICS)
 
 
 def metadata_hash(names: Iterable[str], metadata: MetadataView) -> int:

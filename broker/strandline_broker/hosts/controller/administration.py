@@ -5,6 +5,8 @@ Whoever may say no to an administrator's wish stands in core; here is only which
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +18,11 @@ from strandline_broker.core.controller.decommission import (
 from strandline_broker.core.controller.leadership import (
     decide_elect_leaders,
     wishes_where_needed,
+)
+from strandline_broker.core.controller.offsets_topic import (
+    can_be_made,
+    decide_offsets_topic,
+    exists,
 )
 from strandline_broker.core.controller.partitions import decide_create_partitions
 from strandline_broker.core.controller.reassignment import (
@@ -51,6 +58,9 @@ if TYPE_CHECKING:
 
 ELECTIONS_PER_BATCH: Final = 500
 """So that many partitions hold up neither other decisions nor the event loop."""
+LOOK_S: Final = 0.1
+"""Between two looks for brokers that are to hold the offsets topic, while there is none."""
+AFTER_FIRST_ANSWERS_S: Final = 0.3
 MOVES_PER_BATCH: Final = 100
 """A new assignment takes the event loop 0.2 ms, ten times as long as an election."""
 
@@ -81,6 +91,27 @@ class Administration:
                 validate_only=validate_only,
             )
         )
+
+    async def make_offsets_topic(self) -> None:
+        """In the background: the first answers of a new cluster come before it."""
+        wanted = self._settings.offsets_topic
+        if wanted is None:
+            return
+        while not exists(self._state):
+            if not can_be_made(self._state, wanted):
+                await asyncio.sleep(LOOK_S)
+                continue
+            await asyncio.sleep(AFTER_FIRST_ANSWERS_S)
+            decide = partial(
+                decide_offsets_topic,
+                self._state,
+                wanted,
+                topic_id=TopicId(self._runtime.random_id()),
+            )
+            with contextlib.suppress(ThrottlingQuotaExceeded):
+                made = await self._pipeline.submit(decide)
+                if made is not None:
+                    self._runtime.log.info("topic made", topic=made.name)
 
     async def create_partitions(self, wish: MorePartitions, *, validate_only: bool) -> int:
         """How many partitions the topic had before."""

@@ -164,6 +164,7 @@ class Controller:
             tasks.create_task(self._sweep())
             tasks.create_task(self._balancer.run())
             tasks.create_task(self._snapshots.run())
+            tasks.create_task(self.administration.make_offsets_topic())
 
     def close(self) -> None:
         self._snapshots.close()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.configs import ServerKeys
+from strandline_broker.core.controller.offsets_topic import OffsetsTopic
 from strandline_broker.core.controller.topics import TopicDefaults
 from strandline_proto.ids import BrokerId
 
@@ -34,3 +35,5 @@ class ControllerSettings:
     balance: BalanceSettings
     snapshots: SnapshotLimits = SnapshotLimits()
     unclean_election: bool = False
+    offsets_topic: OffsetsTopic | None = None
+    """None: there is none, and so no groups."""

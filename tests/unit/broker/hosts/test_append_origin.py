@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +13,12 @@ from strandline_broker.core.append_origin import AppendOrigin
 from strandline_proto.batch import ATTRIBUTES_AT, build_batch, read_header
 from strandline_proto.errors import (
     FencedLeaderEpoch,
+    InvalidTopic,
     NotEnoughReplicas,
     RecordTooLarge,
     UnsupportedVersion,
 )
-from support.replica_nodes import decide, run_node, state
+from support.replica_nodes import TOPIC_ID, decide, run_node, state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +80,20 @@ async def test_what_a_leader_sends_is_not_appended_as_a_leader_does(tmp_path: Pa
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
         with pytest.raises(AssertionError, match="from their leader"):
             append(node.partition, end_marker(), AppendOrigin.REPLICATION)
+
+
+async def test_nobody_but_a_coordinator_writes_to_an_internal_topic(tmp_path: Path) -> None:
+    """I-109, and a topic whose name only begins so is an ordinary one."""
+    batch = build_batch([(b"k", b"v")], timestamp_ms=1)
+    async with run_node(tmp_path, 1) as node:
+        alone = state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1)
+        for partition, name in enumerate(("__consumer_offsets", "__transaction_state")):
+            await decide(replace(alone, topic=name, partition=partition), node)
+            internal = node.replicas.partitions[TOPIC_ID, partition]
+            with pytest.raises(InvalidTopic, match=f"topic {name} is internal"):
+                append(internal, batch, AppendOrigin.CLIENT)
+            assert internal.log.log_end_offset == 0, "nothing was written (I-20)"
+            (outcome,) = append(internal, batch, AppendOrigin.COORDINATOR)
+            assert outcome.base_offset == 0
+        await decide(replace(alone, topic="__debezium-heartbeat.x", partition=2), node)
+        append(node.replicas.partitions[TOPIC_ID, 2], batch, AppendOrigin.CLIENT)

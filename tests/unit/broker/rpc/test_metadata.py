@@ -48,7 +48,7 @@ def cache() -> MetadataCache:
             topics=(
                 topic("orders", 1, partition(0), partition(1, leader=-1, leader_epoch=3)),
                 topic(
-                    "__internal",
+                    "__consumer_offsets",
                     2,
                     partition(0),
                     configs={"segment.bytes": "99", "segment.ms": "1", "preallocate": "false"},
@@ -79,7 +79,7 @@ async def test_all_topics_are_described_by_name_with_epochs_and_errors() -> None
     answer = await ask(metadata_pb2.MetadataRequest())
     assert (answer.cluster_id, answer.controller_id, answer.metadata_offset) == ("cluster", 100, 12)
     assert [(t.name, t.is_internal) for t in answer.topics] == [
-        ("__internal", True),
+        ("__consumer_offsets", True),
         ("orders", False),
     ]
     first, leaderless = answer.topics[1].partitions
@@ -112,7 +112,7 @@ async def test_named_topics_come_back_in_order_each_with_its_own_error() -> None
     answer = await ask(metadata_pb2.MetadataRequest(only_named=True, topics=wanted))
     assert [(t.name, t.error_code) for t in answer.topics] == [
         ("orders", 0),
-        ("__internal", 0),
+        ("__consumer_offsets", 0),
         ("none", UnknownTopicOrPartition.code),
         ("", UnknownTopicId.code),
         ("", InvalidRequest.code),
@@ -145,7 +145,7 @@ async def described(kind: int, name: str, *keys: str) -> metadata_pb2.ConfigReso
 
 
 async def test_a_topic_key_says_whether_it_is_its_own_the_brokers_or_the_default() -> None:
-    result = await described(TOPIC, "__internal")
+    result = await described(TOPIC, "__consumer_offsets")
     found = {c.name: (c.value, c.source) for c in result.configs}
     assert found.keys() == {*TOPIC_KEYS, "preallocate"}
     assert found["segment.bytes"] == ("99", 1)
@@ -168,7 +168,7 @@ async def test_values_of_every_kind_are_written_as_they_are_set() -> None:
 
 
 async def test_every_source_of_a_value_is_listed_the_strongest_first() -> None:
-    (roll,) = (await described(TOPIC, "__internal", "segment.ms")).configs
+    (roll,) = (await described(TOPIC, "__consumer_offsets", "segment.ms")).configs
     assert [(s.name, s.value, s.source) for s in roll.synonyms] == [
         ("segment.ms", "1", 1),
         ("log.roll.ms", "11", 2),

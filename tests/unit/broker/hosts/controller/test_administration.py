@@ -2,10 +2,16 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+import structlog
+
 from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.controller.offsets_topic import OffsetsTopic, exists
 from strandline_broker.core.controller.reassignment import ReassignmentResult, Wish
+from strandline_broker.hosts.controller import administration
 from strandline_broker.hosts.controller.administration import MOVES_PER_BATCH, Administration
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import BrokerId
@@ -44,3 +50,40 @@ def test_moves_that_are_not_taken_any_more_say_so_each() -> None:
     begun, others = outcomes[:MOVES_PER_BATCH], outcomes[MOVES_PER_BATCH:]
     assert all(outcome.error is None for outcome in begun)
     assert all(isinstance(outcome.error, ThrottlingQuotaExceeded) for outcome in others)
+
+
+def test_the_offsets_topic_is_made_when_the_brokers_for_it_have_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(administration, "LOOK_S", 0.0)
+    monkeypatch.setattr(administration, "AFTER_FIRST_ANSWERS_S", 0.0)
+    asyncio.run(make_offsets_topic())
+
+
+async def make_offsets_topic() -> None:
+    cluster = Cluster([B1, B2])
+    pipeline = ScriptedPipeline(cluster, room=0)
+    wanted = OffsetsTopic(partitions=4, replication_factor=3, segment_bytes=1 << 20)
+    settings = SimpleNamespace(offsets_topic=wanted)
+    runtime = SimpleNamespace(random_id=lambda: bytes(range(16)), log=structlog.get_logger())
+    admin = Administration(
+        cast("Any", runtime),
+        cast("Any", settings),
+        cluster.state,
+        cast("Any", pipeline),
+        LogEnds(),
+    )
+    async with asyncio.timeout(10):
+        making = asyncio.create_task(admin.make_offsets_topic())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not exists(cluster.state)
+        cluster.up(B3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not exists(cluster.state), "refused: too many decisions wait"
+        pipeline.room = 1
+        await making
+    assert pipeline.sizes == [1 + len(wanted.configs) + 4]
+    await admin.make_offsets_topic()
+    assert exists(cluster.state)
