@@ -110,24 +110,32 @@ class DamageWatch:
 
     async def look(self) -> None:
         """See what is new, and heal what may be healed."""
-        self._see_unreadable()
-        damaged = [p for p in self._partitions() if p.log.damaged_ranges.entries or p in self._seen]
+        suspects = [p for p in self._partitions() if self._is_suspect(p)]
+        self._see_unreadable(suspects)
+        damaged = [p for p in suspects if p.log.damaged_ranges.entries or p in self._seen]
         for partition in damaged:
             if self._seen.get(partition, ()) is not partition.log.damaged_ranges.entries:
                 await self._take_note(partition)
             if self.may_heal(partition):
                 await self._heal(partition)
-        for partition in [p for p in self._partitions() if p.log.replay_lacks]:
-            if self._may_replay(partition):
+        for partition in suspects:
+            if partition.log.replay_lacks and self._may_replay(partition):
                 async with partition.gate:
                     await self._replay(partition)
         self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
 
-    def _see_unreadable(self) -> None:
+    def _is_suspect(self, partition: Partition) -> bool:
+        """Whether anything here has to do with it: of thousands at rest none."""
+        if partition.out_of_service is not None or partition in self._seen:
+            return True
+        log = partition.log
+        return log.replay_lacks or len(log.damaged_ranges.entries) > 0
+
+    def _see_unreadable(self, suspects: list[Partition]) -> None:
         """A read has failed, on whichever thread: the replica serves nothing, nor do those that lie
         beside it, if there is another directory to go on with.
         """
-        for partition in self._partitions():
+        for partition in suspects:
             if partition.out_of_service is None or partition in self._out:
                 continue
             self._out.add(partition)

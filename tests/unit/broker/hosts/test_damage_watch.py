@@ -89,6 +89,12 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
 
     runtime: Any = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
     known: Any = [partition]
+    asked = list[None]()
+
+    def partitions() -> Any:
+        asked.append(None)
+        return known
+
     unused: Any = None
     fetchers: Any = partition
     watch = DamageWatch(
@@ -97,7 +103,7 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
         unused,
         unused,
         unused,
-        partitions=lambda: known,
+        partitions=partitions,
         scrub=unused,
         fetchers=fetchers,
     )
@@ -107,6 +113,7 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
             await watch.look()
 
     asyncio.run(run())
+    assert len(asked) == times, "it goes over all partitions once"
     assert partition.is_fetched
     return told
 
