@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from strandline import Admin, Consumer, NewTopic, Producer, TopicPartition, sync
 from strandline.errors import (
-    BrokerError,
     InvalidRegularExpression,
     OffsetMetadataTooLarge,
     StrandlineError,
@@ -37,8 +35,6 @@ def member(cluster: LocalCluster, *topics: str, group: str, **options: object) -
 
 async def prepare(cluster: LocalCluster, topic: str, records: int = 0) -> None:
     async with Admin(cluster.bootstrap) as admin:
-        with suppress(BrokerError):
-            await admin.create_topics([NewTopic(OFFSETS, 5, 3)])
         await admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
     async with Producer(cluster.bootstrap) as producer:
         done = await producer.send_many(topic, ((b"%d" % i, b"v%d" % i) for i in range(records)))
