@@ -2,22 +2,21 @@
 flush.policy=always, after each append.
 
 The first two bound what a machine that loses power loses here; that acknowledged records survive it
-is the work of replication, or of flush.policy=always.
+is the work of replication, or of flush.policy=always. A log is looked at from an append on until it
+is durable: those at rest cost nothing, however many they are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from strandline_broker.config import BrokerConfig
     from strandline_broker.hosts.log_dirs import LogDirs
-    from strandline_broker.hosts.partition import Partition
     from strandline_broker.storage.log import Log
     from strandline_runtime.runtime import Clock
 
@@ -33,15 +32,15 @@ class FlushSchedule:
         clock: Clock,
         config: BrokerConfig,
         dirs: LogDirs,
-        partitions: Callable[[], Iterable[Partition]],
     ) -> None:
         self.always = config.flush_policy == "always"
         """What is acknowledged, or named in a fetch, is durable before."""
         self._clock = clock
         self._dirs = dirs
-        self._partitions = partitions
         self._dirty_since_ms: dict[Log, int] = {}
-        """When a log was first seen to hold what is not durable."""
+        """Since when a log holds what is not durable, or when its flush was asked for last."""
+        self._pause_s = SWEEP_S_MAX
+        self._wake = asyncio.Event()
 
     def on_append(self, log: Log, *, rolled: bool) -> None:
         """A leader has appended; `rolled`: to a new segment, which has sealed the one before."""
@@ -51,7 +50,11 @@ class FlushSchedule:
             self.on_copied(log)
 
     def on_copied(self, log: Log) -> None:
-        """A follower has appended: `flush.messages`. It asks for what it names by `holds_back`."""
+        """A follower has appended. It asks for what it names by `holds_back`."""
+        if log not in self._dirty_since_ms:
+            self._dirty_since_ms[log] = monotonic_ms(self._clock)
+            if len(self._dirty_since_ms) == 1 or _pause_s(log) < self._pause_s:
+                self._wake.set()
         if log.log_end_offset - log.durable_offset >= log.config.flush_messages:
             self._dirs.request(log)
 
@@ -77,22 +80,27 @@ class FlushSchedule:
     async def run(self) -> None:
         """`flush.ms`, until cancelled."""
         while True:
-            pause_s = self.sweep(monotonic_ms(self._clock))
-            await asyncio.sleep(pause_s)
+            if not self._dirty_since_ms:
+                await self._wake.wait()
+            self._wake.clear()
+            self._pause_s = self.sweep(monotonic_ms(self._clock))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s):
+                    await self._wake.wait()
 
     def sweep(self, now_ms: int) -> float:
         """Ask for the flushes that are due; seconds until it is worth looking again."""
-        dirty: dict[Log, int] = {}
         pause_s = SWEEP_S_MAX
-        for partition in self._partitions():
-            log = partition.log
-            pause_s = min(pause_s, log.config.flush_ms / 2000)
-            if log.durable_offset >= log.log_end_offset:
+        for log, since_ms in list(self._dirty_since_ms.items()):
+            if log.deleted or log.durable_offset >= log.log_end_offset:
+                del self._dirty_since_ms[log]
                 continue
-            since_ms = self._dirty_since_ms.get(log, now_ms)
+            pause_s = min(pause_s, _pause_s(log))
             if now_ms - since_ms >= log.config.flush_ms:
                 self._dirs.request(log)
-                since_ms = now_ms
-            dirty[log] = since_ms
-        self._dirty_since_ms = dirty
-        return max(pause_s, SWEEP_S_MIN)
+                self._dirty_since_ms[log] = now_ms
+        return pause_s
+
+
+def _pause_s(log: Log) -> float:
+    return max(log.config.flush_ms / 2000, SWEEP_S_MIN)

@@ -106,7 +106,7 @@ class Following:
             raise partition.refuse_write(error) from error
         finally:  # a fetch that is cancelled meanwhile has appended all the same (I-58)
             self._note_producers(records, appended)
-        self._flushes.on_copied(log)
+            self._flushes.on_copied(log)
 
     def _note_producers(self, records: bytes, headers: list[BatchHeader]) -> None:
         producers, now_ms = self._partition.producers, monotonic_ms(self._clock)

@@ -34,7 +34,7 @@ class LogUpkeep:
         self.log_starts = LogStarts(runtime, dirs)
         self.retention = LogRetention(runtime, config, dirs, self.log_starts, partitions)
         self.cleaner = LogCleaner(runtime, config, dirs, partitions)
-        self.flushes = FlushSchedule(runtime.clock, config.current, dirs, partitions)
+        self.flushes = FlushSchedule(runtime.clock, config.current, dirs)
         self.checkpoints = LogCheckpoints(runtime, config.current, dirs, partitions)
 
     async def run(self) -> None:

@@ -33,7 +33,7 @@ def fetcher_of(log: object, asked: list[object]) -> Fetcher:
         config,
         BrokerId(1),
         streams=unused,
-        flushes=FlushSchedule(runtime.clock, current, dirs, tuple),
+        flushes=FlushSchedule(runtime.clock, current, dirs),
         truncations=unused,
         copies=unused,
     )
@@ -96,7 +96,7 @@ async def test_partitions_that_are_refused_together_are_told_and_asked_for_toget
         config,
         BrokerId(1),
         streams=unused,
-        flushes=FlushSchedule(runtime.clock, current, unused, tuple),
+        flushes=FlushSchedule(runtime.clock, current, unused),
         truncations=unused,
         copies=unused,
     )
