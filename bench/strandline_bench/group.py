@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_bench.group_members import Member, sessions, settled, times
+from strandline_bench.group_members import Member, Sessions, sessions, settled, times
 from strandline_bench.group_options import GroupOptions
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.startup import resident_mb
@@ -319,13 +319,14 @@ async def _until_in_sync(admin: "Admin") -> None:
 async def _members(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
     await _written(cluster.bootstrap, TOPIC, options.partitions)
     pids = [pid for i in cluster.broker_ids if (pid := cluster.process(i).pid) is not None]
+    # What coordinators load for the first group of all is not a member's.
+    addresses = cluster.bootstrap.split(",")
+    async with sessions(addresses, OTHERS, OTHERS, TOPIC, interval_s=INTERVAL_S) as found:
+        await _until_joined(found, OTHERS)
     rss_before = sum(map(resident_mb, pids))
     groups = max(1, min(GROUPS, options.members))
-    addresses = cluster.bootstrap.split(",")
     async with sessions(addresses, groups, options.members, TOPIC, interval_s=INTERVAL_S) as found:
-        async with asyncio.timeout(WAIT_S):
-            while found.joined < options.members and not found.errors:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        await _until_joined(found, options.members)
         cpu_before, began = sum(map(_cpu_s, pids)), time.monotonic()
         await asyncio.sleep(options.members_s)
         cpu = (sum(map(_cpu_s, pids)) - cpu_before) / (time.monotonic() - began)
@@ -342,6 +343,12 @@ async def _members(cluster: LocalCluster, options: GroupOptions, report: Report)
                 "rss_growth_kb_per_member": round(rss * 1000 / options.members, 1),
             },
         )
+
+
+async def _until_joined(found: Sessions, members: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while found.joined < members and not found.errors:  # noqa: ASYNC110 - of another task
+            await asyncio.sleep(0.1)
 
 
 def _cpu_s(pid: int) -> float:

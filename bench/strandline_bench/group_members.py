@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 POLL_MS: Final = 200
 SETTLED_S_MAX: Final = 60.0
+JOINING_MAX: Final = 20
+"""Members that look for their coordinators at the same time."""
 
 
 class Member:
@@ -108,12 +110,16 @@ class Sessions:
         self._interval_s = interval_s
         self._addresses = bootstrap
         self._channels: dict[str, Any] = {}
+        self._turns = asyncio.Semaphore(JOINING_MAX)
+        self._coordinators: dict[str, str] = {}
 
     async def run(self, group: str, member: str) -> None:
         from strandline_proto.v1 import groups_pb2
 
-        stub = self._stub(await self._coordinator(group))
-        call = stub.GroupSession()
+        async with self._turns:
+            address = self._coordinators.get(group) or await self._coordinator(group)
+            self._coordinators[group] = address
+        call = self._stub(address).GroupSession()
         beat = groups_pb2.ConsumerGroupHeartbeatRequest(
             group_id=group, member_id=member, member_epoch=0, rebalance_timeout_ms=60_000
         )
@@ -135,16 +141,24 @@ class Sessions:
                     return
                 self.joined += state.heartbeat.member_epoch == 0
                 state.seen_push = answer.push or state.seen_push
-                state.heartbeat.member_epoch = answer.heartbeat.member_epoch
+                # What has been said is not said again: whoever says all is answered with all.
+                beat = groups_pb2.ConsumerGroupHeartbeatRequest(
+                    group_id=group,
+                    member_id=member,
+                    member_epoch=answer.heartbeat.member_epoch,
+                    rebalance_timeout_ms=-1,
+                )
                 if answer.heartbeat.HasField("assignment"):
-                    state.heartbeat.topic_partitions.CopyFrom(answer.heartbeat.assignment)
+                    beat.topic_partitions.CopyFrom(answer.heartbeat.assignment)
                     wake.set()
+                state.heartbeat.CopyFrom(beat)
 
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(read())
             while not reading.done():
                 state.seq += 1
                 await call.write(state)
+                state.heartbeat.ClearField("topic_partitions")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._interval_s):
                         await wake.wait()
