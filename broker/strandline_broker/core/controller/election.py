@@ -72,7 +72,9 @@ def leave(
     leader: BrokerId | None = partition.leader
     if partition.leader in (broker_id, NO_LEADER):
         leader = elect(partition, rest, brokers, elr=elr)
-        if leader != NO_LEADER and leader not in rest:
+        if leader == NO_LEADER:
+            rest = ()  # whoever is left there, and cannot lead just now, stays eligible
+        elif leader not in rest:
             rest = (leader,)
     if leader == partition.leader and not bump:
         leader = None

@@ -1,5 +1,9 @@
 """Fencing: one incarnation, one atomic batch, and a partition that a broker cannot carry."""
 
+from functools import partial
+
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.election import lead_again
 from strandline_broker.core.controller.fencing import (
     decide_expire,
     decide_fence,
@@ -108,3 +112,24 @@ def test_two_who_cannot_apply_their_election_do_not_take_turns() -> None:
     assert fail(B1) == B2
     assert fail(B2, B1) == NO_LEADER
     assert cluster.partition(topic).elr == (B1, B2)
+
+
+def test_who_is_left_in_sync_and_cannot_apply_it_either_stays_eligible() -> None:
+    """I-22: where nobody leads, nobody is in sync."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    failed = partial(
+        decide_replica_failed,
+        cluster.state,
+        B1,
+        cluster.state.brokers[B1].epoch,
+        topic_id=topic,
+        partition=0,
+        as_of=cluster.state.last_offset,
+    )
+    cluster.commit(failed(unfit=(B2, B3)))
+    seen = cluster.partition(topic)
+    assert (seen.leader, seen.isr, seen.elr) == (NO_LEADER, (), (B1, B2, B3))
+    cluster.commit(Decision(lead_again(cluster.state, B3, cluster.state.brokers), answer=None))
+    seen = cluster.partition(topic)
+    assert (seen.leader, seen.isr) == (B1, (B1,))
