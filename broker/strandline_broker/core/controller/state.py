@@ -154,6 +154,8 @@ class PartitionRegistration:
     @property
     def target(self) -> tuple[BrokerId, ...]:
         """The replicas that a reassignment under way leads to; without one, those there are."""
+        if self.removing == ():
+            return self.replicas
         return tuple(b for b in self.replicas if b not in self.removing)
 
     def directory_of(self, broker_id: BrokerId) -> str:

@@ -90,15 +90,30 @@ class PushStream:
     async def run(self) -> None:
         """Push until cancelled, over as many connections as it takes."""
         channel = self._plan.dial(self._broker)
-        failures = 0
+        failures, is_first = 0, True
         try:
             while True:
                 self._answered = False
-                await self._converse(channel)
+                if is_first or await self._is_there(channel):
+                    await self._converse(channel)
+                is_first = False
                 failures = 0 if self._answered else failures + 1
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
         finally:
             await channel.close()
+
+    async def _is_there(self, channel: BrokerChannel) -> bool:
+        """Whether anybody answers: a snapshot is dear, and not made for who is gone."""
+        there = False
+        try:
+            await channel.identify(timeout_s=self._plan.answer_timeout_s)
+            there = True
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            self._plan.runtime.log.debug(
+                "nobody to push to", broker=self._broker.broker_id, why=_first_line(error)
+            )
+        deliver_cancellation()
+        return there
 
     async def _converse(self, channel: BrokerChannel) -> None:
         self._queue.clear()

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import grpc
+
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller import push
 from strandline_broker.hosts.controller import pusher
@@ -42,6 +44,10 @@ class Receiver(services_pb2_grpc.ReplicaServiceServicer):
         self.script: list[dict[str, Any] | None] = []
         """Fields of each next answer; None: no answer."""
         self.received: asyncio.Queue[Request] = asyncio.Queue()
+        self.asked = 0
+        """How often somebody wanted to know who is there."""
+        self.not_there = 0
+        """For how many more of them nobody is."""
 
     async def LeaderAndIsr(self, requests: Any, context: Any) -> Any:
         self.streams += 1
@@ -54,7 +60,11 @@ class Receiver(services_pb2_grpc.ReplicaServiceServicer):
                 yield push_pb2.LeaderAndIsrResponse(**answer)
 
     async def Identify(self, request: Any, context: Any) -> Any:
-        raise AssertionError("nobody probes here")
+        self.asked += 1
+        self.not_there -= 1
+        if self.not_there >= 0:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "nobody is there")
+        return push_pb2.IdentifyResponse()
 
     async def next(self) -> Request:
         async with asyncio.timeout(WAIT_S):
@@ -69,11 +79,12 @@ class Pushing:
         here = (Endpoint("INTERNAL", "127.0.0.1", port),)
         self.cluster.register(B1, listeners=here)
         self.answers: list[tuple[int, bool]] = []
+        self.snapshots = 0
         runtime = real_runtime("controller")
         identity = Identity(node_id=BrokerId(100), cluster_id="cluster", store_id="store")
         plan = PushPlan(
             runtime=runtime,
-            snapshot=lambda: push.snapshot(self.cluster.state),
+            snapshot=self._snapshot,
             dial=BrokerLinks(
                 runtime.network,
                 PushTranslator(identity),
@@ -87,6 +98,10 @@ class Pushing:
         """How many more times the broker is found to have applied something just now."""
         self._clock = runtime.clock
         self.pusher = Pusher(plan)
+
+    def _snapshot(self) -> push.MetadataDelta:
+        self.snapshots += 1
+        return push.snapshot(self.cluster.state)
 
     def _progressed_ms(self, broker_id: BrokerId) -> int | None:
         assert broker_id == B1
@@ -177,6 +192,17 @@ async def test_another_incarnation_behind_the_address_ends_the_stream() -> None:
         await receiver.next()
         assert (await receiver.next()).full
         assert receiver.streams == 2
+
+
+async def test_no_snapshot_is_made_for_a_broker_that_is_gone() -> None:
+    async with pushing() as (subject, receiver):
+        await receiver.next()
+        made = subject.snapshots
+        receiver.script, receiver.not_there = [{"error_code": StaleBrokerEpoch.code}], 3
+        subject.decide()
+        await receiver.next()
+        assert (await receiver.next()).full
+        assert (receiver.asked, subject.snapshots) == (4, made + 1)
 
 
 async def test_a_broker_that_does_not_answer_is_called_anew() -> None:
