@@ -9,6 +9,7 @@ from pathlib import Path
 
 from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.config_key import Key
+from strandline_broker.core.groups.group_config import GROUP_KEYS
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import ERRORS
 
@@ -28,6 +29,11 @@ A key marked as dynamic can also be altered while the servers run, for one broke
 TOPICS = """\
 What a topic does not set, it has from its servers. Every key can be altered at run time
 (`strandline config alter topic`).
+"""
+GROUPS = """\
+What a consumer group does not set, it has from its brokers, whose `.min.` and `.max.` keys are its
+bounds. Every key can be altered at run time (`strandline config alter group`), for a group that is
+yet to come too; members hear of it with their next heartbeat.
 """
 
 
@@ -65,12 +71,17 @@ def document() -> str:
         ("key", "default from", "meaning"),
         ((f"`{key.name}`", f"`{key.default_from}`", key.doc) for key in TOPIC_KEYS.values()),
     )
+    groups = table(
+        ("key", "default from", "meaning"),
+        ((f"`{key.name}`", f"`group.{key.name}`", key.doc) for key in GROUP_KEYS.values()),
+    )
     return "\n".join(
         [
             HEAD,
             f"## Broker\n\n{keys(BROKER_KEYS)}",
             f"## Controller\n\n{keys(CONTROLLER_KEYS)}",
             f"## Topics\n\n{TOPICS}\n{topics}",
+            f"## Consumer groups\n\n{GROUPS}\n{groups}",
             f"## Errors\n\nNumeric codes are Kafka's.\n\n{errors()}",
         ]
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.coordination.group_settings import group_settings
 from strandline_broker.hosts.coordination.registry import Shards
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.envelopes import Envelopes
@@ -189,7 +190,7 @@ class Broker:
             DeleteRecordsRpc(replicas, metadata),
             TruncationsRpc(replicas),
             MetadataRpc(metadata, listener.name),
-            AdminRpc(self.link),
+            AdminRpc(self.link, group_settings(self._config)),
             ReplicasInfoRpc(clock, replicas, metadata),
             ConfigsRpc(self._config, metadata),
             ProducerIdsRpc(self.producer_ids),

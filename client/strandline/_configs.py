@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 Resource = tuple[str, str]
 Described = dict[Resource, dict[str, ConfigValue]]
 
-KINDS: Final = {"topic": 2, "broker": 4}
+KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
 """Kafka's numbers for the kinds of things that have a configuration."""
 _NAMES: Final = {number: kind for kind, number in KINDS.items()}
 
 
 def resources_of(given: Iterable[tuple[str, str | int]]) -> list[Resource]:
-    """("topic", name) or ("broker", id), checked; a broker without an id stands for all of them."""
+    """("topic", name), ("broker", id) or ("group", id), checked; a broker without an id stands for
+    all of them.
+    """
     resources = []
     for kind, name in several("resources", given, tuple):
         if kind not in KINDS:
-            raise ConfigurationError(f"a resource is a topic or a broker, not {kind!r}")
+            raise ConfigurationError(f"a resource is a topic, a broker or a group, not {kind!r}")
         resources.append((kind, str(name)))
     return resources
 

@@ -356,7 +356,8 @@ class Admin(GroupAdministration, Reassignments):
     async def describe_configs(
         self, resources: Iterable[tuple[str, str | int]]
     ) -> dict[tuple[str, str], dict[str, ConfigValue]]:
-        """Configuration of ("topic", name) and ("broker", id) with the origin of each value.
+        """Configuration of ("topic", name), ("broker", id) and ("group", id) with the origin of
+        each value.
 
         ("broker", "") is what was altered at run time for all brokers. A broker describes itself:
         raises BrokerUnreachable for one that is down.
@@ -369,7 +370,8 @@ class Admin(GroupAdministration, Reassignments):
         *,
         validate_only: bool = False,
     ) -> list[int]:
-        """Alter keys of ("topic", name), ("broker", id) and, for all brokers, ("broker", "").
+        """Alter keys of ("topic", name), ("broker", id), ("group", id) and, for all brokers,
+        ("broker", "").
 
         Each of them is altered whole or not at all; keys that are not named stay as they are.
         Returns once all live brokers work by it, or the ids of those that have not said so yet: the

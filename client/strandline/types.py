@@ -289,6 +289,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     """The server's file, environment or flags."""
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
+    """The consumer group's own."""
 
 
 class ConfigSynonym(NamedTuple):

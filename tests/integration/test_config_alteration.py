@@ -282,7 +282,8 @@ def test_the_command_line_shows_values_with_their_origin(cluster: LocalCluster) 
         (("alter", "topic"), 2, "which topic is meant?"),
         (("alter", "topic", "plain", "--default"), 2, "broker --default"),
         (("describe", "broker", "one"), 2, "not a broker's id"),
-        (("describe", "group", "g"), 2, "group"),
+        (("describe", "group"), 2, "which group is meant?"),
+        (("describe", "member", "m"), 2, "member"),
         (
             ("alter", "broker", 1, "--set", "node.id=2"),
             1,
@@ -310,3 +311,22 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     with sync.Admin(cluster.bootstrap) as admin:
         (after,) = admin.describe_configs([("topic", plain)]).values()
     assert all(value.source is ConfigSource.DEFAULT_CONFIG for value in after.values())
+
+
+def test_a_groups_configuration_is_described_altered_and_bounded(cluster: LocalCluster) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    default = _described(cluster, "group", "billing")
+    assert default == {
+        session: ("45000", "DEFAULT_CONFIG"),
+        heartbeat: ("5000", "DEFAULT_CONFIG"),
+    }
+    _alter(cluster, "group", "billing", "--set", f"{session}=50000")
+    assert _described(cluster, "group", "billing")[session] == ("50000", "GROUP_CONFIG")
+    assert _described(cluster, "group", "other") == default
+    refused = _on(cluster, "config", "alter", "group", "billing", "--set", f"{session}=60001")
+    assert refused.status != 0
+    assert "from 45000 to 60000" in refused.err
+    unknown = _on(cluster, "config", "alter", "group", "billing", "--set", "retention.ms=1")
+    assert "no configuration key of a group" in unknown.err
+    _alter(cluster, "group", "billing", "--delete", session)
+    assert _described(cluster, "group", "billing") == default

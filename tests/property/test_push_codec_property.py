@@ -121,7 +121,13 @@ deltas = st.builds(
     brokers=st.lists(brokers, max_size=2).map(tuple),
     removed_brokers=several,
     dynamic=st.none()
-    | st.builds(ClusterConfigs, st.dictionaries(broker_ids, configs), configs, configs),
+    | st.builds(
+        ClusterConfigs,
+        st.dictionaries(broker_ids, configs),
+        configs,
+        configs,
+        st.dictionaries(st.text(max_size=5), configs, max_size=3),
+    ),
     epoch_starts=st.lists(st.tuples(int64, int32), max_size=2).map(tuple),
 )
 
@@ -227,7 +233,10 @@ def meant(delta: MetadataDelta, receiver: Broker) -> Envelope:
         dynamic_configs=None
         if dynamic is None
         else DynamicConfigs(
-            dynamic.brokers.get(BrokerId(ME), {}), dynamic.cluster, dynamic.controller
+            dynamic.brokers.get(BrokerId(ME), {}),
+            dynamic.cluster,
+            dynamic.controller,
+            dynamic.groups,
         ),
         epoch_starts=delta.epoch_starts,
     )

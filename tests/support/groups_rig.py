@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.coordination import codec
@@ -32,7 +32,7 @@ from strandline_broker.core.groups.groups import Groups
 from strandline_broker.core.groups.regular_expressions import Re2Matcher
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
-from strandline_broker.core.push_envelope import PartitionMetadata
+from strandline_broker.core.push_envelope import DynamicConfigs, PartitionMetadata
 from strandline_proto.errors import WireError
 from strandline_proto.ids import MetadataOffset, Offset, TopicId
 
@@ -85,8 +85,10 @@ class GroupsRig:
         return Inputs(
             now_ms=self.now_ms,
             wall_ms=WALL_MS + self.now_ms,
-            metadata=view(self.topics, self.metadata_offset),
-            group_configs=self.group_configs,
+            metadata=replace(
+                view(self.topics, self.metadata_offset),
+                dynamic_configs=DynamicConfigs(groups=self.group_configs),
+            ),
         )
 
     # The world around

@@ -103,7 +103,7 @@ class StopReplica:
 
 @dataclass(frozen=True, slots=True)
 class DynamicConfigs:
-    """Configuration of the receiver that is not from its own file, environment or flags; whole."""
+    """Configuration that is not from the receiver's own file, environment or flags; whole."""
 
     broker: Mapping[str, str] = field(default_factory=dict)
     """Altered at run time for this broker; stronger than `cluster`."""
@@ -111,6 +111,8 @@ class DynamicConfigs:
     """Altered at run time for all brokers."""
     controller: Mapping[str, str] = field(default_factory=dict)
     """Defaults of topic keys that the controller's configuration decides, for information."""
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of consumer groups, by id."""
 
     @property
     def altered(self) -> Mapping[str, str]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
 
+from strandline_broker.rpc.alter_configs import alter_configs
 from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2, reassignment_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from strandline_broker.core.groups.settings import GroupSettings
     from strandline_broker.rpc.controller_link import ControllerLink
 
 TIMEOUT_S_MIN: Final = 0.1
@@ -24,8 +26,9 @@ Response = TypeVar("Response")
 
 
 class AdminRpc:
-    def __init__(self, link: ControllerLink) -> None:
+    def __init__(self, link: ControllerLink, groups: GroupSettings) -> None:
         self._link = link
+        self._groups = groups
 
     async def _forward(
         self,
@@ -67,11 +70,16 @@ class AdminRpc:
     async def IncrementalAlterConfigs(
         self, request: metadata_pb2.IncrementalAlterConfigsRequest, context: Any
     ) -> metadata_pb2.IncrementalAlterConfigsResponse:
-        return await self._forward(
-            self._link.stub.IncrementalAlterConfigs,
-            request,
-            metadata_pb2.IncrementalAlterConfigsResponse,
-        )
+        async def forward(
+            request: metadata_pb2.IncrementalAlterConfigsRequest,
+        ) -> metadata_pb2.IncrementalAlterConfigsResponse:
+            return await self._forward(
+                self._link.stub.IncrementalAlterConfigs,
+                request,
+                metadata_pb2.IncrementalAlterConfigsResponse,
+            )
+
+        return await alter_configs(request, self._groups, forward)
 
     async def ElectLeaders(
         self, request: elections_pb2.ElectLeadersRequest, context: Any

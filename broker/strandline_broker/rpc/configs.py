@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.config_text import described
+from strandline_broker.core.groups.group_config import GROUP_KEYS
+from strandline_broker.core.groups.heartbeat_rules import check_group_id
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, WireError
 from strandline_proto.v1 import metadata_pb2
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
 TOPIC: Final = 2
 BROKER: Final = 4
+GROUP: Final = 32
 """Kafka's resource types."""
 FROM_TOPIC: Final = 1
 FROM_DYNAMIC_BROKER: Final = 2
 FROM_DYNAMIC_CLUSTER: Final = 3
 FROM_STATIC_BROKER: Final = 4
 FROM_DEFAULT: Final = 5
+FROM_GROUP: Final = 8
 """Kafka's configuration sources."""
 
 
@@ -61,8 +65,11 @@ class ConfigsRpc:
             return self._topic(resource.name)
         if resource.type == BROKER:
             return self._broker(resource.name)
+        if resource.type == GROUP:
+            return self._group(resource.name)
         raise InvalidRequest(
-            f"resource type {resource.type} is not known; use {TOPIC} (topic) or {BROKER} (broker)"
+            f"resource type {resource.type} is not known; use {TOPIC} (topic), {BROKER} (broker) "
+            f"or {GROUP} (group)"
         )
 
     def _topic(self, name: str) -> Iterable[metadata_pb2.DescribedConfig]:
@@ -78,6 +85,17 @@ class ConfigsRpc:
         for entry, value in topic.configs.items():
             if entry not in TOPIC_KEYS:
                 yield _described(entry, [_value(entry, value, FROM_TOPIC)])
+
+    def _group(self, group_id: str) -> Iterable[metadata_pb2.DescribedConfig]:
+        """Of any id: a group need not be there to have a configuration."""
+        check_group_id(group_id)
+        own = self._metadata.view.dynamic_configs.groups.get(group_id, {})
+        for key in GROUP_KEYS.values():
+            values = self._values(f"group.{key.name}")
+            if key.name in own:
+                values.insert(0, _value(key.name, own[key.name], FROM_GROUP))
+            if values:
+                yield _described(key.name, values, documentation=key.doc)
 
     def _broker(self, name: str) -> Iterable[metadata_pb2.DescribedConfig]:
         if name == "":

@@ -194,6 +194,10 @@ def _dynamic_to_wire(
         broker=_entries(dynamic.brokers.get(me, {})),
         cluster=_entries(dynamic.cluster),
         controller=_entries(dynamic.controller),
+        groups=[
+            push_pb2.GroupConfigs(group_id=group_id, configs=_entries(own))
+            for group_id, own in dynamic.groups.items()
+        ],
     )
 
 
@@ -253,7 +257,10 @@ def _dynamic_from_wire(request: push_pb2.LeaderAndIsrRequest) -> DynamicConfigs 
         return None
     dynamic = request.dynamic_configs
     return DynamicConfigs(
-        _configs(dynamic.broker), _configs(dynamic.cluster), _configs(dynamic.controller)
+        _configs(dynamic.broker),
+        _configs(dynamic.cluster),
+        _configs(dynamic.controller),
+        {each.group_id: _configs(each.configs) for each in dynamic.groups},
     )
 
 

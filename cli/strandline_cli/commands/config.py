@@ -1,4 +1,4 @@
-"""`strandline config ...`: the configuration of topics and brokers."""
+"""`strandline config ...`: the configuration of topics, brokers and consumer groups."""
 
 import typer
 
@@ -8,7 +8,7 @@ from strandline_cli.commands.config_describe import describe
 
 def config_app() -> typer.Typer:
     app = typer.Typer(
-        help="Describe and alter the configuration of topics and brokers.",
+        help="Describe and alter the configuration of topics, brokers and consumer groups.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _ORIGINS: Final = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
+    "GROUP_CONFIG": "group",
     "DYNAMIC_BROKER_CONFIG": "altered for the broker",
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "altered for all brokers",
     "STATIC_BROKER_CONFIG": "server's configuration",

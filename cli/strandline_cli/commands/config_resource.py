@@ -1,7 +1,7 @@
-"""`topic NAME`, `broker ID` and `broker --default`: whose configuration is meant."""
+"""`topic NAME`, `broker ID`, `broker --default` and `group ID`: whose configuration is meant."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,14 +11,23 @@ from strandline_cli.errors import UsageMistake
 class Kind(StrEnum):
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
 
 
 KindArgument = Annotated[
-    Kind, typer.Argument(metavar="topic|broker", help="Whose configuration.", show_default=False)
+    Kind,
+    typer.Argument(metavar="topic|broker|group", help="Whose configuration.", show_default=False),
 ]
+_EXAMPLES: Final = {
+    Kind.TOPIC: "topic orders",
+    Kind.BROKER: "broker 1` or `broker --default",
+    Kind.GROUP: "group billing",
+}
 NameArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME|ID]", help="A topic's name or a broker's id."),
+    typer.Argument(
+        metavar="[NAME|ID]", help="A topic's name, a broker's or a consumer group's id."
+    ),
 ]
 DefaultOption = Annotated[
     bool, typer.Option("--default", help="All brokers, as far as not altered for one of them.")
@@ -30,12 +39,11 @@ Resource = tuple[str, str | int]
 def resource_of(kind: Kind, name: str | None, default: bool) -> Resource:
     """What the client library calls it. Raises UsageMistake for what names nothing, or two."""
     if default:
-        if kind is Kind.TOPIC or name is not None:
+        if kind is not Kind.BROKER or name is not None:
             raise UsageMistake("--default stands for all brokers: use it as `broker --default`")
         return (kind.value, "")
     if name is None or name == "":
-        example = "topic orders" if kind is Kind.TOPIC else "broker 1` or `broker --default"
-        raise UsageMistake(f"which {kind.value} is meant? As in `{example}`")
+        raise UsageMistake(f"which {kind.value} is meant? As in `{_EXAMPLES[kind]}`")
     if kind is Kind.BROKER and not name.isdecimal():
         raise UsageMistake(f"{name!r} is not a broker's id: use a number, as in `broker 1`")
     return (kind.value, name)

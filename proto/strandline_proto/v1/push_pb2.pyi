@@ -128,6 +128,7 @@ class DynamicConfigs(_message.Message):
     BROKER_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
     CONTROLLER_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def broker(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]:
         """Altered at run time for the receiver."""
@@ -140,20 +141,48 @@ class DynamicConfigs(_message.Message):
     def controller(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]:
         """Defaults of topic keys that the controller's configuration decides, for information."""
 
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupConfigs]:
+        """Altered at run time for single consumer groups."""
+
     def __init__(
         self,
         *,
         broker: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
         cluster: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
         controller: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
+        groups: _abc.Iterable[Global___GroupConfigs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "cluster", b"cluster", "controller", b"controller"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "cluster", b"cluster", "controller", b"controller", "groups", b"groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DynamicConfigs: _TypeAlias = DynamicConfigs  # noqa: Y015
+
+@_typing.final
+class GroupConfigs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    @_builtins.property
+    def configs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        configs: _abc.Iterable[_common_pb2.ConfigEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "group_id", b"group_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupConfigs: _TypeAlias = GroupConfigs  # noqa: Y015
 
 @_typing.final
 class LeaderAndIsrTopic(_message.Message):

@@ -16,6 +16,7 @@ from strandline_broker.core.controller.records import (
     AnyRecord,
     BrokerConfigRecord,
     ConfigRecord,
+    GroupConfigRecord,
     PartitionChangeRecord,
 )
 from strandline_broker.core.controller.state import (
@@ -24,6 +25,8 @@ from strandline_broker.core.controller.state import (
     ControllerState,
     Topic,
 )
+from strandline_broker.core.groups.group_config import check_group_configs, check_group_key
+from strandline_broker.core.groups.heartbeat_rules import check_group_id
 from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.core.topic_config import (
     TOPIC_KEYS,
@@ -35,12 +38,14 @@ from strandline_proto.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
     InvalidRequest,
+    PolicyViolation,
     UnknownTopicOrPartition,
 )
 from strandline_proto.ids import BrokerId
 
 TOPIC: Final = 2
 BROKER: Final = 4
+GROUP: Final = 32
 """Kafka's resource types."""
 SET: Final = 0
 DELETE: Final = 1
@@ -48,6 +53,7 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 """Kafka's operations."""
 
+CONFIGURED_GROUPS_MAX: Final = 10_000
 _LISTS: Final = {"cleanup.policy": "delete", "log.cleanup.policy": "delete"}
 """Keys that are lists, and what they are by default."""
 
@@ -113,7 +119,8 @@ def decide_alter_configs(
     keys: ServerKeys,
     validate_only: bool,
 ) -> Decision[None]:
-    """Alter one resource: a topic by name, a broker by id, or all brokers (name "").
+    """Alter one resource: a topic by name, a broker by id, or all brokers (name ""), a consumer
+    group by its id, whether it is there or not.
 
     Raises the error that says what is wrong with the wish.
     """
@@ -121,9 +128,12 @@ def decide_alter_configs(
         records = _alter_topic(state, name, alterations)
     elif kind == BROKER:
         records = _alter_brokers(state, name, alterations, keys)
+    elif kind == GROUP:
+        records = _alter_group(state, name, alterations)
     else:
         raise InvalidRequest(
-            f"resource type {kind} is not known; use {TOPIC} (topic) or {BROKER} (broker)"
+            f"resource type {kind} is not known; use {TOPIC} (topic), {BROKER} (broker) or {GROUP} "
+            "(group)"
         )
     return Decision(() if validate_only else records, answer=None)
 
@@ -174,6 +184,25 @@ def _alter_brokers(
     check_compaction_lags({**cluster, **after}, prefix="log.cleaner.")
     return [
         BrokerConfigRecord(broker_id=broker_id, key=key, value=after.get(key))
+        for key in _changed(own, after)
+    ]
+
+
+def _alter_group(
+    state: ControllerState, name: str, alterations: Sequence[Alteration]
+) -> list[AnyRecord]:
+    """What values are within the brokers' bounds, these say before they ask."""
+    check_group_id(name)
+    own = state.group_configs.get(name, {})
+    if not own and len(state.group_configs) >= CONFIGURED_GROUPS_MAX:
+        raise PolicyViolation(
+            f"{CONFIGURED_GROUPS_MAX} groups have a configuration of their own, as many as may: "
+            "every broker is told of all; delete the keys of groups that are gone"
+        )
+    after = _altered(own, alterations, {}, check_group_key)
+    check_group_configs(after)
+    return [
+        GroupConfigRecord(group_id=name, key=key, value=after.get(key))
         for key in _changed(own, after)
     ]
 

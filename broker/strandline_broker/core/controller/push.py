@@ -14,6 +14,7 @@ from strandline_broker.core.controller.records import (
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    GroupConfigRecord,
     OfflineReplicasRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -82,12 +83,14 @@ class RemovedReplicas:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfigs:
-    """Configuration of brokers that is decided here, whole."""
+    """Configuration of brokers and groups that is decided here, whole."""
 
     brokers: Mapping[BrokerId, Mapping[str, str]]
     cluster: Mapping[str, str]
     controller: Mapping[str, str]
     """Defaults of topic keys from the controller's own configuration."""
+    groups: Mapping[str, Mapping[str, str]]
+    """Of consumer groups, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
                 _begin_change(state, record, changes)
             case ConfigRecord(topic_id=topic_id) if topic_id is not None:
                 changes.configs[topic_id] = None
-            case ConfigRecord() | BrokerConfigRecord():
+            case ConfigRecord() | BrokerConfigRecord() | GroupConfigRecord():
                 changes.dynamic = True
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord():
                 changes.brokers[record.broker_id] = None
@@ -253,6 +256,7 @@ def _dynamic(state: ControllerState) -> ClusterConfigs:
         brokers={broker_id: dict(own) for broker_id, own in state.broker_configs.items()},
         cluster=dict(state.dynamic_defaults),
         controller=dict(state.defaults),
+        groups={group_id: dict(own) for group_id, own in state.group_configs.items()},
     )
 
 

@@ -181,6 +181,14 @@ class BrokerConfigRecord(Record, frozen=True, kw_only=True):
     value: str | None = None
 
 
+class GroupConfigRecord(Record, frozen=True, kw_only=True):
+    """A key of a consumer group. Without a value it is not altered any more."""
+
+    group_id: str
+    key: str
+    value: str | None = None
+
+
 class ProducerIdsRecord(Record, frozen=True, kw_only=True):
     """Every producer id below `next_producer_id` belongs to somebody (I-59)."""
 
@@ -216,6 +224,7 @@ AnyRecord = (
     | UnregisterBrokerRecord
     | ConfigRecord
     | BrokerConfigRecord
+    | GroupConfigRecord
     | ProducerIdsRecord
 )
 

@@ -101,6 +101,7 @@ def restored_state(
         defaults=dict(known.defaults),
         dynamic_defaults=dict(known.dynamic_defaults),
         broker_configs={b: dict(own) for b, own in known.broker_configs.items()},
+        group_configs={g: dict(own) for g, own in known.group_configs.items()},
         next_producer_id=ProducerId(max(ids) + PRODUCER_ID_STEP),
         last_offset=MetadataOffset(end - 1),
         former_stores=list(dict.fromkeys(store for store in stores if store is not None)),

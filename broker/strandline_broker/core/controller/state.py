@@ -30,6 +30,7 @@ from strandline_broker.core.controller.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
+    GroupConfigRecord,
     LossRecord,
     OfflineReplica,
     OfflineReplicasRecord,
@@ -220,6 +221,8 @@ class ControllerState:
     """What was altered at run time for all brokers."""
     broker_configs: dict[BrokerId, dict[str, str]] = field(default_factory=dict)
     """What was altered at run time for one broker; it stays while the broker is away."""
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was altered for one consumer group, by its id, whether it is there or not."""
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     last_offset: MetadataOffset = NOTHING_WRITTEN
     losses: tuple[LossReport, ...] = ()
@@ -327,6 +330,7 @@ class ControllerState:
             defaults=dict(self.defaults),
             dynamic_defaults=dict(self.dynamic_defaults),
             broker_configs={b: dict(own) for b, own in self.broker_configs.items()},
+            group_configs={g: dict(own) for g, own in self.group_configs.items()},
             epoch_starts=list(self.epoch_starts),
             former_stores=list(self.former_stores),
         )
@@ -380,7 +384,7 @@ class ControllerState:
                 must(not new.elr or len(new.isr) < least, (new, least, "I-22, I-50"))
                 name = self.topics[record.topic_id].name
                 self.losses = with_election(self.losses, name, old, new, log_end=record.log_end)
-            case ConfigRecord() | BrokerConfigRecord():
+            case ConfigRecord() | BrokerConfigRecord() | GroupConfigRecord():
                 self._replay_config(record)
             case LossRecord():
                 topic = self.topics[record.topic_id]
@@ -404,8 +408,10 @@ class ControllerState:
         must(record.partition not in topic.partitions, record)
         self.put(partition)
 
-    def _replay_config(self, record: ConfigRecord | BrokerConfigRecord) -> None:
-        if isinstance(record, BrokerConfigRecord):
+    def _replay_config(self, record: ConfigRecord | BrokerConfigRecord | GroupConfigRecord) -> None:
+        if isinstance(record, GroupConfigRecord):
+            entries = self.group_configs.setdefault(record.group_id, {})
+        elif isinstance(record, BrokerConfigRecord):
             if record.broker_id is None:
                 entries = self.dynamic_defaults
             else:
@@ -418,6 +424,8 @@ class ControllerState:
             entries.pop(record.key, None)
         else:
             entries[record.key] = record.value
+        if isinstance(record, GroupConfigRecord) and not entries:
+            del self.group_configs[record.group_id]
 
     def _replay_broker(
         self,

@@ -7,7 +7,7 @@ Answers are plain values, or a `WireError`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -35,10 +35,13 @@ class Inputs:
     """Monotonic."""
     wall_ms: int
     metadata: MetadataView
-    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By group id, the keys of `group_config.py` that are altered for it."""
+    """With what is configured of single groups."""
     random: bytes = b""
     """16 fresh ones, for a member id that the coordinator makes."""
+
+    def configs_of(self, group_id: str) -> Mapping[str, str]:
+        """The keys of `group_config.py` that are altered for it."""
+        return self.metadata.dynamic_configs.groups.get(group_id, {})
 
 
 # Membership

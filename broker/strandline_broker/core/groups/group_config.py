@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.config_values import suggestion
+from strandline_broker.core.config_values import shown, suggestion
+from strandline_broker.core.groups.settings import INT32_MAX, GroupSettings
 from strandline_proto.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from strandline_broker.core.groups.settings import GroupSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +46,32 @@ def group_value(key: GroupKey, settings: GroupSettings, overrides: Mapping[str, 
     return max(key.low(settings), min(value, key.high(settings)))
 
 
-def check_group_configs(entries: Mapping[str, str], settings: GroupSettings) -> None:
-    """Raises InvalidConfig at the first entry that is no key of a group or out of bounds, and where
-    the heartbeats would be no shorter than the session.
+def check_group_key(name: str) -> None:
+    if name not in GROUP_KEYS:
+        raise InvalidConfig(
+            f"{shown(name)} is no configuration key of a group{suggestion(name, GROUP_KEYS)}"
+        )
+
+
+def check_group_configs(entries: Mapping[str, str], settings: GroupSettings | None = None) -> None:
+    """Raises InvalidConfig at the first entry that is no key of a group, no time or, given a
+    broker's settings, out of its bounds; and where heartbeats would be no shorter than the session.
     """
     for name, text in entries.items():
-        key = GROUP_KEYS.get(name)
-        if key is None:
-            raise InvalidConfig(
-                f"{name} is no configuration key of a group{suggestion(name, GROUP_KEYS)}"
-            )
-        low, high = key.low(settings), key.high(settings)
-        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-            raise InvalidConfig(
-                f"{name}={text}: expected milliseconds from {low} to {high}, the brokers' bounds"
-            )
-    session = group_value(SESSION_TIMEOUT, settings, entries)
-    heartbeat = group_value(HEARTBEAT_INTERVAL, settings, entries)
-    if heartbeat >= session:
+        check_group_key(name)
+        key = GROUP_KEYS[name]
+        low, high = (1, INT32_MAX) if settings is None else (key.low(settings), key.high(settings))
+        is_number = text.isascii() and text.isdigit() and len(text) <= 10
+        if not is_number or not low <= int(text) <= high:
+            raise InvalidConfig(f"{name}={shown(text)}: expected milliseconds from {low} to {high}")
+    bounds = settings or GroupSettings()
+    session = entries.get(SESSION_TIMEOUT.name)
+    heartbeat = entries.get(HEARTBEAT_INTERVAL.name)
+    session_ms = SESSION_TIMEOUT.default(bounds) if session is None else int(session)
+    heartbeat_ms = HEARTBEAT_INTERVAL.default(bounds) if heartbeat is None else int(heartbeat)
+    both = session is not None and heartbeat is not None
+    if (both or settings is not None) and heartbeat_ms >= session_ms:
         raise InvalidConfig(
-            f"{HEARTBEAT_INTERVAL.name}={heartbeat} is not below {SESSION_TIMEOUT.name}={session}: "
-            "every member would be lost between two heartbeats"
+            f"{HEARTBEAT_INTERVAL.name}={heartbeat_ms} is not below {SESSION_TIMEOUT.name}="
+            f"{session_ms}: every member would be lost between two heartbeats"
         )

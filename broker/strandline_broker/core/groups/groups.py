@@ -269,9 +269,7 @@ class Groups:
             assignment = None
         else:
             self._told[group_id, member_id] = sets_of(current.assigned)
-        interval = group_value(
-            HEARTBEAT_INTERVAL, self._settings, inputs.group_configs.get(group_id, {})
-        )
+        interval = group_value(HEARTBEAT_INTERVAL, self._settings, inputs.configs_of(group_id))
         return BeatAnswer(member_id, current.epoch, interval, assignment)
 
     def granted_offsets(
@@ -298,9 +296,7 @@ class Groups:
         """All that must run for this state, full anew: asked once after a load (I-137)."""
         timers: list[StartTimer] = []
         for group_id, group in sorted(self.table.consumer.items()):
-            session_ms = group_value(
-                SESSION_TIMEOUT, self._settings, inputs.group_configs.get(group_id, {})
-            )
+            session_ms = group_value(SESSION_TIMEOUT, self._settings, inputs.configs_of(group_id))
             for member_id, member in sorted(group.members.items()):
                 timers.append(StartTimer(SessionTimer(group_id, member_id), session_ms))
                 current = group.current(member_id)

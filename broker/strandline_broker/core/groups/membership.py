@@ -144,6 +144,6 @@ def grant_freed(draft: Draft, context: Context) -> None:
 
 
 def start_session(draft: Draft, context: Context, member_id: str) -> None:
-    overrides = context.inputs.group_configs.get(draft.group_id, {})
+    overrides = context.inputs.configs_of(draft.group_id)
     ms = group_value(SESSION_TIMEOUT, context.settings, overrides)
     draft.effects.append(StartTimer(SessionTimer(draft.group_id, member_id), ms))

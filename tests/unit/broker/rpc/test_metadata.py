@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from strandline_broker.config_loading import load_broker_config
+from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import DynamicConfigs
 from strandline_broker.core.topic_config import TOPIC_KEYS
@@ -217,7 +218,7 @@ async def test_what_is_the_controllers_is_passed_on_and_its_absence_is_said() ->
     )
     async with scripted_controller() as controller:
         link = ControllerLink(runtime, controller.target)
-        rpc = AdminRpc(link)
+        rpc = AdminRpc(link, GroupSettings())
         created = await rpc.CreateTopics(request, None)
         assert [t.name for t in created.topics] == ["t"]
         altered = await rpc.IncrementalAlterConfigs(alteration, None)

@@ -9,7 +9,9 @@ from strandline_broker.core.controller.alter_partition import Proposal, decide_a
 from strandline_broker.core.controller.configs import (
     APPEND,
     BROKER,
+    CONFIGURED_GROUPS_MAX,
     DELETE,
+    GROUP,
     SET,
     SUBTRACT,
     TOPIC,
@@ -19,8 +21,10 @@ from strandline_broker.core.controller.configs import (
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
+    InvalidGroupId,
     InvalidRequest,
     InvalidUpdateVersion,
+    PolicyViolation,
     UnknownTopicOrPartition,
     WireError,
 )
@@ -219,6 +223,7 @@ def test_one_brokers_entry_and_that_of_all_are_apart_and_both_are_pushed() -> No
         brokers={B2: {"log.roll.ms": "6"}},
         cluster={"log.roll.ms": "7"},
         controller={MIN_ISR: "2"},
+        groups={},
     )
     assert push.snapshot(cluster.replayed()).dynamic == envelope.dynamic
     cluster.alter("2", {"log.roll.ms": None})
@@ -294,3 +299,68 @@ def test_a_new_minimum_of_all_concerns_the_topics_that_set_none() -> None:
     cluster.alter("", {MIN_ISR: None})
     assert cluster.partition(plain).partition_epoch == 2
     assert state.effective_min_isr(state.topics[plain], cluster.partition(plain)) == 2
+
+
+SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+
+
+def alter_group(cluster: Cluster, group_id: str, entries: dict[str, str | None]) -> None:
+    alterations = [
+        Alteration(key, DELETE if value is None else SET, value or "")
+        for key, value in entries.items()
+    ]
+    cluster.commit(
+        decide_alter_configs(
+            cluster.state,
+            kind=GROUP,
+            name=group_id,
+            alterations=alterations,
+            keys=SERVER_KEYS,
+            validate_only=False,
+        )
+    )
+
+
+def test_a_groups_entries_are_kept_and_pushed_and_forgotten_with_the_last() -> None:
+    cluster = Cluster([B1])
+    alter_group(cluster, "billing", {SESSION: " 50000", HEARTBEAT: "6000"})
+    dynamic = cluster.envelopes[-1].dynamic
+    assert dynamic is not None
+    assert dynamic.groups == {"billing": {SESSION: "50000", HEARTBEAT: "6000"}}
+    assert push.snapshot(cluster.replayed()).dynamic == dynamic
+    alter_group(cluster, "billing", {SESSION: None})
+    assert cluster.replayed().group_configs == {"billing": {HEARTBEAT: "6000"}}
+    assert dynamic.groups["billing"][SESSION] == "50000", "an envelope in a queue stays as it is"
+    alter_group(cluster, "billing", {HEARTBEAT: None})
+    assert cluster.replayed().group_configs == {}
+    alter_group(cluster, "billing", {HEARTBEAT: None})
+
+
+@pytest.mark.parametrize(
+    ("group_id", "entries", "error", "says"),
+    [
+        ("", {SESSION: "50000"}, InvalidGroupId, "empty"),
+        ("g", {"retention.ms": "1"}, InvalidConfig, "no configuration key of a group"),
+        ("g", {"consumer.session.timout.ms": None}, InvalidConfig, "no configuration key"),
+        ("g", {SESSION: "0"}, InvalidConfig, "expected milliseconds from 1"),
+        ("g", {SESSION: "long"}, InvalidConfig, "expected milliseconds"),
+        ("g", {SESSION: "6000", HEARTBEAT: "6000"}, InvalidConfig, "between two heartbeats"),
+    ],
+)
+def test_what_is_no_groups_entry_is_refused(
+    group_id: str, entries: dict[str, str | None], error: type[WireError], says: str
+) -> None:
+    cluster = Cluster([B1])
+    with pytest.raises(error, match=says):
+        alter_group(cluster, group_id, entries)
+    assert cluster.replayed().group_configs == {}
+
+
+def test_groups_with_entries_have_a_bound() -> None:
+    cluster = Cluster([B1])
+    many = {f"group-{n}": {SESSION: "50000"} for n in range(CONFIGURED_GROUPS_MAX)}
+    cluster.state.group_configs.update(many)
+    with pytest.raises(PolicyViolation, match=str(CONFIGURED_GROUPS_MAX)):
+        alter_group(cluster, "one-more", {SESSION: "50000"})
+    alter_group(cluster, "group-1", {SESSION: "50001"})

@@ -11,6 +11,7 @@ from strandline_broker.core.controller.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
+    GroupConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -76,6 +77,8 @@ RECORDS: list[AnyRecord] = [
     BrokerConfigRecord(broker_id=B1, key="log.retention.ms", value="1000"),
     BrokerConfigRecord(broker_id=BrokerId(0), key="log.retention.ms"),
     BrokerConfigRecord(key="log.retention.ms", value=""),
+    GroupConfigRecord(group_id="g", key="consumer.session.timeout.ms", value="50000"),
+    GroupConfigRecord(group_id="g", key="consumer.session.timeout.ms"),
     ProducerIdsRecord(broker_id=B1, broker_epoch=BrokerEpoch(3), next_producer_id=ProducerId(1000)),
 ]
 

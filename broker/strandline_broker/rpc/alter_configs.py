@@ -1,0 +1,57 @@
+"""IncrementalAlterConfigs at a broker: what groups may have is looked at here, since the bounds are
+the brokers'; all else is the controller's to decide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.controller.configs import GROUP, SET
+from strandline_broker.core.groups.group_config import check_group_configs
+from strandline_proto.errors import WireError
+from strandline_proto.v1 import metadata_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from strandline_broker.core.groups.settings import GroupSettings
+
+Request = metadata_pb2.IncrementalAlterConfigsRequest
+Response = metadata_pb2.IncrementalAlterConfigsResponse
+
+
+async def alter_configs(
+    request: Request, settings: GroupSettings, forward: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """The controller's answer, and in between what was refused here, in the request's order."""
+    refused: dict[int, WireError] = {}
+    for index, resource in enumerate(request.resources):
+        try:
+            if resource.type == GROUP:
+                _check_bounds(resource, settings)
+        except WireError as error:
+            refused[index] = error
+    if not refused:
+        return await forward(request)
+    rest = Request()
+    rest.CopyFrom(request)
+    for index in sorted(refused, reverse=True):
+        del rest.resources[index]
+    response = await forward(rest) if rest.resources else Response()
+    if response.error_code != 0:
+        return response
+    decided = list(response.results)
+    del response.results[:]
+    for index, resource in enumerate(request.resources):
+        if index in refused:
+            why = refused[index]
+            result = response.results.add(type=resource.type, name=resource.name)
+            result.error_code, result.error_message = why.code, str(why)
+        elif decided:
+            response.results.append(decided.pop(0))
+    return response
+
+
+def _check_bounds(resource: metadata_pb2.AlterConfigResource, settings: GroupSettings) -> None:
+    entries = {c.name: c.value.strip() for c in resource.configs if c.operation == SET}
+    check_group_configs(entries, settings)
