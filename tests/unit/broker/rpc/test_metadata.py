@@ -89,6 +89,21 @@ async def test_all_topics_are_described_by_name_with_epochs_and_errors() -> None
     assert leaderless.leader_epoch == 3
 
 
+async def test_exactly_two_topics_are_internal_however_others_begin() -> None:
+    names = ("__consumer_offsets", "__consumer_offsets.x", "__debezium-heartbeat.x")
+    known = MetadataCache(cluster_id="cluster")
+    topics = [
+        topic(name, n, partition(0)) for n, name in enumerate((*names, "__transaction_state"))
+    ]
+    applied(known, envelope(1, full=True, topics=tuple(topics)))
+    request = metadata_pb2.MetadataRequest()
+    answer = await MetadataRpc(known, "PLAINTEXT").Metadata(request, None)
+    assert [t.name for t in answer.topics if t.is_internal] == [
+        "__consumer_offsets",
+        "__transaction_state",
+    ]
+
+
 async def test_brokers_are_named_by_their_address_on_the_listener_that_was_asked() -> None:
     outside = await ask(metadata_pb2.MetadataRequest())
     inside = await ask(metadata_pb2.MetadataRequest(), "INTERNAL")
