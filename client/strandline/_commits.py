@@ -155,6 +155,7 @@ class Commits:
                 answer = await self._send(commit, min(ATTEMPT_S, left_ms / 1000))
             except StrandlineError as error:
                 cause = error
+                self._coordinator.failed(error)
             else:
                 self._take_in(commit, answer)
                 if commit.is_settled:

@@ -23,6 +23,7 @@ from strandline_proto.v1 import groups_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline._core.cluster_view import PartitionKey
     from strandline._session import Session
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
 
@@ -42,20 +43,29 @@ class Coordinator:
         self._connections = session.connections
         self._cluster.follow(OFFSETS_TOPIC)
 
+    def known_address(self) -> str | None:
+        """Where the coordinator is by metadata; None if that does not tell."""
+        partition = self._partition()
+        leader = None if partition is None else self._cluster.view.leader(*partition)
+        return None if leader is None else self._cluster.address_of(leader[0])
+
+    def _partition(self) -> PartitionKey | None:
+        topic = self._cluster.view.topics.get(OFFSETS_TOPIC)
+        if topic is None or not topic.partitions:
+            return None
+        return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
+
     async def address(self, timeout_s: float) -> str:
         """Where the coordinator is, as far as anybody knows. Raises CoordinatorNotAvailable."""
-        view = self._cluster.view
-        topic = view.topics.get(OFFSETS_TOPIC)
-        if topic is None or not topic.partitions:
+        partition = self._partition()
+        if partition is None:
             return await self._ask(timeout_s)
-        partition = partition_for(self.group_id, len(topic.partitions))
-        leader = view.leader(topic.topic_id, partition)
-        address = None if leader is None else self._cluster.address_of(leader[0])
+        address = self.known_address()
         if address is None:
             self._cluster.request_refresh()
             raise CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC}/{partition}, whose leader coordinates group {self.group_id!r}, "
-                "has no leader at the moment"
+                f"{OFFSETS_TOPIC}/{partition[1]}, whose leader coordinates the group "
+                f"{self.group_id!r}, has no leader at the moment"
             )
         return address
 

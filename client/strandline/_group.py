@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from strandline._commits import Commits
 from strandline._coordinator import Coordinator
 from strandline._core.commit_state import CommitOffset
-from strandline._core.membership import Membership, State, Subscription
+from strandline._core.membership import Membership, Subscription
 from strandline._group_messages import MemberOptions
 from strandline._group_stream import GroupStream
 from strandline._listeners import Listening
@@ -120,6 +120,7 @@ class Group:
                 self.stream.restart()
         elif self._options.enable_auto_commit:
             await self._commit_now(commit_timeout_s)
+        self.stream.fatal = None
         if self._polls == 0:
             self.rebalancing.polled.clear()
 
@@ -220,10 +221,6 @@ class Group:
     @property
     def is_subscribed(self) -> bool:
         return self.membership.subscription is not None
-
-    @property
-    def state(self) -> State:
-        return self.membership.state
 
 
 def at_of(position: Position) -> CommitOffset:

@@ -62,6 +62,8 @@ class GroupCalls(ConsumerBase):
             raise ConfigurationError(
                 "subscribe takes topics or a pattern, one of them; unsubscribe() leaves the group"
             )
+        if "" in names:
+            raise ConfigurationError("topics: '' is not the name of a topic")
         if pattern is not None:
             size = len(given.text("pattern", pattern).encode(errors="replace"))
             given.within("pattern's size in bytes", size, 1, PATTERN_BYTES_MAX)

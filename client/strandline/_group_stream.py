@@ -80,6 +80,9 @@ class GroupStream:
         """Called when the coordinator has said something, with the offsets that came with it."""
         self._wake = asyncio.Event()
         self._restart = asyncio.Event()
+        self._elsewhere = asyncio.Event()
+        self._address: str | None = None
+        """Of the open stream."""
         self._hurry = asyncio.Event()
         """The next stream may be opened before the pause is over."""
         session.cluster.watchers.append(self._on_metadata)
@@ -107,6 +110,9 @@ class GroupStream:
     def _on_metadata(self, changes: Changes) -> None:
         if changes.moved:  # perhaps to another coordinator
             self._hurry.set()
+        known = self._coordinator.known_address()
+        if self._address is not None and known not in (None, self._address):
+            self._elsewhere.set()  # the old one may be paused, and its stream look open for long
 
     async def commit(self, request: OffsetCommitRequest, timeout_s: float) -> OffsetCommitResponse:
         """Commit as the member, on the stream that is open or on the next one. Raises
@@ -121,8 +127,9 @@ class GroupStream:
                 return await written
         except TimeoutError:
             why = "" if self.obstacle is None else f": {describe(self.obstacle)}"
+            at = "" if self._address is None else f" at {self._address}"
             raise BrokerUnreachable(
-                f"the group's coordinator did not answer in time{why}"
+                f"the group's coordinator{at} did not answer in time{why}"
             ) from None
         finally:
             if self._commit is not None and self._commit[1] is written:
@@ -174,11 +181,14 @@ class GroupStream:
         """Serve one stream until it breaks, or nothing more is to be said."""
         call: Any = self._session.connections.stub(address).GroupSession()
         generation = self._membership.on_stream_opened(self._now_ms())
+        self._address = address
+        self._elsewhere.clear()
         error: StrandlineError | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._read(call, generation, address))
                 group.create_task(self._end_on_restart())
+                group.create_task(self._end_elsewhere())
                 await self._write(call, address)
         except* _Over:
             pass
@@ -193,6 +203,7 @@ class GroupStream:
         except* asyncio.InvalidStateError:
             error = BrokerUnreachable(f"the connection to {address} has ended")
         finally:
+            self._address = None
             call.cancel()
             self._drop_commits(error)
         deliver_cancellation()
@@ -216,6 +227,10 @@ class GroupStream:
     async def _end_on_restart(self) -> None:
         await self._restart.wait()
         raise _Over
+
+    async def _end_elsewhere(self) -> None:
+        await self._elsewhere.wait()
+        raise BrokerUnreachable("the group has another coordinator now")
 
     async def _write(self, call: Any, address: str) -> None:
         membership = self._membership

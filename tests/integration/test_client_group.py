@@ -178,7 +178,9 @@ async def test_what_is_in_work_is_not_given_up_before_the_next_poll(
         two.subscribe(["orders"])
         await until(lambda: bool(mine.pending), two)
         moving = {TopicPartition("orders", p) for _, p in mine.pending}
-        await until(lambda: one._group is not None and one._group.state is State.RECONCILING, two)
+        await until(
+            lambda: one._group is not None and one._group.membership.state is State.RECONCILING, two
+        )
         for _ in range(20):
             await two.getmany(timeout_ms=5)
         assert one.assignment() == ALL, "the application works on a record"
@@ -416,6 +418,25 @@ async def test_a_coordinator_that_falls_silent_is_left_for_a_new_stream(
         assert consumer.assignment() == ALL
 
 
+async def test_a_coordinator_that_is_paused_is_left_when_metadata_names_another(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.create("__consumer_offsets", 1)
+    cluster.groups.interval_ms = 60_000  # its silence would be noticed much later
+    async with member(cluster, "orders") as consumer:
+        await consumer.wait_assigned(10_000)
+        cluster.brokers[1].pause()
+        cluster.groups.coordinator = 2
+        for p in range(4):
+            if cluster.partition("orders", p).leader == 1:
+                cluster.move_leader("orders", p, 2)
+        cluster.move_leader("__consumer_offsets", 0, 2)
+        async with asyncio.timeout(15):
+            await consumer.commit({T0: 0})
+        assert committed(cluster)[0] == 0
+        cluster.brokers[1].resume()
+
+
 @pytest.mark.parametrize(
     "code", [wire.CoordinatorLoadInProgress.code, wire.StaleMemberEpoch.code, 7, 15, 16]
 )
@@ -484,6 +505,9 @@ async def test_an_error_that_nothing_mends_comes_out_of_every_poll(
                 await asyncio.wait_for(consumer.getone(), 10)
         with pytest.raises(GroupMaxSizeReached):
             await consumer.wait_assigned(1000)
+        await consumer.unsubscribe()
+        consumer.subscribe(["orders"])
+        assert await consumer.wait_assigned(10_000) == ALL
 
 
 async def test_brokers_that_know_no_groups_are_named_at_once(cluster: ScriptedCluster) -> None:
@@ -604,6 +628,8 @@ async def test_subscribe_refuses_what_it_cannot_mean(cluster: ScriptedCluster) -
             consumer.subscribe()
         with pytest.raises(ConfigurationError, match="topics or a pattern"):
             consumer.subscribe(["orders"], pattern="o.*")
+        with pytest.raises(ConfigurationError, match="name of a topic"):
+            consumer.subscribe([""])
         with pytest.raises(ConfigurationError, match="pattern"):
             consumer.subscribe(pattern="x" * 5000)
         with pytest.raises(OperationTimedOut, match="nothing was assigned"):
