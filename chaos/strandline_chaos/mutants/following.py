@@ -255,8 +255,10 @@ FOLLOWING: Final = (
             Edit(
                 _FOLLOWING,
                 "        finally:  # a fetch that is cancelled meanwhile has appended all the same"
-                " (I-58)\n            self._note_producers(records, appended)\n",
-                "        self._note_producers(records, appended)\n",
+                " (I-58)\n            self._note_producers(records, appended)\n"
+                "            self._flushes.on_copied(log)\n",
+                "        self._note_producers(records, appended)\n"
+                "        self._flushes.on_copied(log)\n",
             ),
         ),
         Needs(topology={"sends_per_s": 12}, kinds=("slow-link",), aimed=_STOPPED_WHILE_IT_APPENDS),
