@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from strandline_proto.errors import NONE
+from strandline_proto.errors import NONE, from_code
 from strandline_proto.v1 import committed_offsets_pb2, groups_pb2, metadata_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from support.group_broker import ORDERS
@@ -39,8 +39,10 @@ async def coordinator(cluster: LocalCluster, *, not_broker: int = -1) -> groups_
                 if not isinstance(broker_id, int):
                     continue
                 async with broker_at(cluster.address(broker_id)) as stub:
-                    answer = await stub.FindCoordinator(request)
-                (found,) = answer.coordinators
+                    try:
+                        (found,) = (await stub.FindCoordinator(request)).coordinators
+                    except grpc.aio.AioRpcError:
+                        continue  # it is dying, or not up yet
                 if found.error_code == NONE and found.node_id != not_broker:
                     return found
             await asyncio.sleep(0.05)
@@ -49,10 +51,7 @@ async def coordinator(cluster: LocalCluster, *, not_broker: int = -1) -> groups_
 async def make_topics(cluster: LocalCluster) -> None:
     request = metadata_pb2.CreateTopicsRequest(timeout_ms=30_000)
     request.topics.add(name=ORDERS, partitions=PARTITIONS, replication_factor=3)
-    offsets = metadata_pb2.CreateTopicsRequest(timeout_ms=30_000)
-    offsets.topics.add(name="__consumer_offsets", partitions=5, replication_factor=3)
     async with broker_at(cluster.address(1)) as stub:
-        await stub.CreateTopics(offsets)  # refused where there is one
         answer = await stub.CreateTopics(request)
     assert [topic.error_code for topic in answer.topics] == [NONE], answer
 
@@ -67,14 +66,21 @@ class Living:
         self._acts: asyncio.Task[None] | None = None
 
     async def open(self, stub: BrokerServiceAsyncStub) -> None:
-        self._generation += 1
-        before, self.member = self.member, Member(stub, self.member_id, self._generation)
-        if before is not None:
-            self.member.epoch, self.member.owned = before.epoch, before.owned
-        await self.member.beat(full=True)
-        said = await self.member.hears()
-        assert said.heartbeat.error_code == NONE, said
-        self._acts = asyncio.get_running_loop().create_task(self._act(self.member))
+        """With what it has; the coordinator may not know yet that it is one, or be loading."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                self._generation += 1
+                before, member = self.member, Member(stub, self.member_id, self._generation)
+                if before is not None:
+                    member.epoch, member.owned = before.epoch, before.owned
+                await member.beat(full=True)
+                said = await member.hears()
+                if said.heartbeat.error_code == NONE:
+                    break
+                assert from_code(said.heartbeat.error_code).retriable, said
+                await asyncio.sleep(0.05)
+        self.member = member
+        self._acts = asyncio.get_running_loop().create_task(self._act(member))
 
     async def _act(self, member: Member) -> None:
         """Until it has left."""

@@ -166,8 +166,8 @@ class GroupBroker:
 
     # As the follower
 
-    def replicate(self) -> None:
-        """Broker 2 has read all there is, so all of it is committed."""
+    def replicate(self, end: int | None = None) -> None:
+        """Broker 2 has read up to there, or all there is, so that is committed."""
         partition = self.partition
         role = partition.check_leader(None)
         role.carry_out(
@@ -175,7 +175,7 @@ class GroupBroker:
                 BrokerId(2),
                 broker_epoch=BrokerEpoch(2),
                 leader_epoch=role.machine.leader_epoch,
-                fetch_offset=Offset(partition.log.log_end_offset),
+                fetch_offset=Offset(partition.log.log_end_offset if end is None else end),
                 log_start_offset=Offset(partition.log.log_start_offset),
                 now_ms=0,
             )

@@ -52,6 +52,7 @@ class Member:
         self.seen = 0
         self._generation = generation
         self._seq = 0
+        self._writing = asyncio.Lock()
         self.call = stub.GroupSession()
 
     async def beat(
@@ -77,8 +78,8 @@ class Member:
         beat.topic_partitions.SetInParent()
         for topic_id, partitions in (self.owned if owned is None else owned).items():
             beat.topic_partitions.topic_partitions.add(topic_id=topic_id, partitions=partitions)
-        await self.call.write(request)
-        return self._seq
+        await self._write(request)
+        return request.seq
 
     async def commit(self, offset: int, *, partition: int = 0, epoch: int | None = None) -> int:
         request = self._request(None)
@@ -88,8 +89,8 @@ class Member:
         commit.topics.add(name=ORDERS).partitions.add(
             partition=partition, committed_offset=offset, committed_leader_epoch=-1
         )
-        await self.call.write(request)
-        return self._seq
+        await self._write(request)
+        return request.seq
 
     async def hears(self) -> groups_pb2.GroupSessionResponse:
         """The next message, which it takes over."""
@@ -106,6 +107,10 @@ class Member:
         """Nothing follows on the stream."""
         async with asyncio.timeout(WAIT_S):
             assert await self.call.read() is grpc.aio.EOF
+
+    async def _write(self, request: groups_pb2.GroupSessionRequest) -> None:
+        async with self._writing:  # of a call one at a time
+            await self.call.write(request)
 
     def _request(self, seen: int | None) -> groups_pb2.GroupSessionRequest:
         self._seq += 1

@@ -87,7 +87,8 @@ class ShardHost:
         self.groups = context.new_groups()
         self.sessions = Sessions()
         self._settled = asyncio.Event()
-        self._in_step = False
+        self._steps = 0
+        """Commands under way: what one brings about is part of its step."""
         self._committed_in_step: int | None = None
         self._given_up = 0
         self._topics_seen = True
@@ -99,15 +100,17 @@ class ShardHost:
         self.committed(self.partition.high_watermark)
 
     def committed(self, end: int) -> None:
-        if self._in_step:  # a leader that is alone in the ISR commits as it appends
+        if self._steps > 0:  # a leader that is alone in the ISR commits as it appends
             self._committed_in_step = end
             return
         self._carry_out(self.machine.committed(Offset(end)))
 
     def resigned(self, epoch: int) -> None:
+        self._committed_in_step = None  # of that leadership (I-105)
         self._carry_out(self.machine.resigned(LeaderEpoch(epoch)))
 
     def deleted(self) -> None:
+        self._committed_in_step = None
         self._carry_out(self.machine.deleted())
 
     # What others ask
@@ -131,21 +134,20 @@ class ShardHost:
         wait; WireError if nothing was done.
         """
         self._check(command)
-        assert not self._in_step, command
-        self._in_step = True
-        is_committed = False
+        self._steps += 1
         try:
             decision = self.groups.decide(command, self.inputs())
             end = self._append(command, decision.records) if decision.records else None
+            is_committed = False
             if waiting is not None:
                 waiting.reply = decision.answer
                 is_committed = self._park(waiting, decision, end)
+            self._do(command, decision.effects)
+            if waiting is not None and is_committed:
+                waiting.committed()
         finally:
-            self._in_step = False
-        self._do(command, decision.effects)
-        if waiting is not None and is_committed:
-            waiting.committed()
-        self._catch_up()
+            self._steps -= 1
+            self._catch_up()
         return decision.answer
 
     def _park(
@@ -337,6 +339,8 @@ class ShardHost:
     # The shard's life
 
     def _catch_up(self) -> None:
+        if self._steps > 0:
+            return
         end, self._committed_in_step = self._committed_in_step, None
         if end is not None:
             self.committed(end)

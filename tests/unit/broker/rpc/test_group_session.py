@@ -116,6 +116,37 @@ async def test_what_is_sent_is_what_holds_when_it_is_sent(tmp_path: Path) -> Non
         assert len(first.owned[ORDERS_ID]) == 2, "what m2 is to have was never granted"
 
 
+async def test_no_later_push_is_sent_before_it_is_committed_either(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        first = Member(stub, "m1")
+        await first.beat()
+        await eventually(lambda: b.partition.log.log_end_offset > 0, "m1 is in the log")
+        b.replicate()
+        await first.hears()
+        b.beat("m2")
+        hears = asyncio.ensure_future(first.hears())
+        await b.turns()
+        assert not hears.done()
+        b.replicate()
+        assert len((await hears).heartbeat.assignment.topic_partitions[0].partitions) == 2
+
+
+async def test_an_offset_that_is_not_committed_comes_with_no_grant(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        member = Member(stub, "m1")
+        await member.beat()
+        await eventually(lambda: b.partition.log.log_end_offset > 0, "m1 is in the log")
+        end = b.partition.log.log_end_offset
+        b.commit(7, member_id="m1", epoch=1)
+        assert b.partition.log.log_end_offset > end
+        b.replicate(end)
+        said = await member.hears()
+        assert member.owned == ALL
+        assert list(said.committed_offsets) == []
+
+
 async def test_a_list_from_before_a_grant_frees_nothing(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:

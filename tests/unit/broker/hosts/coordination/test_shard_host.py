@@ -129,6 +129,40 @@ async def test_replica_deleted_while_loading(tmp_path: Path) -> None:
         assert host.context.timers.running(host) == set()
 
 
+async def test_a_deleted_replica_has_no_epoch_that_counts(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b:
+        await b.lead(7, isr=(1,))
+        await answered(b.beat("m1"))
+        host = b.host
+        b.shards.deleted(b.partition)
+        assert host.machine.state is ShardState.INACTIVE
+        assert host.members() == 0
+
+
+async def test_who_joins_a_large_group_has_its_epoch_at_once(tmp_path: Path) -> None:
+    """Its target is no part of its own decision."""
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        await b.set_topics({ORDERS_ID: ("orders", 400)})
+        await answered(b.beat("m1"))
+        joined = await answered(b.beat("m2"))
+        assert isinstance(joined, BeatAnswer)
+        assert joined.member_epoch == 2
+        assert len(b.batches()) == 4, "m1; m2; the target of both; how m2 stands to it"
+
+
+async def test_a_target_that_takes_long_is_computed_beside_the_loop(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        await b.set_topics({ORDERS_ID: ("orders", 2_000)})
+        await answered(b.beat("m1"))
+        await answered(b.beat("m2"))
+        group = b.host.groups.table.consumer["g"]
+        assert (group.epoch, group.assignment_epoch) == (2, 1)
+        await eventually(lambda: group.assignment_epoch == 2, "it has its target")
+        assert {len(group.target(m)[ORDERS_ID]) for m in ("m1", "m2")} == {1_000}
+
+
 async def test_a_record_that_does_not_parse_puts_its_shard_out_of_service(tmp_path: Path) -> None:
     member = b"\0\5\0\1g\0\2m1"
     async with group_broker(tmp_path) as b:
@@ -176,6 +210,7 @@ async def test_a_refused_append_leaves_no_trace(
             disk.setattr(b.partition.log, "append_as_leader", full)
             with pytest.raises(NotCoordinator, match="nothing was written"):
                 await answered(b.beat("m1"))
+        assert "g" not in b.host.groups.table.consumer
         b.replicas.dirs.directories.full.clear()  # somebody has made room
         await b.serves()
         assert await b.fetch() == 5
