@@ -198,6 +198,9 @@ class ControllerHistory(RuleBasedStateMachine):
         assert not tells_news(state, heartbeat)
         for p, _ in told:
             now = self.cluster.partition(p.topic_id, p.index)
+            condition = state.brokers[b].condition_of(p.topic_id, p.index)
+            if now.leader == b and condition is ReplicaCondition.TRUNCATION_REFUSED:
+                continue  # a leader follows nobody who could tell it to cut
             if b in now.isr:
                 others = [state.brokers[o] for o in now.isr if o != b]
                 assert not any(o.can_join(p.topic_id, p.index) for o in others), "it makes way"
@@ -359,7 +362,8 @@ class ControllerHistory(RuleBasedStateMachine):
                 assert p.partition_epoch > old.partition_epoch, "I-30: never alone"
             if p.leader != old.leader:
                 assert p.leader_epoch > old.leader_epoch, "I-3"
-                clean = old.isr or old.elr
+                # From the ELR in the very step in which the last of the ISR leaves, too.
+                clean = old.isr if {*old.isr} & {*p.isr} else (*old.isr, *old.elr)
                 if p.leader != NO_LEADER and p.leader not in clean:
                     assert p.leader_recovery_state == RECOVERING, "P-27, I-48"
                     assert (old.isr, old.elr, p.elr) == ((), (), ()), "I-48, I-53"

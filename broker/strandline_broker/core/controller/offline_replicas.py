@@ -116,7 +116,11 @@ def _makes_way(
         case ReplicaCondition.DISK_FULL if _any_sound(partition, others, brokers):
             return leave(state, partition, me, brokers, lost=False)
     if not electable(partition, me, brokers):
-        return leave(state, partition, me, brokers, lost=False)
+        change = leave(state, partition, me, brokers, lost=False)
+        if condition is not None and condition.is_gone and change.leader != NO_LEADER:
+            # Another leads from now on, so this one is no more eligible than beside any leader.
+            change = leave(state, partition, me, brokers, lost=True)
+        return change
     return None
 
 

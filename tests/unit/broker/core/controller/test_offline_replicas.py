@@ -62,6 +62,14 @@ def test_an_offline_replica_leaves_the_isr_and_another_member_leads(kind: type) 
     assert told == {0: ((B1, why),), 1: ((B1, why),)}
 
 
+def test_a_leader_whose_log_is_missing_is_not_eligible_once_another_leads() -> None:
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    tell(cluster, B1, OfflineReplica(topic, 0, ReplicaCondition.MISSING))
+    led = cluster.partition(topic)
+    assert (led.leader, led.isr, led.elr) == (B2, (B2,), ())
+
+
 def test_all_of_a_list_is_one_batch() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2), (B1, B2))
