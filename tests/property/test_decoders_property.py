@@ -19,11 +19,18 @@ from support import (
     decoders_of_batches,
     decoders_of_documents,
     decoders_of_files,
+    decoders_of_groups,
     decoders_of_logs,
 )
 from support.decoders import Decoder
 
-TABLES = (decoders_of_batches, decoders_of_documents, decoders_of_files, decoders_of_logs)
+TABLES = (
+    decoders_of_batches,
+    decoders_of_documents,
+    decoders_of_files,
+    decoders_of_groups,
+    decoders_of_logs,
+)
 DECODERS = [each for table in TABLES for each in table.DECODERS]
 TABLE = [pytest.param(each, id=each.name) for each in DECODERS]
 CPU_SECONDS = 5.0
@@ -105,6 +112,7 @@ DECODES = re.compile(
     r"|FromString\(|\bdecompress\(|DefaultRecordBatch\(|b64decode\(|from_bytes\("
 )
 ELSEWHERE = {
+    "strandline_broker.core.groups.subscription": "a hash: every input has an answer",
     "strandline_proto.partitioner": "a hash: every input has an answer",
     "strandline_spark.session": "asks the Java that it starts",
 }
