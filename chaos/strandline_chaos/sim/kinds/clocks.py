@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.kinds.draw import Draw
     from strandline_chaos.sim.topology import Topology
 
+FAR_S: Final = 3500.0
+
 
 def _jump(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    offset_s = rng.choice((-3600.0, -1.0, -0.005, 0.005, 1.0, 3600.0))
+    # Under an hour together with every freeze: a leader refuses records from further ahead.
+    offset_s = rng.choice((-FAR_S, -1.0, -0.005, 0.005, 1.0, FAR_S))
     return {"node": server(rng, topology), "offset_s": offset_s}
 
 
