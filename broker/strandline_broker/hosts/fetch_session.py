@@ -245,7 +245,12 @@ class FetchSession(Listener):
                 # page cache in one synchronous step, so role, epoch and watermark are those of one
                 # moment (P-13).
                 limit = collected.limit_for(kept.position.max_bytes)
-                await self._replicas.warm(cold, kept.position.fetch_offset, limit)
+                try:
+                    await self._replicas.warm(cold, kept.position.fetch_offset, limit)
+                except WireError as error:  # the disk has given back what was not written
+                    if self._kept.get(key) is kept:
+                        self._refuse(key, error, cold, collected)
+                    continue
                 if self._kept.get(key) is kept:
                     news.pop(key, None)
                     self._look(key, kept, collected, is_warm=True)

@@ -16,7 +16,7 @@ from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.log_reader import LogReader
 from strandline_proto.batch import build_batch
-from strandline_proto.errors import UnknownTopicOrPartition
+from strandline_proto.errors import KafkaStorageError, UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId
 from strandline_runtime.milliseconds import monotonic_ms
 from support.hand_clock import HandClock
@@ -255,3 +255,20 @@ async def test_cold_bytes_are_read_beside_the_loop_first(
         assert warmed == [0]
         await follower.ask(1)
         assert warmed == [0], "nothing is to be read"
+
+
+async def test_cold_bytes_that_are_damaged_are_refused_in_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream and its other partitions go on (I-7)."""
+
+    async def damaged(*_: object) -> None:
+        raise KafkaStorageError("offset 0 is damaged")
+
+    monkeypatch.setattr(ReplicaManager, "warm", damaged)
+    monkeypatch.setattr(LogReader, "is_hot", lambda *_: False)
+    async with led(tmp_path) as at:
+        at.append()
+        for reader in (2, -1):
+            response = await at.follower(reader).ask(0)
+            assert isinstance(response.partitions[KEY].error, KafkaStorageError)
