@@ -173,10 +173,13 @@ class Commits:
         return self._membership.subscription is not None
 
     def _refuse_what_is_gone(self, commit: Commit) -> None:
-        """A member commits what it owns, and nothing else."""
+        """A member commits what it owns, and nothing else. What it has lost and been given again is
+        another's until the application has heard so: that one may have read on meanwhile.
+        """
         if self._is_by_member:
-            owned = self._membership.reconciling.owned
-            gone = [key for key in commit.offsets if key not in owned]
+            reconciling = self._membership.reconciling
+            own = reconciling.owned - reconciling.lost
+            gone = [key for key in commit.offsets if key not in own]
             commit.refuse(gone, GONE, "")
 
     async def _send(self, commit: Commit, timeout_s: float) -> OffsetCommitResponse:
