@@ -13,6 +13,7 @@ MODULES: Final = {
         "rich",
         "grpc_health",
         "grpc_reflection",
+        "re2",
     ),
     "spark": ("pyspark", "pyarrow", "deltalake", "numba"),
 }

@@ -128,8 +128,8 @@ async def test_cluster_replicas_configuration_and_offsets_are_described(
         assert configs["topic", "orders"]["min.insync.replicas"].value == "2"
         assert configs["broker", "1"]["min.insync.replicas"].source is ConfigSource.DEFAULT_CONFIG
         assert list(configs) == [("topic", "orders"), ("broker", "1")]
-        with pytest.raises(ConfigurationError, match="not 'group'"):
-            await admin.describe_configs([("group", "g")])
+        with pytest.raises(ConfigurationError, match="not 'user'"):
+            await admin.describe_configs([("user", "u")])
         with pytest.raises(
             BrokerUnreachable, match=r"broker 9 is not among the live brokers \(1, "
         ):

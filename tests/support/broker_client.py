@@ -19,6 +19,10 @@ def store(node: Node, *batches: bytes) -> None:
     """Into the log past every check, as an older version or another broker left it."""
     for data in batches:
         node.partition.log.append_as_leader(data, read_header(data), leader_epoch=0)
+    log = node.partition.log
+    ticket = log.flush_snapshot()  # the flush schedule hears of appends that a role has made
+    ticket.run()
+    log.flushed(ticket)
     leading = node.partition.check_leader(0)
     leading.on_append(Offset(node.partition.log.log_end_offset))
 
