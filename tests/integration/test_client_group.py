@@ -294,11 +294,9 @@ async def test_a_cancelled_poll_loses_nothing_and_leaves_the_listener_alone(
 
 
 def _has_joined_anew(consumer: Consumer, before: ConsumerGroupMetadata) -> bool:
-    now = consumer.group_metadata()
-    group = consumer._group
-    assert group is not None
-    granted = group.membership.reconciling.granted
-    return now.generation_id > 0 and now != before and bool(granted)
+    assert consumer._group is not None
+    granted = consumer._group.membership.reconciling.granted
+    return consumer.group_metadata() != before and bool(granted)
 
 
 async def test_a_fenced_member_hears_that_it_has_lost_everything_and_joins_anew(
