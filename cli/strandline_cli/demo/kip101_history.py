@@ -39,7 +39,12 @@ BROKER_CONFIG: Final = {
     "replica.high.watermark.checkpoint.interval.ms": "100",
 }
 # Nobody is fenced for silence while it is paused.
-CONTROLLER_CONFIG: Final = {"broker.session.timeout.ms": "60000"}
+CONTROLLER_CONFIG: Final = {
+    "broker.session.timeout.ms": "60000",
+    # More than there are: the topic of groups is not made. With an answer about it C would learn
+    # that `m` is committed, and the history would not happen.
+    "offsets.topic.replication.factor": "4",
+}
 
 
 @dataclass(slots=True)
