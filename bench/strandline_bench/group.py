@@ -2,20 +2,18 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_bench.group_members import Member, Sessions, sessions, settled, times
 from strandline_bench.group_options import GroupOptions
 from strandline_bench.report import Report, median, percentile
-from strandline_bench.startup import resident_mb
+from strandline_bench.startup import cpu_s, resident_mb
 from strandline_cli.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -327,9 +325,9 @@ async def _members(cluster: LocalCluster, options: GroupOptions, report: Report)
     groups = max(1, min(GROUPS, options.members))
     async with sessions(addresses, groups, options.members, TOPIC, interval_s=INTERVAL_S) as found:
         await _until_joined(found, options.members)
-        cpu_before, began = sum(map(_cpu_s, pids)), time.monotonic()
+        cpu_before, began = sum(map(cpu_s, pids)), time.monotonic()
         await asyncio.sleep(options.members_s)
-        cpu = (sum(map(_cpu_s, pids)) - cpu_before) / (time.monotonic() - began)
+        cpu = (sum(map(cpu_s, pids)) - cpu_before) / (time.monotonic() - began)
         rss = sum(map(resident_mb, pids)) - rss_before
         report.measured(
             "members",
@@ -349,11 +347,6 @@ async def _until_joined(found: Sessions, members: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while found.joined < members and not found.errors:  # noqa: ASYNC110 - of another task
             await asyncio.sleep(0.1)
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # Assignors

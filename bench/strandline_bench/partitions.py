@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strandline_bench.options import Options
 from strandline_bench.report import Report, median, percentile
-from strandline_bench.startup import resident_mb
+from strandline_bench.startup import cpu_s, resident_mb
 from strandline_bench.target import own_cluster
 from strandline_cli.local_cluster import LocalCluster
 
@@ -162,20 +160,15 @@ async def _idle(cluster: LocalCluster) -> dict[str, float | int | str]:
     """Each broker's share of a core while nobody asks for anything, the most of all brokers."""
     await asyncio.sleep(CALM_S)
     pids = [pid for i in cluster.broker_ids if (pid := cluster.process(i).pid) is not None]
-    before = [_cpu_s(pid) for pid in pids]
+    before = [cpu_s(pid) for pid in pids]
     began = time.monotonic()
     await asyncio.sleep(IDLE_S)
     took = time.monotonic() - began
-    shares = [(_cpu_s(pid) - was) / took for pid, was in zip(pids, before, strict=True)]
+    shares = [(cpu_s(pid) - was) / took for pid, was in zip(pids, before, strict=True)]
     return {
         "idle_cpu_share": max(shares),
         "rss_mb": max(resident_mb(pid) for pid in pids),
     }
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class _Acks:

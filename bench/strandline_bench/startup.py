@@ -1,6 +1,7 @@
 """From exec on an empty directory to the first acknowledgement; resident memory when idle."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import Final
@@ -60,6 +61,12 @@ def _memory(cluster: LocalCluster) -> dict[str, float | int | str]:
         "rss_mb": max(brokers),
         "rss_mb_controller": resident_mb(cluster.process(CONTROLLER).pid),
     }
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of a core that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int | None) -> float:

@@ -1,13 +1,12 @@
 """One run of `strandline consume --group`: a member that commits what it has printed."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_cli.interrupts import signals_cancel_task
-from strandline_cli.standard_streams import failed_write
+from strandline_cli.standard_streams import write_out
 
 if TYPE_CHECKING:
     from strandline import Consumer, ConsumerRecord, TopicPartition
@@ -88,12 +87,7 @@ class GroupPrinter:
         return True
 
     def _write(self, records: "Sequence[ConsumerRecord]") -> None:
-        rest = memoryview(b"".join(map(self.to_bytes, records)))
-        try:
-            while rest:
-                rest = rest[os.write(self.descriptor, rest) :]
-        except OSError as why:
-            raise failed_write(why) from None
+        write_out(self.descriptor, b"".join(map(self.to_bytes, records)))
         self._is_ahead = True
 
 

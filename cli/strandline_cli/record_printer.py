@@ -1,13 +1,12 @@
 """One run of `strandline consume`: from where, to where, and onto standard output."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_cli.errors import CliError
-from strandline_cli.standard_streams import failed_write
+from strandline_cli.standard_streams import write_out
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -125,10 +124,5 @@ class RecordPrinter:
         """Print the records below `end` (all of them if it is None). Returns how many."""
         if end is not None and records[-1].offset >= end:
             records = [record for record in records if record.offset < end]
-        rest = memoryview(b"".join(map(self.to_bytes, records)))
-        try:
-            while rest:
-                rest = rest[os.write(self.descriptor, rest) :]
-        except OSError as why:
-            raise failed_write(why) from None
+        write_out(self.descriptor, b"".join(map(self.to_bytes, records)))
         return len(records)

@@ -43,6 +43,16 @@ class _Stdout(io.FileIO):
             raise failed_write(why) from None
 
 
+def write_out(descriptor: int, data: bytes) -> None:
+    """All of it. Raises what `failed_write` makes of an error."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError as why:
+        raise failed_write(why) from None
+
+
 def failed_write(why: OSError) -> Exception:
     """What it means to a command that stdout does not take what it prints."""
     if isinstance(why, BrokenPipeError):

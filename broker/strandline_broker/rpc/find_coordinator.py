@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.coordination.java_hash import partition_for
-from strandline_broker.hosts.coordination.registry import OFFSETS_TOPIC
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.rpc.group_codec import check_group_id
 from strandline_broker.rpc.leader_hints import node_endpoint
 from strandline_proto.errors import (
@@ -14,6 +13,7 @@ from strandline_proto.errors import (
     UnsupportedVersion,
     WireError,
 )
+from strandline_proto.java_hash import partition_for
 from strandline_proto.v1 import groups_pb2
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ class FindCoordinatorRpc:
     def _find(self, view: MetadataView, key_type: int, found: groups_pb2.Coordinator) -> None:
         _check_key_type(key_type)
         check_group_id(found.key)
-        topic = view.topic_named(OFFSETS_TOPIC)
+        topic = view.topic_named(CONSUMER_OFFSETS)
         if topic is None:
-            raise CoordinatorNotAvailable(f"{OFFSETS_TOPIC} is not made yet; try again soon")
+            raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS} is not made yet; try again soon")
         index = partition_for(found.key, len(topic.partitions))
         leader = view.current_leader(topic.topic_id, index)
         if leader is None:
             raise CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC}-{index} has no leader at the moment; try again soon"
+                f"{CONSUMER_OFFSETS}-{index} has no leader at the moment; try again soon"
             )
         endpoint = node_endpoint(view, leader.broker_id, self._listener)
         if endpoint is None:

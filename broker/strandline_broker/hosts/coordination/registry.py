@@ -10,9 +10,9 @@ that shards need is imported by the first of them.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_broker.core.coordination.java_hash import partition_for
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -20,6 +20,7 @@ from strandline_proto.errors import (
     NotCoordinator,
 )
 from strandline_proto.ids import TopicId
+from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Runtime
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 Key = tuple[bytes, int]
 
 
@@ -63,7 +63,7 @@ class Shards:
     # Roles
 
     def elected(self, partition: Partition, epoch: int, start: int) -> None:
-        if partition.log.topic == OFFSETS_TOPIC:
+        if partition.log.topic == CONSUMER_OFFSETS:
             self._led[partition.key] = _Leadership(partition, epoch, start)
             self._new[partition.key] = None
             topic_id, index = TopicId(partition.key[0]), partition.key[1]
@@ -110,9 +110,9 @@ class Shards:
     def of_group(self, group_id: str) -> ShardHost:
         """Raises CoordinatorNotAvailable, NotCoordinator or CoordinatorLoadInProgress."""
         check_group_id(group_id)
-        topic = self._metadata.view.topic_named(OFFSETS_TOPIC)
+        topic = self._metadata.view.topic_named(CONSUMER_OFFSETS)
         if topic is None:
-            raise CoordinatorNotAvailable(f"{OFFSETS_TOPIC} is not made yet; try again soon")
+            raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS} is not made yet; try again soon")
         index = partition_for(group_id, len(topic.partitions))
         key = (topic.topic_id, index)
         led = self._led.get(key)
@@ -121,11 +121,11 @@ class Shards:
             where = "nobody" if leader is None else f"broker {leader.broker_id}"
             raise NotCoordinator(
                 f"broker {self._config.node_id} does not coordinate group {group_id!r}; the leader"
-                f" of {OFFSETS_TOPIC}-{index} does, which is {where}"
+                f" of {CONSUMER_OFFSETS}-{index} does, which is {where}"
             )
         if key in self._new or self._group is None:
             raise CoordinatorLoadInProgress(
-                f"{OFFSETS_TOPIC}-{index}: the leader is new; try again"
+                f"{CONSUMER_OFFSETS}-{index}: the leader is new; try again"
             )
         return self._hosts.get(key) or self._begin(key)
 
