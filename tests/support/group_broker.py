@@ -22,6 +22,7 @@ from strandline_broker.core.groups.commands import (
     TopicPartitionsRef,
     TopicRef,
 )
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_envelope import (
@@ -32,7 +33,7 @@ from strandline_broker.core.push_envelope import (
     StopReplica,
     TopicMetadata,
 )
-from strandline_broker.hosts.coordination.registry import OFFSETS_TOPIC, Shards
+from strandline_broker.hosts.coordination.registry import Shards
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.fetch_client import FetchClient
@@ -104,7 +105,7 @@ class GroupBroker:
     ) -> None:
         self.partition_epoch += 1
         decided = PartitionState(
-            topic=OFFSETS_TOPIC,
+            topic=CONSUMER_OFFSETS,
             topic_id=OFFSETS_ID,
             partition=0,
             leader=BrokerId(leader),
@@ -126,7 +127,9 @@ class GroupBroker:
             replicas=REPLICAS,
             isr=tuple(BrokerId(b) for b in isr),
         )
-        topic = TopicMetadata(OFFSETS_TOPIC, OFFSETS_ID, (metadata,), {"cleanup.policy": "compact"})
+        topic = TopicMetadata(
+            CONSUMER_OFFSETS, OFFSETS_ID, (metadata,), {"cleanup.policy": "compact"}
+        )
         await self._push(leader_and_isr=(decided,), topics=(topic,), publish=publish)
 
     async def set_topics(self, topics: dict[TopicId, tuple[str, int]]) -> None:
