@@ -146,7 +146,7 @@ def prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
     return _PREFIX.pack(base_offset, batch_length, leader_epoch)
 
 
-def stamp(batch: bytes, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
+def stamp(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
     """The batch with the leader's clock for every record, and its header (LogAppendTime).
 
     The records stay as they are, compressed or not: readers take the header's largest timestamp for
@@ -274,9 +274,7 @@ def raw_records(
         ) from why
 
 
-def uncompressed(
-    batch: Buffer, header: BatchHeader, bound: Bound = DEFAULT_BOUND
-) -> bytes | bytearray:
+def uncompressed(batch: Buffer, header: BatchHeader, bound: Bound = DEFAULT_BOUND) -> Buffer:
     """The same batch as if its producer had not compressed it, its CRC aside.
 
     Raises as `raw_records` does.
@@ -288,7 +286,7 @@ def uncompressed(
         )
     codec = header.compression
     if codec == Compression.NONE:
-        return bytes(batch)
+        return batch
     try:
         plain = decompress(memoryview(batch)[HEADER_SIZE:], codec, bound, room=HEADER_SIZE)
     except RecordTooLarge as error:

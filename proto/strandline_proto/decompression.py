@@ -85,7 +85,8 @@ def decompress(
     name = Compression(codec).name.lower()
     try:
         return unpack(memoryview(body), bound.max_bytes, room)
-    except _TooLong:
+    except _TooLong as why:
+        _let_go(why)
         raise RecordTooLarge(
             f"{len(body)} bytes of {name} unpack to more than {bound.max_bytes};"
             f" raise {bound.option}"
@@ -101,7 +102,15 @@ def decompress(
         OverflowError,
         MemoryError,
     ) as why:
+        _let_go(why)
         raise CorruptMessage(f"they are no whole {name} stream: {why}") from why
+
+
+def _let_go(why: BaseException) -> None:
+    """Of what was unpacked: the frames that raised an error hold it while somebody holds the error,
+    and by then the next batch is being unpacked.
+    """
+    why.__traceback__ = None
 
 
 def _gzip(body: memoryview, most: int, room: int) -> bytearray:
@@ -194,12 +203,12 @@ def _into_growing(
         except DecompressionError as error:
             if _IS_FULL not in str(error):
                 raise
-            if size == most:
-                raise _TooLong from None
-            size = min(_GROWTH * size, most)
-            continue
-        del out[room + written :]
-        return out
+        else:
+            del out[room + written :]
+            return out
+        if size == most:
+            raise _TooLong
+        size = min(_GROWTH * size, most)
 
 
 _CODECS: Final[dict[int, Callable[[memoryview, int, int], bytearray]]] = {

@@ -1,6 +1,6 @@
 """Names for the integers and bytes that must never be mixed up."""
 
-from typing import NewType
+from typing import Final, NewType
 
 BrokerId = NewType("BrokerId", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
@@ -22,6 +22,10 @@ NO_BROKER_EPOCH = BrokerEpoch(-1)
 UNKNOWN_EPOCH = LeaderEpoch(-1)
 UNKNOWN_OFFSET = Offset(-1)
 NO_PRODUCER_ID = ProducerId(-1)
+CHOSEN_PRODUCER_IDS: Final = range(1 << 62, 1 << 63)
+"""Ids that producers choose themselves, by a hash of what they write, so that who does the same
+work again is the same producer. The controller gives none of them out (I-59).
+"""
 
 
 def topic_id_text(topic_id: bytes) -> str:

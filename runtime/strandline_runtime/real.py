@@ -1,4 +1,6 @@
-"""The real binding of the Runtime: the one module here that touches the outside."""
+"""The real binding of the Runtime: the one module that touches the outside; `grpc_experiments` sets
+one variable before it.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -53,6 +54,26 @@ def test_the_bound_is_the_last_size_that_is_accepted(
     assert decompress(body, codec, Bound(size), room=7) == bytes(size + 7)
     with pytest.raises(RecordTooLarge, match=f"more than {size - 1}; raise the knob"):
         decompress(body, codec, Bound(size - 1, "the knob"), room=7)
+
+
+@pytest.mark.parametrize(("codec", "encode"), CODECS)
+@pytest.mark.parametrize("damage", [RecordTooLarge, CorruptMessage])
+def test_whoever_holds_the_error_holds_nothing_of_what_was_unpacked(
+    codec: int, encode: Callable[[bytes], bytes], damage: type[Exception]
+) -> None:
+    body, bound = encode(os.urandom(4 << 20)), Bound(4 << 20)
+    if damage is RecordTooLarge:
+        bound = Bound((4 << 20) - 1)
+    else:
+        body = body[:-20]
+    tracemalloc.start()
+    try:
+        with pytest.raises(damage) as held:
+            decompress(body, codec, bound)
+        assert held.value is not None
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("codec", "encode"), CODECS)
