@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline.errors import FlushFailed, describe
 from strandline.types import RecordMetadata
@@ -16,6 +16,31 @@ if TYPE_CHECKING:
 
 KEPT_MAX: Final = 1000
 """Failures of which it is looked up later whether somebody has heard of them; the rest count."""
+
+
+class Waiter(Protocol):
+    """Whoever is to be told of one record."""
+
+    def settle(
+        self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
+    ) -> None: ...
+
+    @property
+    def is_told(self) -> bool:
+        """Whether somebody hears of a failure."""
+
+
+def tell(
+    on_delivery: OnDelivery,
+    error: Exception | None,
+    metadata: RecordMetadata | None,
+    runtime: Runtime,
+) -> None:
+    """Call back; what the callback raises is the caller's fault, and the producer goes on."""
+    try:
+        on_delivery(error, metadata)
+    except Exception as defect:  # noqa: BLE001
+        runtime.log.error("on_delivery raised", error=describe(defect))
 
 
 class Acknowledgement(asyncio.Future[RecordMetadata]):
@@ -52,10 +77,7 @@ class Acknowledgement(asyncio.Future[RecordMetadata]):
                 self.set_exception(error)
                 super().exception()  # the library says itself what nobody asked for
         if self.on_delivery is not None:
-            try:
-                self.on_delivery(error, metadata)
-            except Exception as defect:  # noqa: BLE001 - the caller's; the producer goes on
-                runtime.log.error("on_delivery raised", error=describe(defect))
+            tell(self.on_delivery, error, metadata, runtime)
 
     @property
     def is_told(self) -> bool:
@@ -66,11 +88,11 @@ class Unheard:
     """Records that were not acknowledged, without anybody who waits for them."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[Acknowledgement, Exception]] = []
+        self._kept: list[tuple[Waiter, Exception]] = []
         self._failed = self._unknown = 0
         """Beyond those kept."""
 
-    def add(self, record: Acknowledgement, error: Exception) -> None:
+    def add(self, record: Waiter, error: Exception) -> None:
         if len(self._kept) < KEPT_MAX:
             self._kept.append((record, error))
         elif getattr(error, "may_have_been_written", False):

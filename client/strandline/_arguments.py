@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-ID_BYTES_MAX: Final = 255
+ID_BYTES_MAX: Final = 32_767
+"""Of an id that the records of groups have as a part of their keys."""
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999. What lies beyond counts something else than milliseconds."""
 REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (1 << 20)
@@ -103,6 +104,18 @@ def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:
         if not isinstance(one, kinds):
             raise ConfigurationError(f"{name}: {one!r} is not a {wanted}")
     return found
+
+
+def some_of(name: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Some of a few words, in whatever case."""
+    by_case = {word.lower(): word for word in known}
+    found = several(name, given, str)
+    for one in found:
+        if one.lower() not in by_case:
+            raise ConfigurationError(
+                f"{name}: {one!r} is not one of: {', '.join(by_case.values())}"
+            )
+    return [by_case[one.lower()] for one in found]
 
 
 def within(name: str, value: float, least: int, most: int, hint: str | None = None) -> None:

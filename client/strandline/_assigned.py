@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from strandline._core.commit_state import CommitOffset
     from strandline._delivery import Delivery
     from strandline._fetcher import Fetcher
+    from strandline._lending import Lending
     from strandline.types import TopicPartition
 
 
 class Assigned:
-    def __init__(self, delivery: Delivery, policy: int | None) -> None:
+    def __init__(self, delivery: Delivery, lending: Lending, policy: int | None) -> None:
+        self.lending = lending
         self.policy = policy
         """Where to begin without an offset: EARLIEST, LATEST, or None for an error."""
         self.keys: dict[TopicPartition, PartitionKey] = {}
@@ -35,6 +37,7 @@ class Assigned:
     def replace(self, positions: Mapping[PartitionKey, Position]) -> None:
         """Read these and nothing else; those of before are given as they are."""
         fetcher = self._running()
+        self.lending.take_back()
         for key in fetcher.positions:
             if key not in positions:
                 self._delivery.forget(key)
@@ -81,7 +84,8 @@ class Assigned:
         return position
 
     def call_for_poll(self) -> None:
-        """Whoever waits in a poll shall look again."""
+        """Whoever waits in a poll shall look again, and who iterates shall poll."""
+        self.lending.take_back()
         if self.fetcher is not None:
             self.fetcher.arrived.set()
             self.fetcher.plan()

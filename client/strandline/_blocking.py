@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, TypeVarTuple
 
-from strandline._acknowledgement import Acknowledgement as Record
 from strandline._home import Birthplace
 from strandline.admin import Admin as AsyncAdmin
 from strandline.consumer import Consumer as AsyncConsumer
@@ -16,13 +15,32 @@ from strandline.producer import Producer as AsyncProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
     from types import TracebackType
     from typing import Self
 
-    from strandline.types import RecordMetadata
-
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Twin = TypeVar("Twin", AsyncProducer, AsyncConsumer, AsyncAdmin)
+
+END_S: Final = 2.0
+"""So long a loop that is closed waits for what was cancelled in it."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Once closed, it is deaf. All loops of a process share gRPC's poller, which brings the end of
+    what was cancelled a moment later, and would log an error of ours in somebody else's loop.
+    """
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        try:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        except RuntimeError:
+            if not self.is_closed():
+                raise
+            return asyncio.Handle(callback, args, self, context)
 
 
 class BlockingLoop:
@@ -33,11 +51,27 @@ class BlockingLoop:
     def __init__(self, name: str) -> None:
         self.birthplace = Birthplace()
         self._name = name
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name=f"strandline-{name}", daemon=True
-        )
+        self._loop = _Loop()
+        self._lock = threading.RLock()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=f"strandline-{name}", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        loop = self._loop
+        try:
+            loop.run_forever()
+            # What was interrupted closes what it has opened. Then calls of other threads, and what
+            # a transport has not finished, come to an end.
+            if ending := {task for task in asyncio.all_tasks(loop) if task.cancelling()}:
+                loop.run_until_complete(asyncio.wait(ending, timeout=END_S))
+            if left := asyncio.all_tasks(loop):
+                for task in left:
+                    task.cancel()
+                loop.run_until_complete(asyncio.wait(left, timeout=END_S))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
 
     def require_elsewhere(self) -> None:
         """Raise ClientMisused where waiting for this loop would never end."""
@@ -49,14 +83,24 @@ class BlockingLoop:
             )
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have the coroutine run."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        """Have the coroutine run. Raises ClientClosed."""
+        with self._lock:
+            if not self._is_closing:
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        coroutine.close()
+        raise self.closed()
+
+    def closed(self) -> ClientClosed:
+        """What a call gets that comes too late, or is not done when another thread closes."""
+        return ClientClosed(f"the {self._name} was closed")
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns. Whoever calls has made sure to be elsewhere."""
         future = self.begin(coroutine)
         try:
             return future.result()
+        except CancelledError:
+            raise self.closed() from None  # by another thread, before this call had ended
         except BaseException:
             future.cancel()
             raise
@@ -69,10 +113,15 @@ class BlockingLoop:
 
         return self.call(on_loop())
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """The same, without waiting for it. Whoever calls knows that the loop runs."""
+        self._loop.call_soon_threadsafe(function)
+
     def close(self) -> None:
+        with self._lock:
+            self._is_closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
 
 
 class Blocking(Generic[Twin]):
@@ -108,10 +157,11 @@ class Blocking(Generic[Twin]):
         loop = BlockingLoop(self._name)
         try:
             loop.call(self._twin.start())
+            self._loop = loop
         except BaseException:
+            self._loop = None
             loop.close()
             raise
-        self._loop = loop
 
     def close(self) -> None:
         """Finish what is under way, and stop the thread."""
@@ -145,49 +195,3 @@ class Blocking(Generic[Twin]):
             raise ClientClosed("not started, or closed; use `with`")
         self._loop.require_elsewhere()
         return self._loop, self._twin
-
-
-class Acknowledgement(Future["RecordMetadata"]):
-    """The acknowledgement of one record, to be waited for anywhere but where it comes from."""
-
-    def __init__(self, loop: BlockingLoop) -> None:
-        super().__init__()
-        self._from = loop
-        self._record: Record | None = None
-
-    def follow(self, record: asyncio.Future[RecordMetadata]) -> None:
-        """Become what `record` becomes. Only a look at this one counts as one at it."""
-        assert isinstance(record, Record)
-        self._record = record
-        asyncio.Future.add_done_callback(record, self._copy)
-
-    def _copy(self, done: asyncio.Future[RecordMetadata]) -> None:
-        if done.cancelled():
-            self.cancel()
-        elif (error := asyncio.Future.exception(done)) is not None:
-            self.set_exception(error)
-        elif self.set_running_or_notify_cancel():
-            self.set_result(asyncio.Future.result(done))
-
-    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
-        self._watch()
-        super().add_done_callback(fn)
-
-    def _watch(self) -> None:
-        if self._record is not None:
-            self._record.watched = True
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        self._require_done_or_elsewhere()
-        self._watch()
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._require_done_or_elsewhere()
-        self._watch()
-        return super().exception(timeout)
-
-    def _require_done_or_elsewhere(self) -> None:
-        self._from.birthplace.check("producer")  # its lock may be held for ever
-        if not self.done():
-            self._from.require_elsewhere()

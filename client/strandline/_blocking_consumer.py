@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from strandline._blocking import Blocking, BlockingLoop
 from strandline._listeners import check_listener
 from strandline._serving import Served, Serving
 from strandline.consumer import Consumer as AsyncConsumer
+from strandline.consumer import ahead_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -42,7 +44,9 @@ class Consumer(Blocking[AsyncConsumer]):
     """`strandline.Consumer`, blocking. Takes the same options."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
-        super().__init__("consumer", AsyncConsumer(*topics, **options))
+        twin = AsyncConsumer(*topics, **options)
+        super().__init__("consumer", twin)
+        self._ahead = ahead_of(twin)
         self._serving = Serving()
         self._stop_timeout_ms: float | None = None
 
@@ -55,15 +59,40 @@ class Consumer(Blocking[AsyncConsumer]):
         super().close()
 
     def _finish(self, loop: BlockingLoop, twin: AsyncConsumer) -> None:
-        self._serving.wait(loop.begin(twin.stop(self._stop_timeout_ms)))
+        self._wait(loop, twin.stop(self._stop_timeout_ms))
+
+    # Every call but a step of an iteration finds nothing lent, so that positions are the user's.
 
     def _poll(
         self, what: str, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]
     ) -> T:
         """A call in which the rebalance listener may run, on this thread."""
-        loop, twin = self._running()
+        loop, _ = self._running()
         self._serving.require_outside(what)
-        return self._serving.wait(loop.begin(coroutine_of(twin)))
+        return self._wait(loop, self._alone(coroutine_of))
+
+    def _wait(self, loop: BlockingLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._serving.wait(loop.begin(coroutine))
+        except CancelledError:
+            raise loop.closed() from None
+
+    async def _alone(self, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]) -> T:
+        self._ahead.take_back()
+        return await coroutine_of(self._twin)
+
+    def _call(self, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]) -> T:
+        loop, _ = self._running()
+        return loop.call(self._alone(coroutine_of))
+
+    def _run(self, function_of: Callable[[AsyncConsumer], T]) -> T:
+        loop, twin = self._running()
+
+        def alone() -> T:
+            self._ahead.take_back()
+            return function_of(twin)
+
+        return loop.run(alone)
 
     # Groups.
 
@@ -100,8 +129,8 @@ class Consumer(Blocking[AsyncConsumer]):
 
     def commit_async(self, offsets: ToCommit | None = None) -> Future[None]:
         """Hand a commit over; `result()` of what comes back waits for its end."""
-        loop, twin = self._running()
-        handed = loop.run(lambda: twin.commit_async(offsets))
+        loop, _ = self._running()
+        handed = self._run(lambda twin: twin.commit_async(offsets))
 
         async def end() -> None:
             await asyncio.shield(handed)
@@ -193,4 +222,10 @@ class Consumer(Blocking[AsyncConsumer]):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        return self.getone()
+        while True:
+            loop, _ = self._running()
+            self._serving.require_outside("a step of an iteration")
+            try:
+                return self._ahead.records.popleft()
+            except IndexError:
+                self._wait(loop, self._ahead.poll())

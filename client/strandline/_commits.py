@@ -133,8 +133,11 @@ class Commits:
 
     def end(self) -> None:
         """Nothing is carried on any more."""
+        under_way = self.state.current
         for commit in self.state.drain():
-            self._fail(commit, ClientClosed("the consumer was closed before it had committed"))
+            closed = ClientClosed("the consumer was closed before it had committed")
+            closed.may_have_been_written = commit is under_way
+            self._fail(commit, closed)
 
     def _fail(self, commit: Commit, error: StrandlineError) -> None:
         result = self._results.pop(commit, None)
@@ -155,6 +158,7 @@ class Commits:
                 answer = await self._send(commit, min(ATTEMPT_S, left_ms / 1000))
             except StrandlineError as error:
                 cause = error
+                commit.in_doubt = commit.in_doubt or not isinstance(error, BrokerError)
                 self._coordinator.failed(error)
             else:
                 self._take_in(commit, answer)
@@ -215,7 +219,9 @@ class Commits:
 
     def _tell(self, commit: Commit, cause: StrandlineError | None) -> None:
         if commit.refused:
-            self._fail(commit, self._refusal(commit))
+            refusal = self._refusal(commit)
+            refusal.may_have_been_written = commit.in_doubt
+            self._fail(commit, refusal)
         elif not commit.is_settled:
             names = self._names(commit.offsets)
             why = "" if cause is None else f": {describe(cause)}"
@@ -236,9 +242,11 @@ class Commits:
         names = self._names(commit.refused)
         if code == GONE or fate(code, retriable=False) in (Fate.LOST, Fate.STALE):
             why = "" if code == GONE else f" ({describe(from_code(code, message))})"
+            what = "may be committed by a try that was not answered, and are not tried again"
             return CommitFailed(
-                f"the offsets of {names} were not committed: the group has given them to others, "
-                f"or is about to{why}; who owns them now reads on from what was committed last"
+                f"the offsets of {names} {what if commit.in_doubt else 'were not committed'}: the "
+                f"group has given them to others, or is about to{why}; who owns them now reads on "
+                f"from what was committed last"
             )
         return from_code(code, f"{self._names([key])}: {message}")
 

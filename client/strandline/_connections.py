@@ -15,6 +15,7 @@ from strandline.errors import (
     ConfigurationError,
     OperationTimedOut,
 )
+from strandline_proto import hot_calls
 from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
 
 if TYPE_CHECKING:
@@ -80,9 +81,23 @@ class Connections:
     def stub(self, address: str) -> BrokerServiceAsyncStub:
         stub = self._stubs.get(address)
         if stub is None:
-            channel = self._channels[address] = self._runtime.network.channel(address)
+            channel = self._channel(address)
             stub = self._stubs[address] = services_pb2_grpc.BrokerServiceStub(channel)
         return stub
+
+    def produce(self, address: str) -> Any:
+        """A new Produce stream; hot_messages has what goes over it."""
+        return hot_calls.produce(self._channel(address))()
+
+    def fetch(self, address: str) -> Any:
+        """A new Fetch stream."""
+        return hot_calls.fetch(self._channel(address))()
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._runtime.network.channel(address)
+        return channel
 
     async def call(
         self,

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from strandline._assigned import Assigned
 from strandline._delivery import Delivery
+from strandline._lending import Lending
 from strandline.errors import ClientClosed
 
 if TYPE_CHECKING:
     from strandline._consumer_options import ConsumerOptions
+    from strandline._core.commit_state import CommitOffset
+    from strandline._core.position import Position
     from strandline._fetcher import Fetcher
     from strandline._group import Group
     from strandline._session import Session
@@ -25,7 +28,12 @@ class ConsumerBase:
         self._delivery = Delivery(
             check_crcs=options.check_crcs, max_decompressed_bytes=max_decompressed_bytes
         )
-        self._assigned = Assigned(self._delivery, options.policy)
+        self._lending = Lending(self._delivery, self._on_step)
+        self._assigned = Assigned(self._delivery, self._lending, options.policy)
+
+    def _on_step(self, position: Position, at: CommitOffset) -> None:
+        if self._group is not None:
+            self._group.on_step(position, at)
 
     def _started(self) -> Fetcher:
         fetcher = self._assigned.fetcher

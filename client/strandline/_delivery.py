@@ -4,6 +4,7 @@ records leave.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from strandline._arguments import whole
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
     from strandline.types import ConsumerRecord, TopicPartition
 
 
+Batch = tuple[list["ConsumerRecord"], int, int]
+"""Records, the offset after them, their leader epoch."""
+
+
 class _Opened:
     """A chunk that is being delivered, and the batch of it whose records are next."""
 
-    __slots__ = ("at", "batches", "epoch", "next_offset", "records")
+    __slots__ = ("at", "batches", "epoch", "next_offset", "put_back", "records")
 
-    def __init__(self, batches: Iterator[tuple[list[ConsumerRecord], int, int]]) -> None:
+    def __init__(self, batches: Iterator[Batch]) -> None:
         self.batches = batches
+        self.put_back: list[Batch] = []
+        """Comes before the batches, the last one first."""
         self.records: list[ConsumerRecord] = []
         self.at = 0
         self.next_offset = -1
@@ -49,10 +56,37 @@ class Delivery:
         """The position was moved by the user, or is not assigned any more."""
         self._opened.pop(key, None)
 
+    def start_over(self, position: Position) -> None:
+        """The position was moved: what was read ahead of the old one is void."""
+        assert self.source is not None
+        self.forget(position.key)
+        self.source.moved(position)
+
+    def put_back(
+        self, position: Position, records: list[ConsumerRecord], end: tuple[int, int], epoch: int
+    ) -> None:
+        """These are to be delivered again, and then the position is at `end`; `epoch` is that of
+        the record before them.
+        """
+        opened = self._opened.get(position.key)
+        if opened is None:
+            opened = self._opened[position.key] = _Opened(iter(()))
+        elif opened.at < len(opened.records):
+            opened.put_back.append((opened.records[opened.at :], opened.next_offset, opened.epoch))
+        opened.records, opened.at = [], 0
+        runs = [list(run) for _, run in groupby(records, key=lambda r: r.leader_epoch)]
+        opened.put_back.append(([], *end))
+        next_offset = end[0]
+        for run in reversed(runs):
+            opened.put_back.append((run, next_offset, run[-1].leader_epoch))
+            next_offset = run[0].offset
+        position.on_delivered(records[0].offset, epoch)
+
     def collect(
-        self, positions: list[Position], limit: int | None
+        self, positions: list[Position], limit: int | None, *, one_chunk: bool = False
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What lies ready, up to `limit` records; partitions take turns at being the first.
+        """What lies ready, up to `limit` records; partitions take turns at being the first. With
+        `one_chunk`, only of one partition what was fetched of it at once.
 
         Raises a partition's error if nothing else can be delivered, or if it is its turn: traffic
         on others does not keep it from the caller, nor the error the others' records.
@@ -68,10 +102,12 @@ class Delivery:
         for position in positions[turn:] + positions[:turn]:
             if left == 0:
                 break
-            records = self._deliver(position, left)
+            records = self._deliver(position, left, one_chunk=one_chunk)
             if records:
                 found[position.partition] = records
                 left = None if left is None else left - len(records)
+                if one_chunk:
+                    break
             elif position.error is not None:
                 error = error or position.error
                 if position is positions[turn]:
@@ -80,11 +116,14 @@ class Delivery:
             raise error
         return found
 
-    def _deliver(self, position: Position, limit: int | None) -> list[ConsumerRecord]:
+    def _deliver(
+        self, position: Position, limit: int | None, *, one_chunk: bool
+    ) -> list[ConsumerRecord]:
         """Up to `limit` records of one partition, or those of one chunk."""
         out: list[ConsumerRecord] = []
         while limit is None or len(out) < limit:
-            opened = self._open(position, more=not out or limit is not None)
+            more = not out or (limit is not None and not one_chunk)
+            opened = self._open(position, more=more)
             if opened is None:
                 break
             end = len(opened.records)
@@ -121,11 +160,11 @@ class Delivery:
             if opened.at < len(opened.records):
                 return opened
             try:
-                batch = next(opened.batches, None)
+                put_back = opened.put_back
+                batch = put_back.pop() if put_back else next(opened.batches, None)
             except Exception as error:  # noqa: BLE001 - raised by collect, after what came before
-                self.forget(key)
                 position.fail(error)
-                self.source.moved(position)
+                self.start_over(position)
                 return None
             if batch is None:
                 del self._opened[key]

@@ -12,13 +12,14 @@ from strandline._core.backoff import Backoff
 from strandline._core.fetch_session import FetchSession, FetchTarget
 from strandline.errors import BrokerUnreachable, StrandlineError, from_code
 from strandline_proto.errors import NONE
-from strandline_proto.v1 import fetch_pb2
+from strandline_proto.hot_messages import FetchPartition, FetchRequest, FetchResponse, ReplicaState
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
     from strandline._fetcher import Fetcher, Wanted
 
+_NO_REPLICA: Final = ReplicaState(-1, -1)
 CROWDED_PAUSE_S: Final = 0.01
 """While a partition's buffer is full, the others are asked at this pace and without waiting."""
 
@@ -66,7 +67,7 @@ class FetchStream:
 
     async def _stream(self, address: str) -> None:
         """Serve one stream until it breaks or the plan changes."""
-        call: Any = self._fetcher.connections.stub(address).Fetch()
+        call: Any = self._fetcher.connections.fetch(address)
         self._changed.clear()
         error: StrandlineError | None = None
         try:
@@ -121,7 +122,7 @@ class FetchStream:
                     f"{address} was silent for {limit_s * 1000:.0f} ms"
                 ) from None
             self._polling = None
-            if not isinstance(response, fetch_pb2.FetchResponse):
+            if not isinstance(response, FetchResponse):
                 raise BrokerUnreachable(f"{address} ended the Fetch stream")
             if response.error_code != NONE:
                 raise from_code(response.error_code, response.error_message)
@@ -142,28 +143,28 @@ class FetchStream:
         wanted: dict[PartitionKey, Wanted],
         correlation_id: int,
         max_wait_ms: int,
-    ) -> fetch_pb2.FetchRequest:
+    ) -> FetchRequest:
         targets: dict[PartitionKey, FetchTarget] = {key: w.target for key, w in wanted.items()}
         changes = session.next_request(targets)
-        request = fetch_pb2.FetchRequest(
+        return FetchRequest(
             correlation_id=correlation_id,
             cluster_id=self._fetcher.cluster.view.cluster_id,
-            replica_state=fetch_pb2.ReplicaState(replica_id=-1, replica_epoch=-1),
+            replica_state=_NO_REPLICA,
             max_wait_ms=max_wait_ms,
             min_bytes=self._fetcher.min_bytes,
             max_bytes=self._fetcher.max_bytes,
             session_id=changes.session_id,
             session_epoch=changes.session_epoch,
+            partitions=[
+                FetchPartition(
+                    *key,
+                    current_leader_epoch=target.leader_epoch,
+                    fetch_offset=target.offset,
+                    last_fetched_epoch=target.last_fetched_epoch,
+                    log_start_offset=-1,
+                    partition_max_bytes=target.max_bytes,
+                )
+                for key, target in changes.changed
+            ],
+            forgotten=changes.forgotten,
         )
-        for (topic_id, partition), target in changes.changed:
-            request.topics.add(topic_id=topic_id).partitions.add(
-                partition=partition,
-                current_leader_epoch=target.leader_epoch,
-                fetch_offset=target.offset,
-                last_fetched_epoch=target.last_fetched_epoch,
-                log_start_offset=-1,
-                partition_max_bytes=target.max_bytes,
-            )
-        for topic_id, partition in changes.forgotten:
-            request.forgotten.add(topic_id=topic_id, partitions=[partition])
-        return request

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.position import Position
     from strandline._session import Session
-    from strandline_proto.v1 import fetch_pb2
+    from strandline_proto.decompression import Buffer
+    from strandline_proto.hot_messages import FetchResponse, FetchResult
 
 LOOKUP_TIMEOUT_S: Final = 5.0
 STORAGE_PATIENCE_MS: Final = 10_000
@@ -48,7 +49,7 @@ class Chunk(NamedTuple):
     """Fetched batches that nobody has looked into yet."""
 
     generation: int
-    data: bytes
+    data: Buffer
 
 
 class Fetcher:
@@ -87,6 +88,8 @@ class Fetcher:
         self._unserved: dict[PartitionKey, tuple[tuple[int, int], float]] = {}
         """(generation, offset) that a leader's disk does not serve, and since when."""
         self._navigate = asyncio.Event()
+        self._retries: dict[PartitionKey, asyncio.TimerHandle] = {}
+        """When the last fetch of a partition that failed is to be tried again."""
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(lambda _: self.arrived.set())
 
@@ -194,38 +197,35 @@ class Fetcher:
 
     # Answers.
 
-    def on_response(
-        self, wanted: dict[PartitionKey, Wanted], response: fetch_pb2.FetchResponse
-    ) -> None:
+    def on_response(self, wanted: dict[PartitionKey, Wanted], response: FetchResponse) -> None:
         view = self.cluster.view
         for node in response.node_endpoints:
             view.add_broker(Broker(node.node_id, node.host, node.port, node.rack))
-        for topic in response.topics:
-            for result in topic.partitions:
-                key = (topic.topic_id, result.partition_index)
-                asked = wanted.get(key)
-                position = self.positions.get(key)
-                if asked is None or position is None:
-                    continue
-                if not position.awaits(asked.generation, asked.target.offset):
-                    continue
-                if result.HasField("current_leader") and result.error_code != NONE:
-                    hint = result.current_leader
-                    view.hint(*key, leader=hint.leader_id, leader_epoch=hint.leader_epoch)
-                self._on_result(key, position, asked, result)
+        for result in response.partitions:
+            key = (result.topic_id, result.partition)
+            asked = wanted.get(key)
+            position = self.positions.get(key)
+            if asked is None or position is None:
+                continue
+            if not position.awaits(asked.generation, asked.target.offset):
+                continue
+            hint = result.current_leader
+            if hint is not None and result.error_code != NONE:
+                view.hint(*key, leader=hint.leader_id, leader_epoch=hint.leader_epoch)
+            self._on_result(key, position, asked, result)
 
     def _on_result(
         self,
         key: PartitionKey,
         position: Position,
         asked: Wanted,
-        result: fetch_pb2.FetchPartitionResult,
+        result: FetchResult,
     ) -> None:
         if result.error_code != NONE:
             self._on_error(key, position, result)
             return
         self._backoffs.pop(key, None)
-        if result.HasField("diverging_epoch"):
+        if result.diverging_epoch is not None:
             position.on_diverging(asked.generation, result.diverging_epoch.end_offset)
             self.moved(position)
             return
@@ -235,7 +235,7 @@ class Fetcher:
         if result.records:
             self._keep(key, position, asked, result.records)
 
-    def _keep(self, key: PartitionKey, position: Position, asked: Wanted, records: bytes) -> None:
+    def _keep(self, key: PartitionKey, position: Position, asked: Wanted, records: Buffer) -> None:
         """Note how far the batches go; they are checked and decoded when the user wants them."""
         try:
             last = last_of_run(records, asked.target.offset)
@@ -261,9 +261,7 @@ class Fetcher:
         )
         self.arrived.set()
 
-    def _on_error(
-        self, key: PartitionKey, position: Position, result: fetch_pb2.FetchPartitionResult
-    ) -> None:
+    def _on_error(self, key: PartitionKey, position: Position, result: FetchResult) -> None:
         if result.error_code == OffsetOutOfRange.code:
             position.on_out_of_range(position.generation, result.log_start_offset)
             self.moved(position)
@@ -283,7 +281,10 @@ class Fetcher:
         wait_ms = backoff.next_ms(self.chance())
         position.retry_at_ms = self._now_ms() + wait_ms
         self.cluster.request_refresh()
-        asyncio.get_running_loop().call_later(wait_ms / 1000, self.plan)
+        if key in self._retries:
+            self._retries[key].cancel()
+        loop = asyncio.get_running_loop()
+        self._retries[key] = loop.call_later(wait_ms / 1000, self.plan)
 
     def _waited_long(self, key: PartitionKey, position: Position) -> bool:
         """Whether nobody has served this place since the leader first said that its disk does not:
@@ -299,7 +300,14 @@ class Fetcher:
     # Offsets to look up, positions to validate.
 
     async def navigate(self) -> None:
-        """Resolve positions that are not ready to fetch, until none is left; with back-off."""
+        """Resolve positions that are not ready to fetch, with back-off, until the client closes."""
+        try:
+            await self._navigate_on()
+        finally:
+            for retry in self._retries.values():
+                retry.cancel()
+
+    async def _navigate_on(self) -> None:
         backoff = Backoff()
         while True:
             await self._navigate.wait()

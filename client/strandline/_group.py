@@ -125,6 +125,7 @@ class Group:
             self.rebalancing.polled.clear()
 
     async def _commit_now(self, timeout_s: float) -> None:
+        self._assigned.lending.look()
         try:
             await self.commits.submit(self.commits.state.due(), timeout_s, by_itself=True)
         except StrandlineError as error:
@@ -167,6 +168,14 @@ class Group:
         """Records were handed over, or the application has sought elsewhere."""
         self._handed.update(dict.fromkeys(positions))
 
+    def on_step(self, position: Position, at: CommitOffset) -> None:
+        """An iteration on another thread has gone on, which is a poll: what it got before its last
+        record is done with.
+        """
+        self._polled_at_s = self._now_s()
+        if self._assigned.find(position.key) is position:
+            self.commits.state.on_poll({position.key: at})
+
     def on_sought(self, position: Position) -> None:
         self.commits.state.on_sought(position.key)
         self._handed[position] = None
@@ -199,6 +208,7 @@ class Group:
         limit_s = self._options.max_poll_interval_ms / 1000
         while True:
             await asyncio.sleep(min(limit_s / 4, 1.0))
+            self._assigned.lending.look()
             if self._polls > 0 and not self.listening.is_running:
                 self._polled_at_s = self._now_s()
             if not self.membership.is_member or self._now_s() - self._polled_at_s < limit_s:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline import _group_descriptions as messages
-from strandline._arguments import mapping, partitions_or_topics, several, text
+from strandline._arguments import mapping, partitions_or_topics, several, some_of, text
 from strandline._coordinator import Coordinator
 from strandline._core.backoff import Backoff
 from strandline._descriptions import check
@@ -24,6 +24,8 @@ from strandline.errors import (
     from_code,
 )
 from strandline.group_types import (
+    GROUP_STATES,
+    GROUP_TYPES,
     GroupDescription,
     OffsetAndMetadata,
     PartitionLag,
@@ -34,7 +36,7 @@ from strandline_proto.errors import NONE
 from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from strandline._session import Session
     from strandline.group_types import GroupListing
@@ -65,7 +67,8 @@ class GroupAdministration(ABC):
         """
         session = self._started()
         request = groups_pb2.ListGroupsRequest(
-            states_filter=several("states", states, str), types_filter=several("types", types, str)
+            states_filter=some_of("states", states, GROUP_STATES),
+            types_filter=some_of("types", types, GROUP_TYPES),
         )
         found: dict[str, GroupListing] = {}
 
@@ -120,12 +123,12 @@ class GroupAdministration(ABC):
         members = tuple(sorted(map(messages.member, described.members), key=lambda m: m.member_id))
         owners = {p: member.member_id for member in members for p in member.assignment}
         committed = await self.list_group_offsets(group_id)
-        lags = await self._lags({*owners, *committed}, committed, owners)
+        lags = await self._lags(sorted({*owners, *committed}), committed, owners)
         return messages.description(described, members, lags)
 
     async def _lags(
         self,
-        partitions: Collection[TopicPartition],
+        partitions: Sequence[TopicPartition],
         committed: Mapping[TopicPartition, OffsetAndMetadata],
         owners: Mapping[TopicPartition, str],
     ) -> tuple[PartitionLag, ...]:
@@ -150,7 +153,7 @@ class GroupAdministration(ABC):
                 ends[keys[partition]].offset if partition in keys else None,
                 owners.get(partition),
             )
-            for partition in sorted(partitions)
+            for partition in partitions
         )
 
     async def list_group_offsets(
@@ -224,6 +227,8 @@ class GroupAdministration(ABC):
         if topics:
             committed = await self.list_group_offsets(group_id)
             pairs |= {partition for partition in committed if partition.topic in topics}
+            # Asked of a topic without any too: its members are refused whether they committed yet.
+            pairs |= {TopicPartition(topic, 0) for topic in topics - {p.topic for p in pairs}}
         request = committed_offsets_pb2.OffsetDeleteRequest(group_id=_group(group_id))
         for name, numbers in messages.by_topic("partitions", pairs).items():
             request.topics.add(name=name, partitions=numbers)
@@ -310,7 +315,7 @@ class GroupAdministration(ABC):
                     raise
             return answer
 
-        return await self._until(ask, f"the coordinator of group {group_id!r} did not answer")
+        return await self._until(ask, f"the coordinator of group {group_id!r} did not do it")
 
     async def _until(self, ask: Callable[[], Awaitable[T]], late: str) -> T:
         """What `ask` returns, asked again while what it raises may pass."""
@@ -318,6 +323,7 @@ class GroupAdministration(ABC):
         clock = session.runtime.clock.monotonic
         deadline = clock() + self._timeout_s
         backoff = Backoff()
+        cause: StrandlineError | None = None
         while True:
             try:
                 async with asyncio.timeout(max(0.001, deadline - clock())):
@@ -325,9 +331,10 @@ class GroupAdministration(ABC):
             except (BrokerError, BrokerUnreachable, OperationTimedOut, TimeoutError) as error:
                 if isinstance(error, BrokerError) and not _may_pass(error):
                     raise
+                if isinstance(error, StrandlineError):  # and not the deadline, which says nothing
+                    cause = error
                 wait_s = backoff.next_ms(session.runtime.rng.random()) / 1000
                 if clock() + wait_s >= deadline:
-                    cause = error if isinstance(error, StrandlineError) else None
                     why = "" if cause is None else f": {describe(cause)}"
                     raise OperationTimedOut(
                         f"{late} within {self._timeout_s * 1000:.0f} ms{why}", cause

@@ -157,7 +157,7 @@ class GroupCalls(ConsumerBase):
     def _to_commit(
         self, partition: Partition, at: int | tuple[int, str] | OffsetAndMetadata
     ) -> tuple[PartitionKey, CommitOffset]:
-        key = self._assigned.position(partition).key
+        position = self._assigned.position(partition)
         match at:
             case int(offset) if not isinstance(at, bool):
                 found = OffsetAndMetadata(offset)
@@ -173,7 +173,11 @@ class GroupCalls(ConsumerBase):
         given.whole(name, found.offset, 0, given.INT64_MAX)
         given.whole(f"{name}, leader_epoch", found.leader_epoch, -1)
         given.text(f"{name}, metadata", found.metadata)
-        return key, CommitOffset(found.offset, found.leader_epoch, found.metadata)
+        epoch = found.leader_epoch
+        if epoch < 0:
+            # Without one whoever goes on there would believe a deposed leader (P-82).
+            epoch = position.epoch_before(found.offset)
+        return position.key, CommitOffset(found.offset, epoch, found.metadata)
 
     @overload
     async def committed(self, partition: Partition) -> int | None: ...

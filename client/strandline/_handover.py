@@ -1,7 +1,7 @@
 """Puts records into batches: which partition, which batch, who is told.
 
-Everything here is synchronous, so that a record is either in a batch with its waiter or not handed
-over at all.
+Each record goes there in one synchronous step, so that it is either in a batch with its waiter or
+not handed over at all. What it may have to wait for, room and its topic, comes before.
 """
 
 from __future__ import annotations
@@ -10,28 +10,37 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline._acknowledgement import Acknowledgement
 from strandline._arguments import timestamp, whole
 from strandline._core.sticky import StickyPartition
-from strandline.errors import ConfigurationError, RecordTooLarge, UnknownTopicOrPartition
+from strandline.errors import (
+    BufferFull,
+    ClientClosed,
+    ConfigurationError,
+    RecordTooLarge,
+    UnknownTopicOrPartition,
+)
 from strandline.types import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import NoReturn
 
+    from strandline._acknowledgement import Waiter
     from strandline._collect import Collector
-    from strandline._core.cluster_view import TopicView
+    from strandline._core.cluster_view import Changes, TopicView
     from strandline._core.partition_queue import PartitionQueue
     from strandline._core.producer_batch import ProducerBatch
     from strandline._producer_options import RecordLimit
     from strandline._sender import Sender
-    from strandline.types import Headers, OnDelivery
+    from strandline.types import Headers
 
 RECORD_OVERHEAD: Final = 21
 """Bytes of a record beyond key, value and headers, at most."""
 END: Final = object()
 """What stands for the end of an iterable, in which None may occur."""
-_NO_HEADERS: Final[list[Any]] = []
+NO_HEADERS: Final[Headers] = ()
+_NONE_LISTED: Final[list[Any]] = []
+"""What the compiled builder takes for no headers."""
 
 
 class HandOver:
@@ -44,48 +53,135 @@ class HandOver:
         partitioner: Callable[[bytes, int], int],
         limit: RecordLimit,
     ) -> None:
-        self._sender = sender
+        self.sender = sender
+        self.loop = asyncio.get_running_loop()
+        self.home: asyncio.AbstractEventLoop | None = self.loop
+        """Where records are taken: nowhere once the producer has ended."""
+        self.ended: ClientClosed | None = None
         self._partitioner = partitioner
         self._limit = limit
-        self._sticky: dict[bytes, StickyPartition] = {}
+        self._time_s = sender.runtime.clock.time
+        self._topics = sender.cluster.view.topics
+        self._sticky: dict[bytes, StickyPartition[PartitionQueue]] = {}
+        sender.cluster.watchers.append(self._on_metadata)
+
+    def end(self, error: ClientClosed) -> None:
+        """The producer is closed, or broken: nothing is taken any more."""
+        self.home = None
+        self.ended = error
+
+    def _on_metadata(self, changes: Changes) -> None:
+        for topic_id in changes.gone:  # and so are its queues
+            self._sticky.pop(topic_id, None)
 
     def size_of(
-        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers = ()
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers = NO_HEADERS
     ) -> int:
         """Bytes of the record, at most. Raises RecordTooLarge."""
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
-        if headers:
-            check_headers(headers)
-            for name, text in headers:
-                size += 4 * len(name) + (len(text) if text else 0) + 10
+        if headers is not NO_HEADERS:
+            size += size_of_headers(headers)
         if size > self._limit.max_bytes:
-            raise RecordTooLarge(
-                f"a record of {size} bytes for {topic!r} was not sent: it is above "
-                f"{self._limit.option}"
-            )
+            self._refuse(topic, size)
         return size
+
+    def _refuse(self, topic: str, size: int) -> NoReturn:
+        raise RecordTooLarge(
+            f"a record of {size} bytes for {topic!r} was not sent: it is above {self._limit.option}"
+        )
 
     def one(
         self,
-        view: TopicView,
+        record: Waiter,
+        topic: str,
         value: bytes | None,
         key: bytes | None,
-        *,
-        size: int,
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers,
-        on_delivery: OnDelivery | None,
-    ) -> Acknowledgement:
-        """Append one record; the future that comes back is its acknowledgement."""
-        queue = self._queue(view, key, partition, size)
-        batch, timestamp = self._append(queue, value, key, timestamp_ms, headers)
-        record = Acknowledgement(loop=asyncio.get_running_loop())
-        if on_delivery is not None:
-            record.on_delivery = on_delivery
-        batch.waiters.append((batch.count, timestamp, record))
-        self._grow(queue, batch, size)
-        return record
+        *,
+        waited: bool = False,
+    ) -> bool:
+        """Append one record, and have `record` told what becomes of it. False if it has to wait,
+        for room or for its topic, unless it has done so. Every call and look-up here is paid for by
+        each record of `send`.
+        """
+        size = RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        listed = _NONE_LISTED
+        if headers is not NO_HEADERS:
+            size += size_of_headers(headers)
+            listed = list(headers)
+        if size > self._limit.max_bytes:
+            self._refuse(topic, size)
+        sender = self.sender
+        buffered = sender.buffered + size
+        full = buffered > sender.buffer_memory and not waited
+        view = self._topics.get(topic)
+        if full or view is None or not view.partitions:
+            return False
+        time_ms = int(self._time_s() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
+        if key is None and partition is None:  # as `_queue` has it, without the call
+            sticky = self._sticky.get(view.topic_id) or self._stick(view)
+            queue = sticky.current or self._choose(view, sticky)
+            sticky.left -= size
+            if sticky.left <= 0:
+                sticky.current = None
+        else:
+            queue = self._queue(view, key, partition, size)
+        batch = queue.open
+        if batch is None or batch.append(batch.count, time_ms, key, value, listed) is None:
+            batch = self._begin(queue, time_ms, key, value, listed)
+        batch.waiters.append((batch.count, time_ms, record))
+        batch.count += 1
+        batch.reserved += size
+        sender.buffered = buffered
+        if batch.count == 1:  # a batch that had records has been offered, or something wakes it
+            sender.dispatch(queue)
+        return True
+
+    async def late(
+        self,
+        record: Waiter,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> None:
+        """`one`, after a wait for room and for the topic."""
+        size = self.size_of(topic, value, key, headers)
+        if self.sender.buffered + size > self.sender.buffer_memory:
+            await self.room(size)
+        await self.topic(topic)
+        if self.ended is not None:
+            raise ClientClosed(str(self.ended)) from self.ended
+        self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
+
+    async def room(self, size: int) -> None:
+        """Wait for so many bytes of the buffer. Raises BufferFull."""
+        sender = self.sender
+        if not await sender.space(size, sender.options.delivery_timeout_ms):
+            raise BufferFull(
+                f"{sender.buffer_memory} bytes (buffer_memory) wait to be acknowledged already, "
+                f"and {sender.options.delivery_timeout_ms:.0f} ms made no room; "
+                "the record was not sent"
+            )
+
+    async def topic(self, topic: str) -> TopicView:
+        """Wait for a topic that is used for the first time. Raises UnknownTopicOrPartition."""
+        view = self._topics.get(topic)
+        if view is not None and view.partitions:
+            return view
+        sender = self.sender
+        timeout_ms = min(sender.options.delivery_timeout_ms, sender.request_timeout_ms)
+        return await sender.cluster.topic(topic, timeout_ms / 1000)
+
+    # Many records.
 
     def add(
         self,
@@ -102,21 +198,22 @@ class HandOver:
         if record.timestamp_ms is not None:
             timestamp_ms = record.timestamp_ms
         queue = self._queue(view, record.key, partition, size)
-        batch, _ = self._append(queue, record.value, record.key, timestamp_ms, record.headers)
+        time_ms = self._time_ms(timestamp_ms)
+        key, value, listed = record.key, record.value, list(record.headers)
+        batch = queue.open
+        if batch is None or batch.append(batch.count, time_ms, key, value, listed) is None:
+            batch = self._begin(queue, time_ms, key, value, listed)
         last = batch.collectors[-1] if batch.collectors else (0, 0, None)
         if last[2] is collector and last[0] + last[1] == batch.count:
             batch.collectors[-1] = (last[0], last[1] + 1, collector)
         else:
             batch.collectors.append((batch.count, 1, collector))
         collector.handed_over += 1
-        self._grow(queue, batch, size)
-
-    def _grow(self, queue: PartitionQueue, batch: ProducerBatch, size: int) -> None:
         batch.count += 1
         batch.reserved += size
-        self._sender.buffered += size
-        if batch.count == 1:  # a batch that had records has been offered, or something wakes it
-            self._sender.dispatch(queue)
+        self.sender.buffered += size
+        if batch.count == 1:
+            self.sender.dispatch(queue)
 
     def fill(
         self,
@@ -130,15 +227,14 @@ class HandOver:
         """Append plain values until the batch is full; the item that came after, or END."""
         self.size_of(view.name, value, None)
         queue = self._queue(view, None, partition, 0)
-        clock = self._sender.runtime.clock
-        time_ms = int(clock.time() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
-        batch = queue.open_batch(clock.monotonic() * 1000)
+        time_ms = self._time_ms(timestamp_ms)
+        batch = queue.open_batch(self.sender.now_ms())
         append, first = batch.append, batch.count
         count = first
         held: Any = value
         try:
             while type(held) is bytes:
-                if append(count, time_ms, None, held, _NO_HEADERS) is None:
+                if append(count, time_ms, None, held, _NONE_LISTED) is None:
                     break
                 count += 1
                 held = next(records, END)
@@ -150,31 +246,30 @@ class HandOver:
                 grown = max(0, batch.builder.size() - batch.reserved)
                 batch.count = count
                 batch.reserved += grown
-                self._sender.buffered += grown
+                self.sender.buffered += grown
             if type(held) is bytes:
                 queue.close_open()
-                self._rotate(view)
-            self._sender.dispatch(queue)
+                if (sticky := self._sticky.get(view.topic_id)) is not None:
+                    sticky.rotate()
+            self.sender.dispatch(queue)
         return held
 
-    def _append(
+    def _time_ms(self, timestamp_ms: int | None) -> int:
+        return int(self._time_s() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
+
+    def _begin(
         self,
         queue: PartitionQueue,
-        value: bytes | None,
+        time_ms: int,
         key: bytes | None,
-        timestamp_ms: int | None,
-        headers: Headers,
-    ) -> tuple[ProducerBatch, int]:
-        clock = self._sender.runtime.clock
-        now_ms = clock.monotonic() * 1000
-        time_ms = int(clock.time() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
-        listed = list(headers)
-        batch = queue.open_batch(now_ms)
-        if batch.append(batch.count, time_ms, key, value, listed) is None:
-            queue.close_open()
-            batch = queue.open_batch(now_ms)
-            batch.append(0, time_ms, key, value, listed)
-        return batch, time_ms
+        value: bytes | None,
+        listed: list[Any],
+    ) -> ProducerBatch:
+        """The next batch of the queue, with this as its first record."""
+        queue.close_open()
+        batch = queue.open_batch(self.sender.now_ms())
+        batch.append(0, time_ms, key, value, listed)
+        return batch
 
     # Choosing partitions.
 
@@ -185,7 +280,7 @@ class HandOver:
             if type(partition) is not int:
                 partition = whole("partition", partition, 0)
             if partition not in view.partitions:
-                self._sender.cluster.request_refresh()  # it may have been added just now
+                self.sender.cluster.request_refresh()  # it may have been added just now
                 raise UnknownTopicOrPartition(
                     f"topic {view.name!r} has {len(view.partitions)} partitions; "
                     f"there is no {partition}"
@@ -193,15 +288,15 @@ class HandOver:
         elif key is not None:
             partition = self._partitioned(view, key)
         else:
-            sticky = self._sticky.get(view.topic_id)
-            if sticky is None:
-                sticky = StickyPartition(self._sender.options.batch_size)
-                self._sticky[view.topic_id] = sticky
-            partition = sticky.current
-            if partition is None:
-                partition = self._choose(view, sticky)
+            sticky = self._sticky.get(view.topic_id) or self._stick(view)
+            queue = sticky.current or self._choose(view, sticky)
             sticky.spend(size)
-        return self._sender.queue(view.name, view.topic_id, partition)
+            return queue
+        return self.sender.queue(view.name, view.topic_id, partition)
+
+    def _stick(self, view: TopicView) -> StickyPartition[PartitionQueue]:
+        sticky = self._sticky[view.topic_id] = StickyPartition(self.sender.options.batch_size)
+        return sticky
 
     def _partitioned(self, view: TopicView, key: bytes) -> int:
         chosen = self._partitioner(key, len(view.partitions))
@@ -214,22 +309,21 @@ class HandOver:
             )
         return chosen
 
-    def _rotate(self, view: TopicView) -> None:
-        sticky = self._sticky.get(view.topic_id)
-        if sticky is not None:
-            sticky.rotate()
-
-    def _choose(self, view: TopicView, sticky: StickyPartition) -> int:
+    def _choose(self, view: TopicView, sticky: StickyPartition[PartitionQueue]) -> PartitionQueue:
         everything = sorted(view.partitions)
         led = [p for p in everything if view.partitions[p].leader >= 0]
-        queues = self._sender.queues
+        sender = self.sender
 
         def load(partition: int) -> int:
-            queue = queues.get((view.topic_id, partition))
+            queue = sender.queues.get((view.topic_id, partition))
             return 0 if queue is None else queue.pending_bytes
 
-        chances = (self._sender.chance(), self._sender.chance())
-        return sticky.choose(led or everything, load, chances)
+        return sticky.choose(
+            led or everything,
+            load,
+            (sender.chance(), sender.chance()),
+            lambda partition: sender.queue(view.name, view.topic_id, partition),
+        )
 
 
 def as_bytes(what: str, value: object) -> bytes:
@@ -238,15 +332,18 @@ def as_bytes(what: str, value: object) -> bytes:
     raise TypeError(f"a record's {what} is bytes or None, not {type(value).__name__}; encode it")
 
 
-def check_headers(headers: object) -> None:
+def size_of_headers(headers: object) -> int:
+    """Bytes of the headers, at most. Raises ConfigurationError."""
     if not isinstance(headers, tuple | list):
         raise ConfigurationError(f"headers={headers!r} is not a tuple of (name, value) pairs")
+    size = 0
     for header in headers:
         match header:
-            case (str(), bytes() | None):
-                pass
+            case (str(name), (bytes() | None) as text):
+                size += 4 * len(name) + (len(text) if text else 0) + 10
             case _:
                 raise ConfigurationError(f"headers: {header!r} is not (name, bytes or None)")
+    return size
 
 
 def as_record(item: object) -> Record:

@@ -81,12 +81,14 @@ class Listening:
             "pause and ask there, and poll after it"
         )
 
-    async def call(self, method: str, partitions: frozenset[TopicPartition]) -> None:
-        """Tell the application, as soon as it polls; returns when it has heard."""
+    async def call(self, method: str, find: Callable[[], frozenset[TopicPartition]]) -> None:
+        """Tell the application, as soon as it polls, of what is found then; returns when it has
+        heard.
+        """
         function = getattr(self.listener, method, None)
         if function is None and method == LOST:
             function = getattr(self.listener, REVOKED, None)
-        if function is None or not partitions:
+        if function is None:
             return
         self._is_pending = True
         self._ended.clear()
@@ -95,7 +97,8 @@ class Listening:
             if not self.always:
                 self._allowed.clear()
                 await self._allowed.wait()
-            await self._run(function, partitions)
+            if partitions := find():
+                await self._run(function, partitions)
         finally:
             self._is_pending = False
             self._ended.set()

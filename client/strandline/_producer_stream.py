@@ -20,13 +20,14 @@ from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Answer
 from strandline.errors import BrokerUnreachable, StrandlineError
 from strandline.types import Broker
-from strandline_proto.v1 import produce_pb2
+from strandline_proto.hot_messages import ProduceData, ProduceRequest, ProduceResponse
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
     from strandline._core.partition_queue import PartitionQueue
     from strandline._core.producer_batch import ProducerBatch
     from strandline._sender import Sender
+    from strandline_proto.hot_messages import ProduceResult
 
 HELLO_TIMEOUT_S: Final = 2.0
 SMALL_BATCH_BYTES: Final = 32 << 10
@@ -42,7 +43,7 @@ class InFlight(NamedTuple):
 
 
 class Request(NamedTuple):
-    message: produce_pb2.ProduceRequest
+    message: ProduceRequest
     batches: list[InFlight]
     sent_ms: float
 
@@ -89,7 +90,7 @@ class ProducerStream:
 
     async def _stream(self, address: str) -> None:
         """Serve one stream until it breaks; raises BrokerUnreachable then."""
-        call: Any = self._sender.connections.stub(address).Produce()
+        call: Any = self._sender.connections.produce(address)
         self._silent = asyncio.get_running_loop().create_future()
         error = BrokerUnreachable(f"the connection to {address} ended before the answer came")
         try:
@@ -151,17 +152,20 @@ class ProducerStream:
         options = self._sender.options
         now_ms = self._sender.now_ms()
         left_ms = min(batch.deadline_ms for _, batch, _ in batches) - now_ms
-        message = produce_pb2.ProduceRequest(
+        message = ProduceRequest(
             correlation_id=self._correlation_id,
             acks=options.acks,
             timeout_ms=int(max(1.0, min(self._sender.request_timeout_ms, left_ms))),
+            partitions=[
+                ProduceData(
+                    queue.topic_id,
+                    queue.partition,
+                    batch.data,
+                    queue.sent_epoch if queue.sent_epoch >= 0 else None,
+                )
+                for queue, batch, _ in batches
+            ],
         )
-        for queue, batch, _ in batches:
-            data = message.topics.add(topic_id=queue.topic_id).partitions.add(
-                index=queue.partition, records=batch.data
-            )
-            if queue.sent_epoch >= 0:
-                data.current_leader_epoch = queue.sent_epoch
         return Request(message, batches, now_ms)
 
     # Reading.
@@ -169,12 +173,12 @@ class ProducerStream:
     async def _read(self, call: Any) -> None:
         while True:
             response = await on_stream(call.read())
-            if not isinstance(response, produce_pb2.ProduceResponse):
+            if not isinstance(response, ProduceResponse):
                 # The end of a stream carries its status; without an error the broker is leaving.
                 raise BrokerUnreachable(f"broker {self.broker_id} ended the Produce stream")
             self._answered(response)
 
-    def _answered(self, response: produce_pb2.ProduceResponse) -> None:
+    def _answered(self, response: ProduceResponse) -> None:
         request = self._unanswered.pop(response.correlation_id, None)
         if request is None:
             return
@@ -182,20 +186,19 @@ class ProducerStream:
         for node in response.node_endpoints:
             view.add_broker(Broker(node.node_id, node.host, node.port, node.rack))
         by_key = {(q.topic_id, q.partition): (q, b, a) for q, b, a in request.batches}
-        for topic in response.topics:
-            for result in topic.partitions:
-                found = by_key.pop((topic.topic_id, result.index), None)
-                if found is None:
-                    continue
-                if result.error_code != 0 and result.HasField("current_leader"):
-                    hint = result.current_leader
-                    view.hint(
-                        topic.topic_id,
-                        result.index,
-                        leader=hint.leader_id,
-                        leader_epoch=hint.leader_epoch,
-                    )
-                self._sender.on_answer(*found, _answer(result))
+        for result in response.partitions:
+            found = by_key.pop((result.topic_id, result.partition), None)
+            if found is None:
+                continue
+            hint = result.current_leader
+            if result.error_code != 0 and hint is not None:
+                view.hint(
+                    result.topic_id,
+                    result.partition,
+                    leader=hint.leader_id,
+                    leader_epoch=hint.leader_epoch,
+                )
+            self._sender.on_answer(*found, _answer(result))
         for queue, batch, attempt in by_key.values():
             missing = BrokerUnreachable(f"broker {self.broker_id} left {queue} out of its answer")
             self._sender.on_lost(queue, batch, attempt, missing)
@@ -228,7 +231,7 @@ def _first_cause(group: BaseExceptionGroup[Any], address: str) -> BrokerUnreacha
     return None
 
 
-def _answer(result: produce_pb2.PartitionProduceResult) -> Answer:
+def _answer(result: ProduceResult) -> Answer:
     message = result.error_message
     if result.record_errors:
         first = result.record_errors[0]

@@ -163,19 +163,32 @@ class Rebalancing:
         await self._tell(method, keys)
         if method == REVOKED:  # what the application commits meanwhile is still its own
             await self._commits.settled(keys)
+        self._forget(keys)
+
+    def _forget(self, keys: frozenset[PartitionKey]) -> None:
         self._assigned.remove(keys)
         self._commits.state.forget(keys)
         self._core.on_told(keys)
         for key in keys - self._core.granted:
             self._names.pop(key, None)
 
-    async def _tell(self, method: str, keys: frozenset[PartitionKey]) -> None:
+    async def _tell(self, method: str, keys: frozenset[PartitionKey]) -> frozenset[PartitionKey]:
+        """What was not told: an assignment that was lost before the application polled."""
         self._telling = keys
         self._withhold()
+        untold: frozenset[PartitionKey] = frozenset()
+
+        def find() -> frozenset[TopicPartition]:
+            nonlocal untold
+            if method == ASSIGNED:
+                untold = keys & self._core.lost
+            return frozenset(self._names[key] for key in keys - untold)
+
         try:
-            await self._listening.call(method, frozenset(self._names[key] for key in keys))
+            await self._listening.call(method, find)
         finally:
             self._telling = frozenset()
+        return untold
 
     async def _release(self) -> None:
         owned = self._core.assigned - self._core.lost
@@ -216,7 +229,8 @@ class Rebalancing:
             self._assigned.add(positions)
             self._on_taken(positions)
             self._core.on_assigned(taken)
-            await self._tell(ASSIGNED, taken)
+            if untold := await self._tell(ASSIGNED, taken):
+                self._forget(untold)
             self._withhold()
         self.obstacle = next(iter(failures.values()), None)
         if self.obstacle is None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from strandline.types import TopicPartition
     from strandline_proto.batch import BatchHeader
-    from strandline_proto.decompression import Bound
+    from strandline_proto.decompression import Bound, Buffer
 
 
 def decode(
-    data: bytes, partition: TopicPartition, from_offset: int, *, check_crcs: bool, bound: Bound
+    data: Buffer, partition: TopicPartition, from_offset: int, *, check_crcs: bool, bound: Bound
 ) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
     """(records at or after `from_offset`, next offset, leader epoch) of each batch in `data`.
 
@@ -28,10 +28,11 @@ def decode(
     batch does not match its CRC, does not parse, or unpacks to more than the bound.
     """
     topic, number = partition
-    for at, header in iter_headers(data):
+    view = memoryview(data)
+    for at, header in iter_headers(view):
         if header.next_offset <= from_offset:
             continue
-        if check_crcs and not crc_matches(data, at, header):
+        if check_crcs and not crc_matches(view, at, header):
             raise CorruptRecords(
                 f"{topic}/{number}: the batch at offset {header.base_offset} does not match its "
                 f"CRC-32C; seek to {header.next_offset} to skip it"
@@ -41,9 +42,8 @@ def decode(
             yield [], header.next_offset, epoch
             continue
         kind = 1 if header.is_log_append_time else 0
-        whole = at == 0 and header.size == len(data)
         try:
-            packed = data if whole else data[at : at + header.size]
+            packed = view[at : at + header.size]
             batch = DefaultRecordBatch(uncompressed(packed, header, bound))
             records = [
                 ConsumerRecord(
@@ -73,7 +73,7 @@ def decode(
         yield records, header.next_offset, epoch
 
 
-def last_of_run(records: bytes, offset: int) -> BatchHeader | None:
+def last_of_run(records: Buffer, offset: int) -> BatchHeader | None:
     """The last batch of an answer to a question for `offset`; None if there is none.
 
     No CRC covers a base offset, and a disk may have read from elsewhere: CorruptMessage if a batch

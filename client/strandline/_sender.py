@@ -114,7 +114,7 @@ class Sender:
             self.dispatch(queue)
             return None
         now_ms = self.now_ms()
-        batch = queue.take(now_ms, self.chance())
+        batch = queue.take(now_ms)
         if batch is not None:
             queue.sent_epoch = leader[1]
             return batch
@@ -142,12 +142,12 @@ class Sender:
         for topic_id in changes.gone:
             for key in [key for key in self.queues if key[0] == topic_id]:
                 queue = self.queues.pop(key)
-                self._settle(queue.on_hopeless(self._why_gone(queue.topic)), queue)
+                self._settle(queue.on_hopeless(self.why_gone(queue.topic)), queue)
         for queue in self.queues.values():
             if not queue.idle:
                 self.dispatch(queue)
 
-    def _why_gone(self, name: str) -> Exception:
+    def why_gone(self, name: str) -> Exception:
         if name in self.cluster.view.topics:
             return TopicRecreated(f"topic {name!r} was deleted and created anew")
         return UnknownTopicOrPartition(f"topic {name!r} was deleted")
@@ -157,11 +157,11 @@ class Sender:
     def on_answer(
         self, queue: PartitionQueue, batch: ProducerBatch, attempt: int, answer: Answer
     ) -> None:
-        settled = queue.on_answer(
-            batch, attempt, answer, now_ms=self.now_ms(), chance=self.chance()
-        )
+        chance = 0.0
         if answer.code != NONE:
+            chance = self.chance()  # two system calls, which success has no use for
             self.cluster.request_refresh()
+        settled = queue.on_answer(batch, attempt, answer, now_ms=self.now_ms(), chance=chance)
         self._after(queue, settled)
 
     def on_lost(

@@ -9,7 +9,7 @@ to it; without one, the consumer reads all of its topics, or what `assign` names
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline import _arguments as given
 from strandline._connections import parse_bootstrap
@@ -32,13 +32,16 @@ from strandline.errors import (
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections import deque
+    from collections.abc import Callable, Coroutine, Iterable
     from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline.types import ConsumerRecord, TopicPartition
     from strandline_runtime.runtime import Runtime
+
+    Collect = Callable[[list[Position]], dict[TopicPartition, list[ConsumerRecord]]]
 
 
 class Consumer(GroupCalls, PositionCalls, OffsetQueries):
@@ -301,20 +304,30 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
             given.whole("max_records", limit, 1)
         if timeout_ms is not None:
             given.milliseconds("timeout_ms", timeout_ms, least=0)
-        group = self._group
-        if group is None:
-            return await self._poll(partitions, timeout_ms, limit, None)
-        group.begin_poll()
-        try:
-            return await self._poll(partitions, timeout_ms, limit, group)
-        finally:
-            group.end_poll()
+        return await self._poll(
+            partitions, timeout_ms, lambda awake: self._delivery.collect(awake, limit)
+        )
 
     async def _poll(
         self,
         partitions: tuple[TopicPartition, ...],
         timeout_ms: float | None,
-        limit: int | None,
+        collect: Collect,
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        group = self._group
+        if group is None:
+            return await self._found(partitions, timeout_ms, collect, None)
+        group.begin_poll()
+        try:
+            return await self._found(partitions, timeout_ms, collect, group)
+        finally:
+            group.end_poll()
+
+    async def _found(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        timeout_ms: float | None,
+        collect: Collect,
         group: Group | None,
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         deadline: float | None = None
@@ -329,7 +342,7 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
                 await group.attend()
                 self._started()
             awake = [p for p in self._assigned.of(partitions) if not (p.paused or p.withheld)]
-            found = self._delivery.collect(awake, limit)
+            found = collect(awake)
             if group is not None and found:
                 group.on_moved(p for p in awake if p.partition in found)
             if found or timeout_ms == 0:
@@ -340,8 +353,28 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
             except TimeoutError:
                 return {}
 
+    async def _lend(self) -> None:
+        self._started()
+        self._lending.take_back()
+        await self._poll((), None, self._lending.lend)
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
         return await self.getone()
+
+
+class Ahead(NamedTuple):
+    """What a blocking consumer's iteration works with: records, and on the loop a poll for more and
+    how they are taken back.
+    """
+
+    records: deque[ConsumerRecord]
+    poll: Callable[[], Coroutine[Any, Any, None]]
+    take_back: Callable[[], None]
+
+
+def ahead_of(consumer: Consumer) -> Ahead:
+    """The records that are lent to the consumer's blocking twin."""
+    return Ahead(consumer._lending.ahead, consumer._lend, consumer._lending.take_back)

@@ -152,7 +152,8 @@ class CorruptRecords(StrandlineError):
 
 class CommitFailed(StrandlineError):
     """Offsets were not committed, and will not be: the partition is another member's by now, or
-    is about to be. Whoever owns it reads on from what was committed before.
+    is about to be. Whoever owns it reads on from what was committed before. With
+    `may_have_been_written` an earlier try has got no answer, and that may be what it reads on from.
     """
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from strandline.errors import StrandlineError
     from strandline.types import TopicPartition
 
 
+GROUP_STATES: Final = (
+    "Empty",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Dead",
+)
+GROUP_TYPES: Final = ("Consumer", "Classic")
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: of the next record to read, with a text of the application's and the
-    leader epoch of the record before it (-1: unknown).
+    leader epoch of the record before it (-1: unknown; a consumer that commits adds that of what it
+    has handed over).
     """
 
     offset: int

@@ -12,15 +12,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+from strandline._acknowledgement import Acknowledgement
 from strandline._arguments import INT64_MAX, milliseconds, text, whole
 from strandline._collect import Collector
 from strandline._connections import parse_bootstrap
-from strandline._handover import END, HandOver, as_bytes, as_record
+from strandline._handover import END, NO_HEADERS, HandOver, as_bytes, as_record
 from strandline._producer_options import queue_options, record_limit
 from strandline._sender import Sender
 from strandline._session import Session
 from strandline.errors import (
-    BufferFull,
     ClientClosed,
     ConfigurationError,
     FlushFailed,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from strandline._core.cluster_view import TopicView
     from strandline.types import Headers, OnDelivery
     from strandline_runtime.runtime import Runtime
 
@@ -133,6 +132,7 @@ class Producer:
             buffer_memory=self._buffer_memory,
         )
         self._hand_over = HandOver(self._sender, partitioner=self._partitioner, limit=self._limit)
+        session.on_broken.append(self._hand_over.end)
         # At the latest at the interpreter's exit; nothing that lives on holds the producer itself.
         self._watchdog = finalize(self, self._sender.on_dropped)
         session.tasks.start(self._sender.watch_deadlines(), "deadlines")
@@ -152,8 +152,12 @@ class Producer:
                 await sender.flush()
         finally:
             self._watchdog.detach()
-            self._session = self._sender = self._hand_over = None
-            sender.fail_everything(ClientClosed("the producer was closed"))
+            hand_over, self._hand_over = self._hand_over, None
+            self._session = self._sender = None
+            closed = ClientClosed("the producer was closed")
+            if hand_over is not None:
+                hand_over.end(closed)
+            sender.fail_everything(closed)
             await session.close()
         if (failed := sender.unheard.take()) is not None:
             raise failed
@@ -174,7 +178,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = (),
+        headers: Headers = NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Hand one record over; the future that comes back is its acknowledgement.
@@ -184,27 +188,23 @@ class Producer:
         called once the record's fate is known, one of the two being None. A failure that nobody
         hears of, neither by the future nor by `on_delivery`, is raised by `flush` or `stop`.
         """
-        sender, hand_over = self._started()
+        hand_over = self._hand_over or self._started()[1]
+        try:
+            at_home = asyncio.get_running_loop() is hand_over.home
+        except RuntimeError:
+            at_home = False
+        if not at_home:
+            self._started()
         if type(value) is not bytes and value is not None:
             value = as_bytes("value", value)
         if type(key) is not bytes and key is not None:
             key = as_bytes("key", key)
-        size = hand_over.size_of(topic, value, key, headers)
-        if sender.buffered + size > sender.buffer_memory:
-            await self._room(sender, size)
-        view = sender.cluster.view.topics.get(topic)
-        if view is None or not view.partitions:
-            view = await self._topic(sender, topic)
-        return hand_over.one(
-            view,
-            value,
-            key,
-            size=size,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-            on_delivery=on_delivery,
-        )
+        record = Acknowledgement(loop=hand_over.loop)
+        if on_delivery is not None:
+            record.on_delivery = on_delivery
+        if not hand_over.one(record, topic, value, key, partition, timestamp_ms, headers):
+            await hand_over.late(record, topic, value, key, partition, timestamp_ms, headers)
+        return record
 
     async def send_and_wait(
         self,
@@ -214,7 +214,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = (),
+        headers: Headers = NO_HEADERS,
     ) -> RecordMetadata:
         """Send one record and wait for its acknowledgement.
 
@@ -249,7 +249,7 @@ class Producer:
         record was acknowledged.
         """
         sender, hand_over = self._started()
-        view = await self._topic(sender, topic)
+        view = await hand_over.topic(topic)
         collector = Collector()
         batch_size = min(self._options.batch_size, sender.buffer_memory)
         if isinstance(records, str | bytes | bytearray | memoryview):
@@ -259,14 +259,14 @@ class Producer:
         try:
             while held is not END:
                 if sender.buffered + batch_size > sender.buffer_memory:
-                    await self._room(sender, batch_size)
+                    await hand_over.room(batch_size)
                 if type(held) is bytes:
                     held = hand_over.fill(view, held, items, partition, timestamp_ms, collector)
                     await asyncio.sleep(0)  # let the batch go out before the next is filled
                 else:
                     hand_over.add(view, as_record(held), partition, timestamp_ms, collector)
                     held = next(items, END)
-                view = await self._topic(sender, topic)
+                view = await hand_over.topic(topic)
         except Exception as error:
             error.add_note(
                 f"{collector.handed_over} records of this send_many were handed over before this; "
@@ -284,24 +284,9 @@ class Producer:
             )
         return result
 
-    async def _topic(self, sender: Sender, topic: str) -> TopicView:
-        view = sender.cluster.view.topics.get(topic)
-        if view is not None and view.partitions:
-            return view
-        timeout_ms = min(self._options.delivery_timeout_ms, self._request_timeout_ms)
-        return await sender.cluster.topic(topic, timeout_ms / 1000)
-
     async def partitions_for(self, topic: str) -> frozenset[int]:
         """The partitions of `topic`. Raises UnknownTopicOrPartition."""
-        return frozenset((await self._topic(self._started()[0], topic)).partitions)
-
-    async def _room(self, sender: Sender, size: int) -> None:
-        if not await sender.space(size, self._options.delivery_timeout_ms):
-            raise BufferFull(
-                f"{sender.buffer_memory} bytes (buffer_memory) wait to be acknowledged already, "
-                f"and {self._options.delivery_timeout_ms:.0f} ms made no room; "
-                "the record was not sent"
-            )
+        return frozenset((await self._started()[1].topic(topic)).partitions)
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until every record handed over so far is acknowledged or has failed.
@@ -315,3 +300,13 @@ class Producer:
         await sender.flush(timeout_ms)
         if (failed := sender.unheard.take()) is not None:
             raise failed
+
+
+def sender_of(producer: Producer) -> tuple[Sender, HandOver]:
+    """What a started producer sends with, for who cuts the batches himself."""
+    return producer._started()
+
+
+def hand_over_of(producer: Producer) -> HandOver:
+    """Where the records of a started producer go, for its blocking twin."""
+    return sender_of(producer)[1]

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline._blocking import Acknowledgement, Blocking
+from strandline._blocking import Blocking
 from strandline._blocking_consumer import Consumer, ConsumerRebalanceListener
+from strandline._blocking_producer import Producer
 from strandline._group_admin import BlockingGroupAdministration
 from strandline._reassignments import BlockingReassignments
 from strandline.admin import Admin as AsyncAdmin
-from strandline.producer import Producer as AsyncProducer
 from strandline.types import ElectionType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from concurrent.futures import Future
 
-    from strandline.producer import Item, Payload
     from strandline.types import (
         Broker,
         ClusterDescription,
@@ -31,106 +29,15 @@ if TYPE_CHECKING:
         ConfigValue,
         CreatedTopic,
         ElectionResult,
-        Headers,
         NewPartitions,
         NewTopic,
-        OnDelivery,
-        RecordMetadata,
         ReplicaInfo,
-        SendManyResult,
         TopicDescription,
         TopicOffsets,
         TopicPartition,
     )
 
 __all__ = ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"]
-
-
-class Producer(Blocking[AsyncProducer]):
-    """`strandline.Producer`, blocking. Takes the same options."""
-
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("producer", AsyncProducer(bootstrap_servers, **options))
-
-    def stop(self) -> None:
-        self.close()
-
-    def send(
-        self,
-        topic: str,
-        value: Payload | None = None,
-        key: Payload | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
-        on_delivery: OnDelivery | None = None,
-    ) -> Future[RecordMetadata]:
-        """Hand one record over; `result()` of what comes back waits for its acknowledgement.
-
-        `on_delivery` is called on the producer's own thread.
-        """
-        loop, _ = self._running()
-        acknowledged = Acknowledgement(loop)
-
-        async def hand_over(twin: AsyncProducer) -> None:
-            record = await twin.send(
-                topic,
-                value,
-                key,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-                on_delivery=on_delivery,
-            )
-            acknowledged.follow(record)
-
-        self._call(hand_over)
-        return acknowledged
-
-    def send_and_wait(
-        self,
-        topic: str,
-        value: Payload | None = None,
-        key: Payload | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
-    ) -> RecordMetadata:
-        """Send one record and wait for its acknowledgement."""
-        return self._call(
-            lambda twin: twin.send_and_wait(
-                topic,
-                value,
-                key,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-            )
-        )
-
-    def send_many(
-        self,
-        topic: str,
-        records: Iterable[Item],
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> SendManyResult:
-        """Send all of `records` (read on the loop's thread) and wait for one answer about them."""
-        return self._call(
-            lambda twin: twin.send_many(
-                topic, records, partition=partition, timestamp_ms=timestamp_ms
-            )
-        )
-
-    def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until all is acknowledged or has failed. Raises FlushFailed, OperationTimedOut."""
-        self._call(lambda twin: twin.flush(timeout_ms))
-
-    def partitions_for(self, topic: str) -> frozenset[int]:
-        return self._call(lambda twin: twin.partitions_for(topic))
 
 
 class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignments):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,7 @@ from strandline.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from strandline_proto import errors as wire
 from strandline_proto.batch import build_batch
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
@@ -64,6 +66,32 @@ async def test_topics_are_created_described_listed_and_deleted(cluster: Scripted
         for call in (admin.delete_topics, admin.describe_topics):
             with pytest.raises(UnknownTopicOrPartition, match="'orders' does not exist"):
                 await call(["orders"])
+
+
+async def test_a_coordinator_that_falls_silent_is_named_with_what_it_said_before(
+    cluster: ScriptedCluster,
+) -> None:
+    coordinator = cluster.brokers[cluster.groups.coordinator]
+
+    class RefusesOnce(deque[int]):
+        def popleft(self) -> int:
+            coordinator.awake.clear()
+            return super().popleft()
+
+    cluster.groups.refuse_fetches = RefusesOnce([wire.CoordinatorLoadInProgress.code])
+    async with Admin(cluster.bootstrap, request_timeout_ms=500) as admin:
+        with pytest.raises(OperationTimedOut, match=r"'shop'.*500 ms.*CoordinatorLoadInProgress"):
+            await admin.list_group_offsets("shop")
+
+
+async def test_groups_are_listed_by_states_and_types_that_there_are(
+    cluster: ScriptedCluster,
+) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        with pytest.raises(ConfigurationError, match=r"states: 'Running' .*Empty, Assigning"):
+            await admin.list_groups(states=["stable", "Running"])
+        with pytest.raises(ConfigurationError, match=r"types: 'share' .*Consumer, Classic"):
+            await admin.list_groups(types=["share"])
 
 
 async def test_a_topic_gets_more_partitions_and_never_fewer(cluster: ScriptedCluster) -> None:

@@ -597,7 +597,7 @@ async def test_a_topic_that_goes_is_revoked_without_an_error(cluster: ScriptedCl
     ("options", "why"),
     [
         ({"group_id": ""}, "group_id is empty"),
-        ({"group_id": "x" * 256}, "at most 255"),
+        ({"group_id": "x" * 32_768}, "at most 32767"),
         ({"group_id": "a\nb"}, "cannot be printed"),
         ({"group_id": "\ud800"}, "Unicode"),
         ({"group_id": 7}, "not a string"),

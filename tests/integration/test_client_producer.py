@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,12 +31,15 @@ from strandline_proto import errors
 from strandline_proto.batch import raw_records, read_header
 from strandline_proto.decompression import Bound
 from strandline_proto.partitioner import partition_for
+from strandline_runtime.real import client_runtime
 from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 from support.scripted_log import Act
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from strandline._core.cluster_view import Changes
 
 
 @pytest_asyncio.fixture
@@ -345,6 +349,51 @@ async def test_a_topic_created_anew_fails_what_was_meant_for_the_old_one(
         assert isinstance(getattr(caught.value, "cause", None) or caught.value, TopicRecreated)
         assert (await producer.send_and_wait("orders", b"2")).offset == 0
     assert new.values() == [b"2"]
+
+
+async def test_flush_waits_for_records_of_a_topic_that_came_back(cluster: ScriptedCluster) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(
+        cluster.bootstrap, metadata_max_age_ms=50, enable_idempotence=False
+    ) as producer:
+        await producer.send_and_wait("orders", b"0")
+        kept = cluster.topics["orders"]
+        cluster.delete("orders")
+        assert producer._sender is not None
+        gone = asyncio.Event()
+
+        def look(changes: Changes) -> None:
+            if changes.gone:
+                gone.set()
+
+        producer._sender.cluster.watchers.append(look)
+        async with asyncio.timeout(10):
+            await gone.wait()
+        cluster.topics["orders"] = kept
+        cluster.metadata_offset += 1
+        sent = await producer.send("orders", b"1")
+        await producer.flush()
+        assert sent.done()
+    assert p.values() == [b"0", b"1"]
+
+
+class CountedChance(random.Random):
+    drawn = 0
+
+    def random(self) -> float:
+        CountedChance.drawn += 1
+        return super().random()
+
+
+async def test_a_record_that_succeeds_draws_no_random_number(cluster: ScriptedCluster) -> None:
+    cluster.create("orders")
+    runtime = replace(client_runtime(), rng=CountedChance(1))
+    async with Producer(cluster.bootstrap, runtime=runtime) as producer:
+        await producer.send_and_wait("orders", b"0")
+        before = CountedChance.drawn
+        for _ in range(20):
+            await producer.send_and_wait("orders", b"1")
+        assert CountedChance.drawn == before
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ _STALE: Final = frozenset({wire.StaleMemberEpoch.code, wire.RebalanceInProgress.
 _LOST: Final = frozenset(
     {wire.UnknownMemberId.code, wire.FencedMemberEpoch.code, wire.IllegalGeneration.code}
 )
+_OPEN: Final = frozenset({wire.NotCoordinator.code, wire.RequestTimedOut.code})
+"""A coordinator that has been deposed does not know what becomes of what it has written."""
 
 
 class CommitOffset(NamedTuple):
@@ -75,6 +77,8 @@ class Commit:
     """Partitions that failed for good: error code and message."""
     obstacle: tuple[int, str] | None = None
     """What last stood in the way, if it was an answer."""
+    in_doubt: bool = False
+    """An earlier try has got no answer, or one that leaves it open: it may be carried out yet."""
 
     @property
     def is_settled(self) -> bool:
@@ -114,10 +118,17 @@ class CommitState:
         self._processed.pop(key, None)
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
-        """No longer this consumer's."""
-        for key in keys:
+        """No longer this consumer's, and what is not settled of them never will be: once they are
+        its own again, the application begins at what the group has committed by then (I-106).
+        """
+        gone = list(keys)
+        for key in gone:
             self._processed.pop(key, None)
             self._committed.pop(key, None)
+        for commit in self._unsettled:
+            commit.refuse(gone, GONE, "")
+        if self.current is not None and self.current.refused:
+            self.current.in_doubt = True  # a try may be under way
 
     def due(self, keys: Collection[PartitionKey] | None = None) -> dict[PartitionKey, CommitOffset]:
         """What the consumer may commit by itself now, of all or of these partitions."""
@@ -140,8 +151,11 @@ class CommitState:
     @property
     def commits_by_itself(self) -> bool:
         """Whether a commit of the library's own is waiting or under way."""
-        under_way = self.current is not None and self.current.by_itself
-        return under_way or any(commit.by_itself for commit in self._waiting)
+        return any(commit.by_itself for commit in self._unsettled)
+
+    @property
+    def _unsettled(self) -> list[Commit]:
+        return [*([] if self.current is None else [self.current]), *self._waiting]
 
     def add(self, commit: Commit) -> None:
         """Have a commit wait for its turn. One that the application asks for is newer than what was
@@ -167,7 +181,7 @@ class CommitState:
 
     def drain(self) -> list[Commit]:
         """Everything that is not settled; nothing of it is carried on."""
-        left = [*([] if self.current is None else [self.current]), *self._waiting]
+        left = self._unsettled
         self.current = None
         self._waiting.clear()
         return left
@@ -202,6 +216,7 @@ class CommitState:
             if what is Fate.STALE and owned is not None and key in owned:
                 left = Fate.STALE
             elif what is Fate.AGAIN:
+                commit.in_doubt = commit.in_doubt or code in _OPEN
                 left = left or Fate.AGAIN
             else:
                 commit.refuse([key], code, message)

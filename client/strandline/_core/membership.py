@@ -235,6 +235,8 @@ class Membership:
         """When the next heartbeat is due; at once if there is news."""
         if self._is_to_leave:
             return float("inf") if self._leave_said else 0.0
+        if self.epoch == JOIN_EPOCH and not self._first:
+            return float("inf")  # what joins says all; until it is answered there is no more to say
         news = self._first or self._subscription_due or self._acknowledgement_due
         return 0.0 if news else self._beat_at_ms
 
@@ -282,6 +284,10 @@ class Membership:
 
     # Answers.
 
+    def _is_of_before(self, generation: int) -> bool:
+        """Whether it answers what an earlier stream has said, or an earlier membership (P-124)."""
+        return generation != self.generation or (self._first and self.state is State.JOINING)
+
     def on_answer(
         self,
         generation: int,
@@ -292,7 +298,7 @@ class Membership:
         assignment: frozenset[PartitionKey] | None,
     ) -> Heard:
         """The coordinator told the member of itself."""
-        if generation != self.generation:
+        if self._is_of_before(generation):
             return Heard.DROPPED
         if self._is_to_leave:
             if epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
@@ -317,7 +323,7 @@ class Membership:
 
     def on_error(self, generation: int, code: int, *, retriable: bool) -> Heard:
         """The coordinator refused a heartbeat."""
-        if generation != self.generation:
+        if self._is_of_before(generation):
             return Heard.DROPPED
         if self._is_to_leave:
             if not retriable:

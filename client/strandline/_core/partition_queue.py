@@ -75,13 +75,14 @@ class PartitionQueue:
     def open_batch(self, now_ms: float) -> ProducerBatch:
         """The batch that takes the next record."""
         if self.open is None:
-            self.open = ProducerBatch(
-                size_max=self.options.batch_size,
-                compression=self.options.compression,
-                created_ms=now_ms,
-                deadline_ms=now_ms + self.options.delivery_timeout_ms,
-            )
+            self.open = self.new_batch(now_ms, self.options.batch_size)
         return self.open
+
+    def new_batch(self, now_ms: float, size_max: int) -> ProducerBatch:
+        end_ms, kind = now_ms + self.options.delivery_timeout_ms, self.options.compression
+        return ProducerBatch(
+            size_max=size_max, compression=kind, created_ms=now_ms, deadline_ms=end_ms
+        )
 
     def close_open(self) -> None:
         """The open batch is full: it goes out as soon as its turn comes."""
@@ -91,7 +92,7 @@ class PartitionQueue:
 
     # Batches go out.
 
-    def take(self, now_ms: float, chance: float) -> ProducerBatch | None:
+    def take(self, now_ms: float) -> ProducerBatch | None:
         """The batch to send now, marked as under way; None if nothing may go at the moment."""
         if now_ms < self.retry_at_ms:
             return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
+from strandline._core.read_epochs import ReadEpochs
 from strandline.errors import LogTruncated, OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Position:
         self.offset = -1
         """What the user gets next; -1 while it is being looked up."""
         self.epoch = -1
+        self._read = ReadEpochs()
         self.validated_epoch = -1
         self.high_watermark = -1
         self.log_start_offset = -1
@@ -74,6 +76,10 @@ class Position:
         self.generation += 1
         self.error = None
         self.retry_at_ms = 0.0
+        if epoch >= 0 and self.epoch_before(offset) == epoch:
+            self._read.step_back(offset)
+        else:
+            self._read.begin(offset)
         self.fetch_offset = self.offset = offset
         self.fetch_epoch = self.epoch = epoch
         self.validated_epoch = -1
@@ -121,6 +127,7 @@ class Position:
         if generation != self.generation or self.phase is not Phase.RESETTING:
             return
         self.fetch_offset = self.offset = offset
+        self._read.begin(offset)
         # The leader's epoch belongs to the answer, not to the record before the offset.
         self.fetch_epoch = self.epoch = -1
         self.validated_epoch = epoch
@@ -196,6 +203,16 @@ class Position:
         return True
 
     def on_delivered(self, next_offset: int, epoch: int) -> None:
-        """The user has everything below `next_offset`."""
+        """The user has everything below `next_offset`, or again only that: `epoch` is that of the
+        record before it.
+        """
+        if next_offset < self.offset:
+            self._read.step_back(next_offset)
+        elif epoch != self.epoch:
+            self._read.leave(self.offset, self.epoch)
         self.offset = next_offset
         self.epoch = epoch
+
+    def epoch_before(self, offset: int) -> int:
+        """Leader epoch of the record before `offset`; -1 if the user was not handed that."""
+        return self._read.before(offset, (self.offset, self.epoch))

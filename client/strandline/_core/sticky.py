@@ -7,28 +7,34 @@ less; one without a leader gets nothing while others have one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+Q = TypeVar("Q")
+"""What takes a partition's records."""
 
-class StickyPartition:
+
+class StickyPartition(Generic[Q]):
     """The current partition of one topic."""
 
+    __slots__ = ("_batch_size", "current", "left")
+
     def __init__(self, batch_size: int) -> None:
-        self.current: int | None = None
-        self._left = batch_size
+        self.current: Q | None = None
+        self.left = batch_size
+        """Bytes until another is chosen."""
         self._batch_size = batch_size
 
     def spend(self, size: int) -> None:
         """So many bytes went to the current partition."""
-        self._left -= size
-        if self._left <= 0:
+        self.left -= size
+        if self.left <= 0:
             self.current = None
 
     def rotate(self) -> None:
-        """The current partition's batch is full, or its leader is gone."""
+        """The current partition's batch is full."""
         self.current = None
 
     def choose(
@@ -36,9 +42,10 @@ class StickyPartition:
         usable: Sequence[int],
         load: Callable[[int], int],
         chances: tuple[float, float],
-    ) -> int:
+        queue_of: Callable[[int], Q],
+    ) -> Q:
         """Settle on one of `usable` (not empty) for the next batch's worth of bytes."""
         first, second = (usable[int(chance * len(usable))] for chance in chances)
-        self.current = first if load(first) <= load(second) else second
-        self._left = self._batch_size
+        self.current = queue_of(first if load(first) <= load(second) else second)
+        self.left = self._batch_size
         return self.current

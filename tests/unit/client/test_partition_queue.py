@@ -20,7 +20,7 @@ def test_an_awaited_record_does_not_wait_for_the_linger() -> None:
     batch = queue.open_batch(0)
     batch.append(0, 0, None, b"v", [])
     batch.count = 1
-    assert queue.take(0, 0) is batch
+    assert queue.take(0) is batch
 
 
 def test_an_open_batch_lingers_while_another_is_in_flight() -> None:
@@ -30,9 +30,9 @@ def test_an_open_batch_lingers_while_another_is_in_flight() -> None:
     batch = queue.open_batch(10)
     batch.append(0, 0, None, b"v", [])
     batch.count = 1
-    assert queue.take(50, 0) is None
+    assert queue.take(50) is None
     assert queue.wake_at_ms(50) == 110
-    assert queue.take(110, 0) is batch
+    assert queue.take(110) is batch
     assert first.outstanding
 
 
@@ -44,7 +44,7 @@ def test_a_flush_ends_the_linger() -> None:
     batch.append(0, 0, None, b"v", [])
     batch.count = 1
     queue.flushing = True
-    assert queue.take(1, 0) is batch
+    assert queue.take(1) is batch
 
 
 def test_no_more_than_max_in_flight_are_under_way() -> None:
@@ -53,7 +53,7 @@ def test_no_more_than_max_in_flight_are_under_way() -> None:
         add(queue)
     take(queue)
     take(queue)
-    assert queue.take(0, 0) is None
+    assert queue.take(0) is None
     assert queue.wake_at_ms(0) is None
 
 
@@ -68,10 +68,10 @@ def test_sequences_follow_the_record_counts() -> None:
 def test_nothing_is_sent_before_there_is_an_identity() -> None:
     queue = make()
     queue._identity = None
-    assert queue.take(0, 0) is None
+    assert queue.take(0) is None
     assert not queue.wants_identity
     add(queue)
-    assert queue.take(0, 0) is None
+    assert queue.take(0) is None
     assert queue.wants_identity
 
 
@@ -81,9 +81,9 @@ def test_a_retriable_refusal_sends_the_same_bytes_again_after_a_pause() -> None:
     take(queue)
     before = batch.data
     assert refuse(queue, batch, errors.NotLeaderOrFollower.code) == []
-    assert queue.take(19, 0) is None
+    assert queue.take(19) is None
     assert queue.wake_at_ms(19) == 20
-    assert queue.take(20, 0) is batch
+    assert queue.take(20) is batch
     assert batch.data is before
     assert batch.attempt == 2
 
@@ -94,7 +94,7 @@ def test_retries_wait_for_what_is_under_way_and_keep_the_order() -> None:
     take(queue)
     take(queue)
     refuse(queue, first, errors.NotLeaderOrFollower.code)
-    assert queue.take(500, 0) is None, "the second is still under way, the third must not pass"
+    assert queue.take(500) is None, "the second is still under way, the third must not pass"
     refuse(queue, second, errors.OutOfOrderSequenceNumber.code)
     assert [take(queue, 500) for _ in range(3)] == [first, second, third]
 
@@ -105,9 +105,9 @@ def test_a_newer_leader_is_used_at_once_without_the_old_ones_answer() -> None:
     take(queue)
     queue.sent_epoch = 4
     queue.on_leader_moved(4)
-    assert queue.take(0, 0) is None
+    assert queue.take(0) is None
     queue.on_leader_moved(5)
-    assert queue.take(0, 0) is batch
+    assert queue.take(0) is batch
     assert batch.may_be_written
 
 
@@ -161,7 +161,7 @@ def test_a_batch_given_up_as_unknown_costs_a_new_epoch_before_anything_follows()
     assert isinstance(error, DeliveryTimedOut)
     assert error.may_have_been_written
     second = add(queue, 1000)
-    assert queue.take(1000, 0) is None
+    assert queue.take(1000) is None
     assert queue.wants_identity
     assert queue.spent_identity == (9, 0)
     queue.on_identity(Identity(9, 1))
@@ -223,7 +223,7 @@ def test_nothing_new_goes_out_while_there_is_a_hole_in_the_sequence() -> None:
     take(queue)
     take(queue)
     refuse(queue, first, errors.RecordTooLarge.code)
-    assert queue.take(0, 0) is None
+    assert queue.take(0) is None
     refuse(queue, second, errors.OutOfOrderSequenceNumber.code)
     assert [take(queue, 500) for _ in range(2)] == [second, third]
     assert [sequence(second), sequence(third)] == [(0, 0), (0, 1)]

@@ -121,13 +121,13 @@ def test_what_was_not_written_is_not_sent_again_when_no_answer_can_come_in_time(
     batch = add(queue)
     take(queue)
     refuse(queue, batch, errors.NotEnoughReplicas.code)
-    assert queue.take(901, 0) is None
+    assert queue.take(901) is None
     [(_, error)] = queue.on_expiry(1000)
     assert isinstance(error, DeliveryTimedOut)
     assert not error.may_have_been_written
     late = add(queue, 1000)
-    assert queue.take(1901, 0) is None
-    assert queue.take(1900, 0) is late
+    assert queue.take(1901) is None
+    assert queue.take(1900) is late
 
 
 def test_a_batch_under_way_at_its_deadline_may_have_been_written() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from strandline._core.commit_state import (
     COMMITS_MAX,
+    GONE,
     Commit,
     CommitOffset,
     CommitState,
@@ -69,6 +70,31 @@ def test_what_the_application_commits_itself_is_not_taken_back() -> None:
     answered(state, one, 0, None)
     state.settle(one)
     assert state.due() == {B: at(4)}
+
+
+def test_what_is_given_up_is_committed_by_no_try_of_before() -> None:
+    state, under_way, waiting = CommitState(), commit(5), commit(6)
+    state.add(under_way)
+    state.add(waiting)
+    assert state.next() is under_way
+    state.forget([A])
+    for one in (under_way, waiting):
+        assert one.offsets.keys() == {B}
+        assert one.refused == {A: (GONE, "")}
+    assert (under_way.in_doubt, waiting.in_doubt) == (True, False), "a try may be carried out yet"
+    assert answered(state, under_way, 0, 0) is None
+    state.settle(under_way)
+    assert under_way.committed.keys() == {B}
+
+
+def test_a_commit_of_what_is_kept_goes_on() -> None:
+    state, one = CommitState(), Commit({A: at(5)}, 1000.0)
+    state.add(one)
+    state.next()
+    state.forget([B])
+    assert one.offsets.keys() == {A}
+    assert one.refused == {}
+    assert not one.in_doubt
 
 
 def test_a_sought_position_counts_from_the_next_poll_on() -> None:
@@ -148,3 +174,24 @@ def test_what_is_refused_for_good_is_not_repeated(code: int) -> None:
     state.next()
     assert answered(state, one, code, 0) is None
     assert (one.refused, one.committed) == ({A: (code, "why")}, {B: at(5)})
+
+
+@pytest.mark.parametrize(
+    ("error", "in_doubt"),
+    [
+        (wire.NotCoordinator, True),
+        (wire.RequestTimedOut, True),
+        (wire.CoordinatorLoadInProgress, False),
+        (wire.StaleMemberEpoch, False),
+    ],
+)
+def test_a_try_that_a_deposed_coordinator_has_written_may_be_carried_out_yet(
+    error: type[wire.WireError], in_doubt: bool
+) -> None:
+    state = CommitState()
+    one = commit()
+    state.add(one)
+    assert state.next() is one
+    assert answered(state, one, error.code, 0) is not None
+    assert answered(state, one, wire.UnknownMemberId.code, None) is None
+    assert one.in_doubt is in_doubt

@@ -63,6 +63,30 @@ def stable(*keys: tuple[bytes, int], static: bool = False) -> Membership:
     return member
 
 
+def test_an_answer_to_the_membership_before_means_nothing_to_the_next() -> None:
+    """It was out by its own word, and is back before it has heard that it had left."""
+    member = stable(A)
+    member.on_poll_overdue()
+    assert said(member).epoch == LEAVE_EPOCH
+    assert member.on_poll()
+    assert told(member, 0, LEAVE_EPOCH) is Heard.DROPPED
+    assert member.on_error(1, wire.UnknownMemberId.code, retriable=False) is Heard.DROPPED
+    member.on_stream_opened(0)
+    assert said(member).epoch == 0
+
+
+def test_who_joins_says_so_once_and_waits_for_the_answer() -> None:
+    """A second heartbeat would join too, without what who joins has to say."""
+    member = joining()
+    said(member)
+    assert member.next_beat(60_000) is None
+    other = Subscription(("t", "u"))
+    member.subscribe(other)
+    assert member.next_beat(60_000) is None
+    assert told(member, 1, 3) is Heard.FINE
+    assert said(member, 60_000).subscription == other
+
+
 def test_it_joins_with_all_that_it_is_and_acknowledges_what_it_is_given() -> None:
     member = joining()
     assert state(member) is State.JOINING

@@ -1,0 +1,65 @@
+"""The partition queue of a producer whose id and epoch its user chose.
+
+They are the same whenever the same work is done again, and have no successor. So a batch given up
+takes all the rest with it, now and later: what follows would go out with its sequence numbers, and
+the leader would take it for the batch that failed when that comes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline._core.delivery_terms import failure
+from strandline._core.partition_queue import PartitionQueue
+from strandline.errors import OutOfOrderSequenceNumber
+
+if TYPE_CHECKING:
+    from strandline._core.backoff import Backoff
+    from strandline._core.delivery_terms import Answer, Identity, QueueOptions
+    from strandline._core.partition_queue import Settled
+    from strandline._core.producer_batch import ProducerBatch
+    from strandline.errors import BrokerError
+
+
+class ChosenQueue(PartitionQueue):
+    """Numbers from 0 under one identity for as long as it lives."""
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        options: QueueOptions,
+        backoff: Backoff,
+        *,
+        identity: Identity,
+    ) -> None:
+        super().__init__(topic, topic_id, partition, options, backoff)
+        assert options.idempotent
+        self._identity = identity
+
+    def on_answer(
+        self, batch: ProducerBatch, attempt: int, answer: Answer, *, now_ms: float, chance: float
+    ) -> list[Settled]:
+        return self._with_the_rest(
+            super().on_answer(batch, attempt, answer, now_ms=now_ms, chance=chance)
+        )
+
+    def on_expiry(self, now_ms: float) -> list[Settled]:
+        return self._with_the_rest(super().on_expiry(now_ms))
+
+    def _out_of_sequence(self, batch: ProducerBatch, error: BrokerError) -> list[Settled]:
+        ahead = self.in_flight[: self.in_flight.index(batch)]
+        if ahead and isinstance(error, OutOfOrderSequenceNumber):
+            return []  # what stands before it is still unresolved: its turn comes again
+        return self._give_up(batch, failure(batch, str(self), error))
+
+    def _with_the_rest(self, settled: list[Settled]) -> list[Settled]:
+        error = next((error for _, error in settled if error is not None), None)
+        if error is None:
+            return settled
+        self._renew = True  # nothing new goes out
+        return [*settled, *self.on_hopeless(error)]
+
+    def _repair(self) -> None:
+        """Nothing closes the hole."""
