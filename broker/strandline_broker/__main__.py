@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_runtime.real import (
     environment,
     keep_large_buffers,
@@ -175,4 +176,5 @@ def _check_ports(config: ServerConfig) -> None:
 
 
 if __name__ == "__main__":
+    without_event_engine()
     sys.exit(main())

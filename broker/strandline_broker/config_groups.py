@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline_broker.config_key import declared as _key
-from strandline_broker.config_parsers import byte_count, ms
+from strandline_broker.config_parsers import RecordPlace, byte_count, ms, record_places
 from strandline_broker.config_server import ServerConfig
 from strandline_broker.core.config_values import integer, some_of
 from strandline_broker.core.topic_config import INT32_MAX
@@ -23,7 +23,11 @@ class GroupCoordinatorConfig(ServerConfig):
         ms(), "60000", "The most that a group's consumer.session.timeout.ms may be."
     )
     group_consumer_heartbeat_interval_ms: int = _key(
-        ms(), "5000", "Time between two heartbeats of a member, as members are told."
+        ms(),
+        "5000",
+        "Time between two heartbeats of a member, as members are told; a broker that has more than"
+        " 5000 members tells them group.consumer.max.heartbeat.interval.ms, or a third of their"
+        " session if that is less.",
     )
     group_consumer_min_heartbeat_interval_ms: int = _key(
         ms(), "5000", "The least that a group's consumer.heartbeat.interval.ms may be."
@@ -41,6 +45,12 @@ class GroupCoordinatorConfig(ServerConfig):
         "uniform,range",
         "How partitions may be divided among members; the first is the default.",
     )
+    group_consumer_regex_refresh_interval_ms: int = _key(
+        ms(10_000),
+        "600000",
+        "Time after which the regular expressions of subscriptions are resolved again, though no"
+        " change of topics was heard of.",
+    )
     offset_metadata_max_bytes: int = _key(
         byte_count(0), "4096", "Bytes of text that may be kept with a committed offset."
     )
@@ -54,6 +64,12 @@ class GroupCoordinatorConfig(ServerConfig):
         "5242880",
         "Bytes that a coordinator reads at a time when it loads its log, at most 1 MiB; one larger"
         " batch is read all the same.",
+    )
+    offsets_load_skip_records: tuple[RecordPlace, ...] = _key(
+        record_places,
+        "",
+        "Records of __consumer_offsets, as PARTITION:OFFSET, without which a coordinator goes on if"
+        " they do not parse.",
     )
     offsets_retention_minutes: int = _key(
         integer(1, INT32_MAX, "minutes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_broker.core.config_values import integer
 from strandline_broker.core.topic_config import INT32_MAX, INT64_MAX
@@ -33,6 +33,25 @@ def retention_ms(text: str) -> int:
     if value == 0:
         raise ValueError("expected -1 (no limit) or a whole number of milliseconds from 1")
     return value
+
+
+class RecordPlace(NamedTuple):
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+
+def record_places(text: str) -> tuple[RecordPlace, ...]:
+    """As in 7:40,12:0; empty: none."""
+    found = []
+    for place in filter(None, (each.strip() for each in text.split(","))):
+        number, _, offset = place.partition(":")
+        if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit()):
+            raise ValueError("expected PARTITION:OFFSET, separated by commas")
+        found.append(RecordPlace(int(number), int(offset)))
+    return tuple(found)
 
 
 def byte_count(low: int, high: int = INT32_MAX) -> Callable[[str], int]:

@@ -18,7 +18,7 @@ and exists to show just that.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline_broker.core.partition_state import PartitionState
 from strandline_broker.core.truncation import (
@@ -37,15 +37,13 @@ from strandline_proto.errors import (
 from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, LeaderEpoch, Offset
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPosition:
+class FetchPosition(NamedTuple):
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchAnswer(NamedTuple):
     error_code: int
     high_watermark: int
     log_start_offset: int

@@ -206,11 +206,15 @@ class Leader:
             raise UnknownLeaderEpoch(
                 f"{self._where}: broker {broker_id} is no replica as far as its leader knows; retry"
             )
-        counted = (m.broker_epoch for m in self.maximal_isr if m.broker_id == broker_id)
+        counted = None
+        for member in self.maximal_isr:
+            if member.broker_id == broker_id:
+                counted = member.broker_epoch
+                break
         check_incarnation(
             broker_id,
             broker_epoch,
-            counted=next(counted, None),
+            counted=counted,
             eligible=self._eligible.get(broker_id),
             seen=follower.broker_epoch,
             where=self._where,
@@ -345,7 +349,7 @@ class Leader:
             known = followers[member.broker_id]
             if known.broker_epoch != member.broker_epoch:
                 known = RemoteReplica(broker_epoch=member.broker_epoch)
-            followers[member.broker_id] = replace(known, caught_up_ms=self._now_ms)
+            followers[member.broker_id] = known._replace(caught_up_ms=self._now_ms)
         self.followers = followers
 
     def _open(self, request_id: int) -> Proposal | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from strandline_broker.core.push_envelope import DynamicConfigs
 from strandline_proto.errors import (
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         TopicMetadata,
     )
     from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 NOTHING_APPLIED: Final = MetadataOffset(-1)
 NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
@@ -68,6 +71,8 @@ class MetadataView:
     brokers: Mapping[BrokerId, LiveBroker] = field(default_factory=dict)
     topics_by_id: Mapping[TopicId, CachedTopic] = field(default_factory=dict)
     ids_by_name: Mapping[str, TopicId] = field(default_factory=dict)
+    topics_generation: int = 0
+    """Rises when topics have come or gone, or have other partitions."""
     eligible: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Brokers that may be in an ISR (unfenced, not shutting down), with their current epochs."""
     dynamic_configs: DynamicConfigs = NOTHING_ALTERED
@@ -215,18 +220,20 @@ class MetadataCache:
 
     def prepare(self, envelope: Envelope) -> MetadataView:
         """The view after an envelope that `check` accepted. Nothing is published yet."""
-        brokers = _brokers_after(self.view, envelope)
-        topics = _topics_after(self.view, envelope)
+        before = self.view
+        brokers = _brokers_after(before, envelope)
+        topics, ids = _topics_after(before, envelope)
         return MetadataView(
             metadata_offset=envelope.metadata_offset,
             controller_epoch=envelope.controller_epoch,
             controller_id=envelope.controller_id,
             brokers=MappingProxyType(brokers),
             topics_by_id=MappingProxyType(topics),
-            ids_by_name=MappingProxyType({t.name: t.topic_id for t in topics.values()}),
+            ids_by_name=MappingProxyType(ids),
+            topics_generation=before.topics_generation + _are_others(before, topics, envelope),
             eligible=_eligible(brokers),
             dynamic_configs=(
-                self.view.dynamic_configs
+                before.dynamic_configs
                 if envelope.dynamic_configs is None
                 else envelope.dynamic_configs
             ),
@@ -259,23 +266,48 @@ def _brokers_after(view: MetadataView, envelope: Envelope) -> dict[BrokerId, Liv
     return dict(sorted(brokers.items()))
 
 
-def _topics_after(view: MetadataView, envelope: Envelope) -> dict[TopicId, CachedTopic]:
-    topics: dict[TopicId, CachedTopic] = {} if envelope.full else dict(view.topics_by_id)
+def _topics_after(
+    view: MetadataView, envelope: Envelope
+) -> tuple[dict[TopicId, CachedTopic], dict[str, TopicId]]:
+    """By id, and the ids by name. Of topics that the envelope does not name none is looked at."""
+    topics: dict[TopicId, CachedTopic] = {} if envelope.full else _copied(view.topics_by_id)
+    ids: dict[str, TopicId] = {} if envelope.full else _copied(view.ids_by_name)
     for topic_id in envelope.deleted_topic_ids:
-        topics.pop(topic_id, None)
+        gone = topics.pop(topic_id, None)
+        if gone is not None:
+            del ids[gone.name]
     for pushed in envelope.topics:
         # A topic created anew under the same name shares nothing with the old one (I-36), even if
         # its deletion is not named.
-        stale = view.ids_by_name.get(pushed.name)
+        stale = ids.pop(pushed.name, None)
         if stale is not None and stale != pushed.topic_id:
             topics.pop(stale, None)
         topics[pushed.topic_id] = _merged(view.topics_by_id.get(pushed.topic_id), pushed, envelope)
-    return topics
+        ids[pushed.name] = pushed.topic_id
+    return topics, ids
+
+
+def _are_others(
+    before: MetadataView, now: Mapping[TopicId, CachedTopic], envelope: Envelope
+) -> bool:
+    """Whether topics have come or gone with the envelope, or have other partitions."""
+    known = before.topics_by_id
+    return len(now) != len(known) or any(
+        topic.topic_id not in known
+        or len(known[topic.topic_id].partitions) != len(now[topic.topic_id].partitions)
+        for topic in envelope.topics
+        if topic.topic_id in now
+    )
+
+
+def _copied(mapping: Mapping[K, V]) -> dict[K, V]:
+    """A proxy's own copy is the one of the dict behind it: a twentieth of the time."""
+    return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
 
 
 def _merged(known: CachedTopic | None, pushed: TopicMetadata, envelope: Envelope) -> CachedTopic:
     old: Mapping[int, PartitionMetadata] = {} if known is None else known.partitions
-    partitions: dict[int, PartitionMetadata] = {} if envelope.full else dict(old)
+    partitions: dict[int, PartitionMetadata] = {} if envelope.full else _copied(old)
     for partition in pushed.partitions:
         before = old.get(partition.partition)
         if before is not None:

@@ -145,9 +145,3 @@ class Envelope:
     """None: as before. A snapshot always has it."""
     epoch_starts: tuple[tuple[MetadataOffset, ControllerEpoch], ...] = ()
     """Of a snapshot: where each controller epoch begins in the log, as far as it is known."""
-
-    def hosted_topic(self, topic_id: TopicId) -> HostedTopic | None:
-        for topic in self.hosted_topics:
-            if topic.topic_id == topic_id:
-                return topic
-        return None

@@ -4,14 +4,13 @@ The value is replaced as a whole at each fetch, so that its end offset, its inca
 it was caught up are always of one and the same fetch (I-24, P-8).
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from strandline_proto.errors import StaleBrokerEpoch, UnknownLeaderEpoch
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Offset
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteReplica:
+class RemoteReplica(NamedTuple):
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     log_end_offset: Offset | None = None
     """Unknown until the first fetch in this leader epoch. Under flush.policy=always: the durable
@@ -59,7 +58,7 @@ class RemoteReplica:
     def level_at(self, at_ms: int) -> "RemoteReplica":
         """It was heard then, and held all that the leader held."""
         known_ms = at_ms if self.caught_up_ms is None else self.caught_up_ms
-        return replace(self, caught_up_ms=max(at_ms, known_ms))
+        return self._replace(caught_up_ms=max(at_ms, known_ms))
 
     def was_caught_up_within(self, lag_ms_max: int, *, now_ms: int) -> bool:
         return self.caught_up_ms is not None and now_ms - self.caught_up_ms <= lag_ms_max
@@ -80,6 +79,8 @@ def check_incarnation(
     fetched. A broker that is neither counted nor eligible may fetch under an epoch that is not
     known here: nothing counts what it reports.
     """
+    if broker_epoch == seen == eligible == counted:
+        return
     newest = max(e for e in (counted, eligible, seen) if e is not None)
     if broker_epoch < newest:
         raise StaleBrokerEpoch(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.purgatory import AckWaiter
     from strandline_broker.hosts.record_check import Looked
     from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Buffer
     from strandline_runtime.runtime import Clock
 
 ACKS_ALL: Final = -1
@@ -79,7 +80,7 @@ class Appends:
 
     def append(
         self,
-        batch: bytes,
+        batch: Buffer,
         *,
         acks: int,
         on_done: Callable[[ProduceOutcome], None],
@@ -118,7 +119,7 @@ class Appends:
             self._check_records(batch, header, looked)
         return self._append_new(batch, header, acks, on_done)
 
-    def _check_records(self, batch: bytes, header: BatchHeader, looked: Looked | None) -> None:
+    def _check_records(self, batch: Buffer, header: BatchHeader, looked: Looked | None) -> None:
         partition = self._partition
         config = partition.log.config
         if looked is None or looked.config is not config:
@@ -128,7 +129,7 @@ class Appends:
 
     def _append_new(
         self,
-        batch: bytes,
+        batch: Buffer,
         header: BatchHeader,
         acks: int,
         on_done: Callable[[ProduceOutcome], None],

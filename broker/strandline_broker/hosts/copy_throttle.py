@@ -34,11 +34,11 @@ class LeaderThrottle:
 
     def applies(self, partition: Partition, replica_id: int) -> bool:
         """Whether that reader is a new replica, which nobody waits for."""
-        rate = self._config.current.leader_replication_throttled_rate
+        if self._config.current.leader_replication_throttled_rate >= UNLIMITED:
+            return False
         state, leader = partition.state, partition.leader
         return (
-            rate < UNLIMITED
-            and state is not None
+            state is not None
             and leader is not None
             and replica_id in state.adding
             and all(m.broker_id != replica_id for m in leader.maximal_isr)

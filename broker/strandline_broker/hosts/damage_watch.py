@@ -1,12 +1,13 @@
 """Notices damaged ranges in the logs of this broker, and heals what another replica holds.
 
-A range may be found by a reader, by the scrub or at the start; the log keeps it, and a look at all
-logs twice a second finds what is new. The controller hears of it with the next heartbeat,
-takes the replica out of the ISR if another sound member is there, or out of the ELR beside a sound
-leader, and moves its leadership. Then, and not before, the replica may lose what it acknowledged:
-it cuts its log before the damage and copies the rest from the leader (I-15, I-41). What it needs to
-know for that is of one moment: the controller has answered a heartbeat that named the damage, and a
-push of that age or later shows another leader, and neither an ISR nor an ELR with this replica.
+A range may be found by a reader, by the scrub or at the start; the log keeps it, and a look twice a
+second at the replicas with which something may be wrong finds what is new. The controller hears of
+it with the next heartbeat, takes the replica out of the ISR if another sound member is there, or
+out of the ELR beside a sound leader, and moves its leadership. Then, and not before, the replica
+may lose what it acknowledged: it cuts its log before the damage and copies the rest from the leader
+(I-15, I-41). What it needs to know for that is of one moment: the controller has answered a
+heartbeat that named the damage, and a push of that age or later shows another leader, and neither
+an ISR nor an ELR with this replica.
 
 A replica goes on being named until it holds again what the leader calls committed. A fetch that was
 sent before the cut may reach the leader after it, and an ISR with this replica, asked for because
@@ -30,13 +31,14 @@ from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.fetchers import Fetchers
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.suspects import Suspects
     from strandline_broker.hosts.to_controller import ToController
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
@@ -46,20 +48,16 @@ if TYPE_CHECKING:
 LOOK_MS: Final = 500
 
 
-def offline_of(partitions: Mapping[Key, Partition], dirs: LogDirs) -> dict[Key, ReplicaCondition]:
-    """Of these, the replicas that do not count as others do."""
-    offline = {}
-    for key, partition in partitions.items():
-        log = partition.log
-        if unusable(partition) is not None:
-            offline[key] = ReplicaCondition.OUT_OF_SERVICE
-        elif partition.healing or log.damaged_ranges.above(log.log_start_offset):
-            offline[key] = ReplicaCondition.DAMAGED
-        elif partition.refused is not None:
-            offline[key] = ReplicaCondition.TRUNCATION_REFUSED
-        elif dirs.is_full(log):
-            offline[key] = ReplicaCondition.DISK_FULL
-    return offline
+def condition_of(partition: Partition) -> ReplicaCondition | None:
+    """Why the replica does not count as others do; None if it does, as far as its disk has room."""
+    log = partition.log
+    if unusable(partition) is not None:
+        return ReplicaCondition.OUT_OF_SERVICE
+    if partition.healing or log.damaged_ranges.above(log.log_start_offset):
+        return ReplicaCondition.DAMAGED
+    if partition.refused is not None:
+        return ReplicaCondition.TRUNCATION_REFUSED
+    return None
 
 
 class DamageWatch:
@@ -73,7 +71,7 @@ class DamageWatch:
         metadata: MetadataCache,
         controller: ToController,
         *,
-        partitions: Callable[[], Collection[Partition]],
+        suspects: Suspects,
         scrub: Executor,
         fetchers: Fetchers,
     ) -> None:
@@ -83,7 +81,7 @@ class DamageWatch:
         self._dirs = dirs
         self._metadata = metadata
         self._controller = controller
-        self._partitions = partitions
+        self._suspects = suspects
         self._scrub = scrub
         self._fetchers = fetchers
         self._log = runtime.log
@@ -110,7 +108,7 @@ class DamageWatch:
 
     async def look(self) -> None:
         """See what is new, and heal what may be healed."""
-        suspects = [p for p in self._partitions() if self._is_suspect(p)]
+        suspects = self._suspects.all()
         self._see_unreadable(suspects)
         damaged = [p for p in suspects if p.log.damaged_ranges.entries or p in self._seen]
         for partition in damaged:
@@ -123,13 +121,14 @@ class DamageWatch:
                 async with partition.gate:
                     await self._replay(partition)
         self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
+        for partition in suspects:
+            self._suspects.settle(partition, self._is_wrong)
 
-    def _is_suspect(self, partition: Partition) -> bool:
-        """Whether anything here has to do with it: of thousands at rest none."""
-        if partition.out_of_service is not None or partition in self._seen:
-            return True
+    def _is_wrong(self, partition: Partition) -> bool:
+        """Whether it is to be looked at again, or to be named."""
         log = partition.log
-        return log.replay_lacks or len(log.damaged_ranges.entries) > 0
+        is_noted = log.replay_lacks or len(log.damaged_ranges.entries) > 0
+        return is_noted or partition in self._seen or condition_of(partition) is not None
 
     def _see_unreadable(self, suspects: list[Partition]) -> None:
         """A read has failed, on whichever thread: the replica serves nothing, nor do those that lie

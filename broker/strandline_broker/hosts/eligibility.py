@@ -29,8 +29,6 @@ class Eligibility:
         """Those that are unfenced and not shutting down, with their current epochs."""
         self._told: Mapping[Key, Collection[BrokerId]] = {}
         self._named: Collection[Key] = ()
-        self._known_brokers: Mapping[BrokerId, BrokerEpoch] = {}
-        """What every leader was told last."""
 
     def on_envelope(self, envelope: Envelope) -> None:
         """Go by an envelope that is accepted and not yet applied."""
@@ -54,11 +52,11 @@ class Eligibility:
         return () if known is None else known.offline_replicas
 
     def tell_leaders(self, partitions: Mapping[Key, Partition]) -> None:
-        """The envelope was applied: tell those whom it concerns, or all if brokers came or went."""
-        is_news = self.brokers != self._known_brokers
-        for key in list(partitions) if is_news else self._named:
+        """The envelope was applied: tell those whom it concerns. If brokers came or went, these are
+        all that have a replica there, as the controller names each of their partitions.
+        """
+        for key in self._named:
             partition = partitions.get(key)
             if partition is not None and isinstance(partition.role, Leading):
                 partition.role.on_eligible(self.brokers, offline=self.offline(key))
-        self._known_brokers = self.brokers
         self._told, self._named = {}, ()  # the view has it from here on

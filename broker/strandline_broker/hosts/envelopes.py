@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.hosts.to_controller import ToController
-    from strandline_broker.storage.log import LogConfig
     from strandline_runtime.runtime import Runtime
 
 AT_ONCE: Final = 32
 """Replicas that take their roles side by side."""
+TURN_S: Final = 0.05
+"""A replica that takes longer keeps no other waiting: on a disk that hangs all are late at once."""
 
 
 class Envelopes:
@@ -86,22 +87,25 @@ class Envelopes:
     async def _take_roles(
         self, changes: list[tuple[Partition, PartitionState]], errors: list[FailedPartition]
     ) -> None:
-        waiting = iter(changes)
+        loop, turns = asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE)
 
-        async def take() -> None:
-            for partition, state in waiting:
-                await asyncio.sleep(0)  # others get turns, where no disk is waited for
-                try:
-                    await self.late.in_time(partition.key, self._take_role(partition, state))
-                except WireError as error:
-                    errors.append(self._failed(state, error))
-                    self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
-                    self._controller.report_offline()
-                self._on_applied()
+        async def take(partition: Partition, state: PartitionState) -> None:
+            turn_ends = loop.call_later(TURN_S, turns.release)
+            await asyncio.sleep(0)  # others get turns, where no disk is waited for
+            try:
+                await self.late.in_time(partition.key, self._take_role(partition, state))
+            except WireError as error:
+                errors.append(self._failed(state, error))
+                self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
+                self._controller.report_offline()
+            if loop.time() < turn_ends.when():
+                turn_ends.cancel()
+                turns.release()
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(AT_ONCE, len(changes))):
-                group.create_task(take())
+            for partition, state in changes:
+                await turns.acquire()
+                group.create_task(take(partition, state))
 
     async def _new_roles(
         self, envelope: Envelope, errors: list[FailedPartition]
@@ -143,8 +147,8 @@ class Envelopes:
         missing = [s for s in states if (s.topic_id, s.partition) not in known]
         if not missing:
             return
-        configs = [self._config_for(state, envelope) for state in missing]
-        wanted = list(zip(missing, configs, strict=True))
+        own = {topic.topic_id: topic.configs for topic in envelope.hosted_topics}
+        wanted = [(s, log_config(self._config.resolve(own.get(s.topic_id, {})))) for s in missing]
         made = await self._logs.create(wanted, self._on_applied)
         for state, log in zip(missing, made, strict=True):
             if isinstance(log, Log):
@@ -154,10 +158,6 @@ class Envelopes:
                     partition.take_producers(ProducerStates(expiration_ms))
             else:
                 errors.append(self._failed(state, log))
-
-    def _config_for(self, state: PartitionState, envelope: Envelope) -> LogConfig:
-        topic = envelope.hosted_topic(state.topic_id)
-        return log_config(self._config.resolve({} if topic is None else topic.configs))
 
     def _accept(self, partition: Partition, state: PartitionState) -> bool:
         """I-34: true for a new leader epoch; a newer partition epoch is carried out here."""
@@ -185,6 +185,7 @@ class Envelopes:
             else:
                 await self._roles.follow(partition, state)
         self._replicas.fetchers.fetch(partition)
+        self._on_applied()
         self._log.info(
             "role",
             partition=partition.name,

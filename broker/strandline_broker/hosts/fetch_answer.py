@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from strandline_broker.hosts.fetch_messages import FetchedPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline_broker.core.metadata_cache import CurrentLeader
     from strandline_broker.hosts.fetch_messages import Key
     from strandline_broker.hosts.partition import Partition
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 class Collected:
     """What is new, as far as it fits; `urgent` goes out at once, however little it is."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, keys: Iterable[Key] = ()) -> None:
+        self.left = iter(keys)
+        """What is still to be looked at."""
         self.size = 0
         self.urgent = False
         self.partitions: dict[Key, FetchedPartition] = {}
@@ -31,9 +35,6 @@ class Collected:
 
     def has(self, key: Key) -> bool:
         return key in self.partitions
-
-    def add(self, size: int) -> None:
-        self.size += size
 
     def result(self, key: Key, partition: Partition) -> FetchedPartition:
         result = self.partitions[key] = FetchedPartition(

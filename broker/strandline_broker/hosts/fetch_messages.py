@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline_broker.core.metadata_cache import CurrentLeader
+    from strandline_proto.decompression import Buffer
     from strandline_proto.errors import WireError
 
     Key = tuple[bytes, int]
@@ -57,7 +58,7 @@ class FetchRequest:
 class FetchedPartition:
     high_watermark: int = 0
     log_start_offset: int = 0
-    records: bytes = b""
+    records: Buffer = b""
     diverging: tuple[int, int] | None = None
     """(epoch, its end in the leader's log), where the reader's history is not the leader's."""
     error: WireError | None = None

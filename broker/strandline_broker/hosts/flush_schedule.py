@@ -2,8 +2,8 @@
 flush.policy=always, after each append.
 
 The first two bound what a machine that loses power loses here; that acknowledged records survive it
-is the work of replication, or of flush.policy=always. A log is looked at from an append on until it
-is durable: those at rest cost nothing, however many they are.
+is the work of replication, or of flush.policy=always. A log is looked at when its time is over: one
+at rest costs nothing, nor does one that waits, however many they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.deadlines import Deadlines
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from strandline_broker.storage.log import Log
     from strandline_runtime.runtime import Clock
 
-SWEEP_S_MAX: Final = 0.5
-SWEEP_S_MIN: Final = 0.01
+FLUSH_MS_MIN: Final = 10
+"""A shorter `flush.ms` counts as this: between two flushes there is time for something else."""
 
 
 class FlushSchedule:
@@ -39,7 +40,7 @@ class FlushSchedule:
         self._dirs = dirs
         self._dirty_since_ms: dict[Log, int] = {}
         """Since when a log holds what is not durable, or when its flush was asked for last."""
-        self._pause_s = SWEEP_S_MAX
+        self._due: Deadlines[Log] = Deadlines()
         self._wake = asyncio.Event()
 
     def on_append(self, log: Log, *, rolled: bool) -> None:
@@ -52,11 +53,25 @@ class FlushSchedule:
     def on_copied(self, log: Log) -> None:
         """A follower has appended. It asks for what it names by `holds_back`."""
         if log not in self._dirty_since_ms:
-            self._dirty_since_ms[log] = monotonic_ms(self._clock)
-            if len(self._dirty_since_ms) == 1 or _pause_s(log) < self._pause_s:
-                self._wake.set()
+            self._wait_since(log, monotonic_ms(self._clock))
         if log.log_end_offset - log.durable_offset >= log.config.flush_messages:
             self._dirs.request(log)
+
+    def on_flushed(self, log: Log) -> None:
+        """A flush has made it durable, or some of it."""
+        if log.durable_offset >= log.log_end_offset:
+            self.forget(log)
+
+    def on_configured(self, log: Log) -> None:
+        """Its `flush.ms` may be another one."""
+        since_ms = self._dirty_since_ms.get(log)
+        if since_ms is not None:
+            self._wait_since(log, since_ms)
+
+    def forget(self, log: Log) -> None:
+        """Nothing of it waits."""
+        self._dirty_since_ms.pop(log, None)
+        self._due.drop(log)
 
     def on_elected(self, log: Log) -> None:
         """Its leader counts what is durable of it."""
@@ -77,30 +92,29 @@ class FlushSchedule:
         if self.always:
             await self._dirs.flushed(log)
 
+    def _wait_since(self, log: Log, since_ms: int) -> None:
+        self._dirty_since_ms[log] = since_ms
+        due_ms, next_ms = since_ms + max(log.config.flush_ms, FLUSH_MS_MIN), self._due.next_ms
+        self._due.set(log, due_ms)
+        if next_ms is None or due_ms < next_ms:
+            self._wake.set()
+
     async def run(self) -> None:
         """`flush.ms`, until cancelled."""
         while True:
-            if not self._dirty_since_ms:
-                await self._wake.wait()
             self._wake.clear()
-            self._pause_s = self.sweep(monotonic_ms(self._clock))
+            now_ms = monotonic_ms(self._clock)
+            self.ask(now_ms)
+            next_ms = self._due.next_ms
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s):
+                async with asyncio.timeout(None if next_ms is None else (next_ms - now_ms) / 1000):
                     await self._wake.wait()
 
-    def sweep(self, now_ms: int) -> float:
-        """Ask for the flushes that are due; seconds until it is worth looking again."""
-        pause_s = SWEEP_S_MAX
-        for log, since_ms in list(self._dirty_since_ms.items()):
+    def ask(self, now_ms: int) -> None:
+        """Ask for the flushes that are due."""
+        for log in self._due.due(now_ms):
             if log.deleted or log.durable_offset >= log.log_end_offset:
-                del self._dirty_since_ms[log]
-                continue
-            pause_s = min(pause_s, _pause_s(log))
-            if now_ms - since_ms >= log.config.flush_ms:
+                self.forget(log)
+            else:
                 self._dirs.request(log)
-                self._dirty_since_ms[log] = now_ms
-        return pause_s
-
-
-def _pause_s(log: Log) -> float:
-    return max(log.config.flush_ms / 2000, SWEEP_S_MIN)
+                self._wait_since(log, now_ms)

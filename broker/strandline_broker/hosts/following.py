@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.losses import Losses
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.to_controller import ToController
+    from strandline_proto.decompression import Buffer
     from strandline_runtime.runtime import Clock
 
 
@@ -75,7 +76,7 @@ class Following:
     def on_state(self, state: PartitionState) -> None:
         self.machine.on_state(state)
 
-    async def append(self, records: bytes, *, leader_high_watermark: int) -> None:
+    async def append(self, records: Buffer, *, leader_high_watermark: int) -> None:
         """Append what the leader sent; raises CorruptMessage, or KafkaStorageError on a full disk.
 
         Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
@@ -108,7 +109,7 @@ class Following:
             self._note_producers(records, appended)
             self._flushes.on_copied(log)
 
-    def _note_producers(self, records: bytes, headers: list[BatchHeader]) -> None:
+    def _note_producers(self, records: Buffer, headers: list[BatchHeader]) -> None:
         producers, now_ms = self._partition.producers, monotonic_ms(self._clock)
         at = 0
         for header in headers:

@@ -42,13 +42,14 @@ from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
     from prometheus_client import CollectorRegistry
 
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.segment_removals import SegmentRemovals
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment
     from strandline_runtime.runtime import Runtime
@@ -117,20 +118,34 @@ class LogCleaner:
         runtime: Runtime,
         config: DynamicConfig,
         dirs: LogDirs,
-        partitions: Callable[[], Iterable[Partition]],
+        removals: SegmentRemovals,
     ) -> None:
         self._fs = runtime.fs
         self._clock = runtime.clock
         self._log = runtime.log
         self._config = config
         self._dirs = dirs
-        self._partitions = partitions
+        self._removals = removals
+        self._compacted: dict[Partition, None] = {}
+        """By their configuration."""
         self._thread = runtime.serial_executor("log-cleaner")
         self._metrics = CleanerMetrics(runtime.metrics)
         self._current: _Cleaning | None = None
         self._uncleanable: dict[Partition, tuple[int, int]] = {}
         """With what it depended on: see `_grounds`."""
         self._free_at_s = 0.0
+
+    def on_configured(self, partition: Partition) -> None:
+        """Its configuration may be another one."""
+        if "compact" in partition.log.config.cleanup_policy:
+            self._compacted[partition] = None
+        else:
+            self.forget(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """It is not compacted, or not held any more."""
+        self._compacted.pop(partition, None)
+        self._uncleanable.pop(partition, None)
 
     async def run(self) -> None:
         if not self._config.current.log_cleaner_enable:
@@ -198,10 +213,8 @@ class LogCleaner:
     async def _judge_all(self) -> list[tuple[Partition, LogToClean]]:
         now_ms = wall_ms(self._clock)
         found = []
-        held = list(self._partitions())
-        self._uncleanable = {p: n for p, n in self._uncleanable.items() if p in held}
         self._metrics.uncleanable.set(len(self._uncleanable))
-        for partition in held:
+        for partition in list(self._compacted):
             if not self._is_candidate(partition):
                 continue
             log = partition.log
@@ -300,6 +313,7 @@ class LogCleaner:
             await partition.in_disk_pool(swap.set_old_aside)
             swap.name()
             await partition.in_disk_pool(partial(swap.settle, now_ms=monotonic_ms(self._clock)))
+            self._removals.on_deleted(log)
             cleaning.replacements = log.state.replacements
         return True
 

@@ -95,6 +95,13 @@ class LogDirs:
         """Whether the directory of `log` has refused a write, and has no room yet."""
         return self.of(log).path in self.directories.full
 
+    def logs_without_room(self) -> list[Log]:
+        """Those whose directory has refused a write, and has no room yet."""
+        found: list[Log] = []
+        for path in sorted(self.directories.full):
+            found += self._by_path[path].directory.logs()
+        return found
+
     def online(self) -> list[LogDir]:
         return [each for each in self.all if each.failure is None]
 

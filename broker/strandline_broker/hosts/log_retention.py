@@ -25,17 +25,16 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.log_starts import LogStarts
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log import Log
+    from strandline_broker.hosts.segment_removals import SegmentRemovals
     from strandline_broker.storage.segment import Segment
     from strandline_runtime.runtime import Runtime
 
 AT_ONCE: Final = 64
 """Partitions whose log starts share one write of the checkpoint."""
-PURGE_INTERVAL_S: Final = 1.0
 
 
 class LogRetention:
-    """Owned by `LogUpkeep`, whose task group runs `run` and `purge`."""
+    """Owned by `LogUpkeep`, whose task group runs `run`."""
 
     def __init__(
         self,
@@ -43,6 +42,7 @@ class LogRetention:
         config: DynamicConfig,
         dirs: LogDirs,
         log_starts: LogStarts,
+        removals: SegmentRemovals,
         partitions: Callable[[], Iterable[Partition]],
     ) -> None:
         self._clock = runtime.clock
@@ -50,6 +50,7 @@ class LogRetention:
         self._config = config
         self._dirs = dirs
         self._log_starts = log_starts
+        self._removals = removals
         self._partitions = partitions
         self._wanted: dict[Partition, None] = {}
         self._wake = asyncio.Event()
@@ -158,15 +159,16 @@ class LogRetention:
             )
         if gone or log.deleted_segments.is_behind:
             # An error may have left some behind; they go first, whatever else goes now.
-            await self._dirs.in_disk_pool(
-                log,
-                partial(
-                    log.deleted_segments.add,
-                    gone,
-                    now_ms=monotonic_ms(self._clock),
-                    delay_ms=log.config.file_delete_delay_ms,
-                ),
+            rename = partial(
+                log.deleted_segments.add,
+                gone,
+                now_ms=monotonic_ms(self._clock),
+                delay_ms=log.config.file_delete_delay_ms,
             )
+            try:
+                await self._dirs.in_disk_pool(log, rename)
+            finally:
+                self._removals.on_deleted(log)
 
     async def _flush(self, partition: Partition) -> None:
         """What was sealed holds the producers' snapshot from which the log goes on: a flush does
@@ -181,21 +183,6 @@ class LogRetention:
             raise
         log.flushed(ticket)
         partition.on_flushed()
-
-    async def purge(self) -> None:
-        """Remove files whose delay is over, for as long as the broker runs."""
-        while True:
-            await asyncio.sleep(PURGE_INTERVAL_S)
-            now_ms = monotonic_ms(self._clock)
-            for log in [p.log for p in self._partitions()]:
-                if log.deleted_segments.is_due(now_ms):
-                    await self._purge(log, now_ms)
-
-    async def _purge(self, log: Log, now_ms: int) -> None:
-        try:
-            await self._dirs.in_disk_pool(log, lambda: log.deleted_segments.purge(now_ms))
-        except OSError as error:
-            self._log.warning("a deleted file stays", reason=str(error))
 
 
 def _facts(segments: tuple[Segment, ...]) -> dict[Segment, SegmentFacts]:

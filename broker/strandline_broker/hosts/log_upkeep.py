@@ -12,6 +12,7 @@ from strandline_broker.hosts.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.log_cleaner import LogCleaner
 from strandline_broker.hosts.log_retention import LogRetention
 from strandline_broker.hosts.log_starts import LogStarts
+from strandline_broker.hosts.segment_removals import SegmentRemovals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,17 +33,31 @@ class LogUpkeep:
     ) -> None:
         """`partitions`: all that this broker holds at the time of asking."""
         self.log_starts = LogStarts(runtime, dirs)
-        self.retention = LogRetention(runtime, config, dirs, self.log_starts, partitions)
-        self.cleaner = LogCleaner(runtime, config, dirs, partitions)
+        self.removals = SegmentRemovals(runtime, dirs)
+        self.retention = LogRetention(
+            runtime, config, dirs, self.log_starts, self.removals, partitions
+        )
+        self.cleaner = LogCleaner(runtime, config, dirs, self.removals)
         self.flushes = FlushSchedule(runtime.clock, config.current, dirs)
         self.checkpoints = LogCheckpoints(runtime, config.current, dirs, partitions)
+
+    def on_configured(self, partition: Partition) -> None:
+        """Its configuration may be another one."""
+        self.flushes.on_configured(partition.log)
+        self.cleaner.on_configured(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """It is not held any more."""
+        self.flushes.forget(partition.log)
+        self.removals.forget(partition.log)
+        self.cleaner.forget(partition)
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.log_starts.run(), name="log-starts")
             group.create_task(self.retention.run(), name="retention")
-            group.create_task(self.retention.purge(), name="deleted-segments")
+            group.create_task(self.removals.run(), name="deleted-segments")
             group.create_task(self.cleaner.run(), name="log-cleaner")
             group.create_task(self.flushes.run(), name="flush-interval")
             group.create_task(self.checkpoints.run(), name="checkpoints")

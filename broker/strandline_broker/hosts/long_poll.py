@@ -1,4 +1,4 @@
-"""The wait of a request for what it would be answered with.
+"""The wait of a stream for what the request under way would be answered with.
 
 One task waits at a time. The alarm for its deadline is kept from wait to wait: deadlines mostly
 rise, so it is set anew when it rings, and not for each request.
@@ -10,35 +10,42 @@ import asyncio
 
 
 class LongPoll:
-    __slots__ = ("_alarm", "_alarm_at", "_is_over", "_until", "_waiter")
+    __slots__ = ("_alarm", "_alarm_at", "_is_over", "_loop", "_until", "_waiter")
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._is_over = False
         self._waiter: asyncio.Future[None] | None = None
-        self._until = 0.0
+        self._until: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether somebody waits whom nothing has woken yet."""
+        return self._waiter is not None and not self._waiter.done()
 
     def begin(self) -> None:
         """What ends the wait from here on counts, even before it begins."""
         self._is_over = False
+        self._until = None
 
     def end(self) -> None:
         self._is_over = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def ended(self, until: float) -> None:
-        """Return when `end` is called, or was since `begin`; at `until` by the loop's clock at the
-        latest.
-        """
+    def until(self, when: float) -> None:
+        """End the wait at `when` by the loop's clock at the latest; without, it has no end."""
+        self._until = when
+        if self._alarm is None or when < self._alarm_at:
+            self._set_alarm(when)
+
+    async def ended(self) -> None:
+        """Return when `end` is called, or was since `begin`."""
         if self._is_over:
             return
-        loop = asyncio.get_running_loop()
-        self._until = until
-        if self._alarm is None or until < self._alarm_at:
-            self._set_alarm(loop)
-        self._waiter = loop.create_future()
+        self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
@@ -49,16 +56,16 @@ class LongPoll:
             self._alarm.cancel()
             self._alarm = None
 
-    def _set_alarm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _set_alarm(self, when: float) -> None:
         self.close()
-        self._alarm_at = self._until
-        self._alarm = loop.call_at(self._until, self._ring, loop)
+        self._alarm_at = when
+        self._alarm = self._loop.call_at(when, self._ring)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _ring(self) -> None:
         self._alarm = None
-        if self._waiter is None:
+        if self._until is None:
             return
-        if loop.time() < self._until:
-            self._set_alarm(loop)
+        if self._loop.time() < self._until:
+            self._set_alarm(self._until)
         else:
             self.end()

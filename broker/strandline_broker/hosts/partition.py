@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.listener import Listener
-    from strandline_broker.hosts.log_cleaner import LogCleaner
     from strandline_broker.hosts.log_dirs import LogDirs
+    from strandline_broker.hosts.log_upkeep import LogUpkeep
+    from strandline_broker.hosts.suspects import Suspects
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
     from strandline_broker.storage.steps import Steps
@@ -49,14 +50,16 @@ class Partition:
         runtime: Runtime,
         config: DynamicConfig,
         dirs: LogDirs,
-        cleaner: LogCleaner,
+        upkeep: LogUpkeep,
+        suspects: Suspects,
         log: Log,
         high_watermark: int,
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._dirs = dirs
-        self._cleaner = cleaner
+        self._upkeep = upkeep
+        self._suspects = suspects
         self.log = log
         self.key = (log.topic_id, log.partition)
         self.name = f"{log.topic}-{log.partition}"
@@ -78,6 +81,8 @@ class Partition:
         self.producers = ProducerStates(config.current.producer_id_expiration_ms)
         self.expecting: dict[Listener, None] = {}
         """Sessions of followers that know of a leader epoch before we do."""
+        log.state.tell(partial(suspects.add, self))
+        suspects.add(self)  # the start may have found something
 
     # What others ask about it
 
@@ -126,18 +131,22 @@ class Partition:
         config = self._config.resolve(self.topic_configs or {})
         self.log.configure(log_config(config))
         self.max_message_bytes = config.max_message_bytes
+        self._upkeep.on_configured(self)
 
     def put_out_of_service(self, why: str) -> None:
         """Its disk has failed: it serves nothing while this process lives (P-24)."""
         self.out_of_service = why
+        self._suspects.add(self)
 
     def refuse_history(self, why: str) -> None:
         """Its log is of another history than the controller's: it takes no role any more (I-2)."""
         self.other_history = why
+        self._suspects.add(self)
 
     def refuse_truncation(self, refused: RefusedTruncation) -> None:
         """It fetches no more, until the refusal is released (I-41)."""
         self.refused = refused
+        self._suspects.add(self)
 
     def release_refusal(self) -> None:
         self.refused = None
@@ -145,6 +154,7 @@ class Partition:
     async def heal_from(self, offset: int) -> None:
         """Cut the log before its damage, and count as healing until `end_healing`."""
         self.healing = True
+        self._suspects.add(self)
         await self.truncate(offset)
 
     def end_healing(self) -> None:
@@ -214,7 +224,7 @@ class Partition:
 
     async def abandon_cleaning(self) -> None:
         """Return once nothing of a cleaning of this log is left; the caller holds the gate."""
-        await self._cleaner.abandon(self)
+        await self._upkeep.cleaner.abandon(self)
 
     async def rebuild_producers(self) -> None:
         """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
@@ -295,5 +305,6 @@ class Partition:
     # News
 
     def on_flushed(self) -> None:
+        self._upkeep.flushes.on_flushed(self.log)
         if isinstance(self.role, Leading):
             self.role.on_durable()

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from strandline_proto.errors import InvalidRequest, NotController, UnknownServerError, WireError
-from strandline_proto.ids import NO_BROKER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from strandline_proto.ids import (
+    CHOSEN_PRODUCER_IDS,
+    NO_BROKER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +61,11 @@ class ProducerIds:
             raise InvalidRequest(
                 f"producer id {producer_id} with epoch {epoch} is neither a new producer (-1) nor "
                 f"one with an epoch from 0 to {EPOCH_MAX}"
+            )
+        if producer_id in CHOSEN_PRODUCER_IDS:
+            raise InvalidRequest(
+                f"producer id {producer_id} was not given out: who chooses an id from "
+                f"{CHOSEN_PRODUCER_IDS.start} on chooses its epochs as well"
             )
         if epoch >= EPOCH_MAX - 1:
             return await self._new(timeout_s), ProducerEpoch(0)

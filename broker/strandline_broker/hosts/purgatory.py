@@ -7,8 +7,7 @@ so no wake-up can be missed (P-66).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_broker.core.purgatory import AckWaiters
 from strandline_proto.ids import Offset
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from strandline_proto.errors import WireError
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceOutcome:
+class ProduceOutcome(NamedTuple):
     """What became of one batch. With an error, `appended` means that nobody knows (I-21)."""
 
     error: WireError | None = None
@@ -64,7 +62,7 @@ class AckWaiter:
 
     def fail(self, error: WireError) -> None:
         """The append happened and its fate is unknown: the answer says both."""
-        self._finish(replace(self.outcome, error=error))
+        self._finish(self.outcome._replace(error=error))
 
     def _finish(self, outcome: ProduceOutcome) -> None:
         on_done, self._on_done = self._on_done, None

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline_broker.storage.log_reader import LogRead
 from strandline_proto.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.storage.log_reader import LogRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,10 @@ def read_for_follower(
     broker_epoch: int,
     max_bytes: int,
     noted: Leading | None = None,
-) -> LogRead | Divergence:
-    """Read up to the log end and note how far the follower has got, in this order (P-35). `noted`:
-    the leadership that was told so before, by the same position; what has come since is only read.
+) -> LogRead | Divergence | None:
+    """Read up to the log end and note how far the follower has got, in this order (P-35); None if
+    there is nothing to read. `noted`: the leadership that was told so before, by the same position;
+    what has come since is only read.
     """
     leading = partition.check_leader(at.current_leader_epoch)
     log, start = partition.log, at.fetch_offset
@@ -49,7 +50,7 @@ def read_for_follower(
     if start < log.log_end_offset:
         read = partition.read_log(start, max_bytes=max_bytes, limit=log.log_end_offset)
     else:
-        read = LogRead(b"", start, start)
+        read = None
     leading.on_follower_fetch(at, broker_id=broker_id, broker_epoch=broker_epoch)
     return read
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_config import LogConfig
     from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Buffer
     from strandline_runtime.runtime import Clock
 
 ON_LOOP_BYTES_MAX: Final = 256 << 10 if IS_COMPILED else 4 << 10
@@ -76,10 +77,8 @@ class Looked(NamedTuple):
     refused: WireError | None
 
 
-Place = tuple[int, int]
-"""Of a batch in its request: of the topic, and of the partition within."""
-Ahead = dict[Place, Looked | None]
-"""None where the batch itself is not sound."""
+Ahead = dict[int, Looked | None]
+"""By a batch's place in its request; None where the batch itself is not sound."""
 
 
 class RecordChecks:
@@ -90,24 +89,24 @@ class RecordChecks:
         self._replicas = replicas
         self._thread = thread
 
-    async def ahead(self, batches: Iterable[tuple[Place, Key, bytes]]) -> Ahead:
+    async def ahead(self, batches: Iterable[tuple[Key, Buffer]]) -> Ahead:
         """Look into the batches that are too much for the event loop, one after the other, so that
         the batches of other requests have their turns in between.
         """
         found: Ahead = {}
-        for place, key, batch in batches:
+        for place, (key, batch) in enumerate(batches):
             partition = self._replicas.partitions.get(key)
             if partition is not None and _is_too_much(partition, batch):
                 found[place] = await self._look(partition, batch)
         return found
 
-    async def _look(self, partition: Partition, batch: bytes) -> Looked | None:
+    async def _look(self, partition: Partition, batch: Buffer) -> Looked | None:
         name, config, now_ms = partition.name, partition.log.config, wall_ms(self._clock)
         look = partial(_look, name, batch, config, now_ms)
         return await asyncio.get_running_loop().run_in_executor(self._thread, look)
 
 
-def _is_too_much(partition: Partition, batch: bytes) -> bool:
+def _is_too_much(partition: Partition, batch: Buffer) -> bool:
     return (
         HEADER_SIZE <= len(batch) <= partition.max_message_bytes
         and (len(batch) > ON_LOOP_BYTES_MAX or batch[ATTRIBUTES_AT + 1] & _COMPRESSION != 0)
@@ -115,7 +114,7 @@ def _is_too_much(partition: Partition, batch: bytes) -> bool:
     )
 
 
-def _look(partition: str, batch: bytes, config: LogConfig, now_ms: int) -> Looked | None:
+def _look(partition: str, batch: Buffer, config: LogConfig, now_ms: int) -> Looked | None:
     try:
         header = check_batch(batch)
     except WireError:
@@ -128,7 +127,7 @@ def _look(partition: str, batch: bytes, config: LogConfig, now_ms: int) -> Looke
 
 
 def check_records(
-    partition: str, batch: bytes, header: BatchHeader, config: LogConfig, now_ms: int
+    partition: str, batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
     """Raises InvalidTimestamp, InvalidRecord or RecordTooLarge at the first thing that is wrong.
 

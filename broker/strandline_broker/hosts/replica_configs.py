@@ -48,17 +48,19 @@ def configure_replicas(
     """Take over every change of configuration in an envelope, whether or not it changes a role."""
     named: dict[TopicId, Mapping[str, str]] = {t.topic_id: t.configs for t in envelope.topics}
     named |= {t.topic_id: t.configs for t in envelope.hosted_topics}
-    known = metadata.view.topics_by_id
-    if envelope.dynamic_configs is not None or any(
-        topic_id not in known or known[topic_id].configs != configs
-        for topic_id, configs in named.items()
-    ):
-        concerned = list(partitions.values())
-    else:  # who hears of its topic for the first time
-        keys = ((state.topic_id, state.partition) for state in envelope.leader_and_isr)
-        found = (partitions.get(key) for key in keys)
-        concerned = [p for p in found if p is not None and p.topic_configs is None]
-    for partition in concerned:
-        topic_id = TopicId(partition.key[0])
-        if topic_id in named or envelope.dynamic_configs is not None:
-            partition.configure(named.get(topic_id))
+    if envelope.dynamic_configs is not None:  # what any topic goes by may have changed
+        for partition in partitions.values():
+            partition.configure(named.get(TopicId(partition.key[0])))
+        return
+    for state in envelope.leader_and_isr:
+        new = partitions.get((state.topic_id, state.partition))
+        if new is not None and new.topic_configs is None:
+            new.configure(named.get(state.topic_id))
+    for topic_id, configs in named.items():
+        known = metadata.view.topic(topic_id)
+        if known is None or known.configs == configs:
+            continue
+        for index in known.partitions:
+            held = partitions.get((topic_id, index))
+            if held is not None:
+                held.configure(configs)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.copy_throttle import FollowerThrottle
-from strandline_broker.hosts.damage_watch import DamageWatch, offline_of
+from strandline_broker.hosts.damage_watch import DamageWatch, condition_of
 from strandline_broker.hosts.dynamic_config import DynamicConfig
 from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.fetch_stream import FetchStreams
@@ -22,6 +23,7 @@ from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_logs import ReplicaLogs
 from strandline_broker.hosts.roles import Roles
 from strandline_broker.hosts.scrubber import Scrubber
+from strandline_broker.hosts.suspects import Suspects
 from strandline_broker.hosts.truncations import Truncations
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import BrokerId
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
+    from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
@@ -66,10 +68,7 @@ class ReplicaManager:
         self._metadata = metadata
         self.config = DynamicConfig(config)
         self.dirs = LogDirs(
-            runtime,
-            directories,
-            on_failed=self._on_dir_failed,
-            on_full=controller.report_offline,
+            runtime, directories, on_failed=self._on_dir_failed, on_full=controller.report_offline
         )
         self.partitions: dict[Key, Partition] = {}
         self.applied_partitions = 0
@@ -98,6 +97,7 @@ class ReplicaManager:
         )
         self.logs = ReplicaLogs(runtime, self.config, self.dirs, controller)
         self._by_log: dict[Log, Partition] = {}
+        self._suspects = Suspects(self.partitions)
         scrub = runtime.serial_executor("scrub")
         self.damage = DamageWatch(
             runtime,
@@ -105,7 +105,7 @@ class ReplicaManager:
             self.dirs,
             metadata,
             controller,
-            partitions=self._all,
+            suspects=self._suspects,
             scrub=scrub,
             fetchers=self.fetchers,
         )
@@ -115,14 +115,20 @@ class ReplicaManager:
 
     def offline_replicas(self) -> dict[Key, ReplicaCondition]:
         """Replicas that do not count as the others here do."""
-        refused = {key: refusal.condition for key, refusal in self.logs.refused.items()}
-        return {**refused, **offline_of(self.partitions, self.dirs)}
+        offline = {key: refusal.condition for key, refusal in self.logs.refused.items()}
+        for log in self.dirs.logs_without_room():
+            if log in self._by_log:
+                offline[self._by_log[log].key] = ReplicaCondition.DISK_FULL
+        for partition in self._suspects.all():
+            if (condition := condition_of(partition)) is not None:
+                offline[partition.key] = condition
+        return offline
 
     def strays(self) -> tuple[str, ...]:
         return self.logs.strays
 
     def refused_truncations(self) -> list[RefusedTruncation]:
-        return self.truncations.of(self.partitions.values())
+        return self.truncations.of(self._suspects.all())
 
     def find(self, topic_id: bytes, index: int) -> Partition | None:
         """The replica of that partition here; raises KafkaStorageError for one out of service."""
@@ -146,10 +152,10 @@ class ReplicaManager:
                 lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit, checked=True),
             )
 
-    async def read_cold(self, partition: Partition, read: Callable[[], T]) -> T:
+    def read_cold(self, partition: Partition, read: Callable[[], T]) -> asyncio.Future[T]:
         """Read where the bytes may have to come from the disk; the caller checks its role again."""
         thread = self.dirs.of(partition.log).cold
-        return await asyncio.get_running_loop().run_in_executor(thread, read)
+        return asyncio.get_running_loop().run_in_executor(thread, read)
 
     # Loading
 
@@ -179,7 +185,13 @@ class ReplicaManager:
     def adopt(self, log: Log, high_watermark: int) -> Partition:
         """Take a log that is open for a replica, which has no role yet."""
         partition = Partition(
-            self._runtime, self.config, self.dirs, self.upkeep.cleaner, log, high_watermark
+            self._runtime,
+            self.config,
+            self.dirs,
+            self.upkeep,
+            self._suspects,
+            log,
+            high_watermark,
         )
         self.partitions[partition.key] = partition
         self._by_log[log] = partition
@@ -191,6 +203,7 @@ class ReplicaManager:
         partition.stop_role(why)
         del self.partitions[partition.key]
         del self._by_log[partition.log]
+        self.upkeep.forget(partition)
 
     # Background
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from strandline_broker.rpc.lazy_service import Collector
+from strandline_proto import hot_calls
 from strandline_proto.v1 import services_pb2_grpc
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from strandline_broker.telemetry import ServerMetrics
     from strandline_runtime.runtime import Runtime
 
-BROKER_SERVICE: Final = "strandline_proto.v1.BrokerService"
+BROKER_SERVICE: Final = hot_calls.SERVICE
 REPLICA_SERVICE: Final = "strandline_proto.v1.ReplicaService"
 
 
@@ -92,10 +94,15 @@ def _has_assertion(error: BaseException) -> bool:
 
 
 def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
+    collector: Any = Collector()
     services_pb2_grpc.add_BrokerServiceServicer_to_server(
         service,  # type: ignore[arg-type] # its methods are found by name
-        server,
+        collector,
     )
+    handlers = {**collector.handlers, **hot_calls.handlers(service)}
+    generic = grpc.method_handlers_generic_handler(BROKER_SERVICE, handlers)
+    server.add_generic_rpc_handlers((generic,))
+    server.add_registered_method_handlers(BROKER_SERVICE, handlers)
 
 
 def add_replica_service(server: grpc.aio.Server, service: Service) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
 from strandline_broker.rpc.fetch_codec import request_to_wire, response_from_wire
-from strandline_proto.v1 import fetch_pb2
-from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
+from strandline_proto import hot_calls
+from strandline_proto.hot_messages import FetchResponse as WireResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strandline_broker.core.addresses import Endpoint
     from strandline_broker.hosts.fetch_messages import FetchRequest, FetchResponse
-    from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
     from strandline_runtime.runtime import Network
 
 
@@ -29,16 +28,13 @@ class FetchClient:
         """A stream on a channel of its own, which ends with the block."""
         channel = self._network.channel(f"{leader.host}:{leader.port}")
         try:
-            stub: BrokerServiceAsyncStub = BrokerServiceStub(channel)
-            yield FetchCall(stub.Fetch())
+            yield FetchCall(hot_calls.fetch(channel)())
         finally:
             await channel.close()
 
 
 class FetchCall:
-    def __init__(
-        self, call: grpc.aio.StreamStreamCall[fetch_pb2.FetchRequest, fetch_pb2.FetchResponse]
-    ) -> None:
+    def __init__(self, call: Any) -> None:
         self._call = call
 
     async def write(self, request: FetchRequest) -> None:
@@ -48,7 +44,7 @@ class FetchCall:
         response = await self._call.read()
         if response is grpc.aio.EOF:
             return None
-        assert isinstance(response, fetch_pb2.FetchResponse)
+        assert isinstance(response, WireResponse)
         return response_from_wire(response)
 
     def cancel(self) -> None:

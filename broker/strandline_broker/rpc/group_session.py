@@ -73,7 +73,7 @@ class GroupSessionRpc:
             try:
                 host = self._shards.of_group(first.heartbeat.group_id)
                 await host.settled(deadline_s - asyncio.get_running_loop().time())
-                refusal = host.machine.refusal()
+                refusal = host.refusal()
                 if refusal is not None:
                     raise refusal
             except CoordinatorLoadInProgress:
@@ -124,7 +124,8 @@ class _Session:
             except TimeoutError:
                 pass  # `_stop_reading`
             finally:
-                self._reading = None
+                # What a commit or a beat brings later has nobody to be told to any more.
+                self._reading = self._group = None
 
     # What the member says
 
@@ -145,7 +146,7 @@ class _Session:
             beat_from_wire(request.heartbeat, self._context), request.seen_push
         )
         self._check_same(command.group_id, command.member_id)
-        waiting = host.ask(command)
+        waiting = host.ask(command, renders=False)  # but the stream does, when it sends that
         reply = waiting.reply
         if isinstance(reply, ToRender):
             waiting.give_up()  # the slot waits for the same, and for what comes after it

@@ -20,7 +20,7 @@ HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 
 
-class _Collector:
+class Collector:
     """Takes what generated code would register with a server."""
 
     def __init__(self) -> None:
@@ -32,8 +32,7 @@ class _Collector:
     def add_registered_method_handlers(
         self, service: str, handlers: dict[str, grpc.RpcMethodHandler[Any, Any]]
     ) -> None:
-        for method, handler in handlers.items():
-            self.handlers[f"/{service}/{method}"] = handler
+        self.handlers.update(handlers)
 
 
 class LazyService(grpc.GenericRpcHandler):
@@ -51,10 +50,10 @@ class LazyService(grpc.GenericRpcHandler):
         if not method.startswith(self._prefix):
             return None
         if self._handlers is None:
-            collector = _Collector()
+            collector = Collector()
             self._register(collector)
             self._handlers = collector.handlers
-        return self._handlers.get(method)
+        return self._handlers.get(method.removeprefix(self._prefix))
 
 
 def add_standard_services(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_proto.hot_messages import CurrentLeader
 from strandline_proto.ids import TopicId
 from strandline_proto.v1 import common_pb2
 
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
     from strandline_proto.ids import BrokerId
 
 
-def leader_hint(view: MetadataView, key: tuple[bytes, int]) -> common_pb2.CurrentLeader | None:
+def hot_leader(view: MetadataView, key: tuple[bytes, int]) -> CurrentLeader | None:
     """None: the partition is not known, or has no leader."""
     leader = view.current_leader(TopicId(key[0]), key[1])
-    if leader is None:
-        return None
-    return common_pb2.CurrentLeader(leader_id=leader.broker_id, leader_epoch=leader.leader_epoch)
+    return None if leader is None else CurrentLeader(leader.broker_id, leader.leader_epoch)
+
+
+def leader_hint(view: MetadataView, key: tuple[bytes, int]) -> common_pb2.CurrentLeader | None:
+    """The same for protobuf's messages."""
+    leader = hot_leader(view, key)
+    return None if leader is None else common_pb2.CurrentLeader(**leader._asdict())
 
 
 def node_endpoint(

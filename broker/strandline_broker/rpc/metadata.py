@@ -30,6 +30,8 @@ class MetadataRpc:
     def __init__(self, metadata: MetadataCache, listener: str) -> None:
         self._metadata = metadata
         self._listener = listener
+        self._described: dict[TopicId, tuple[CachedTopic, metadata_pb2.TopicMetadata]] = {}
+        self._described_of: MetadataView | None = None
 
     async def Metadata(
         self, request: metadata_pb2.MetadataRequest, context: Any
@@ -49,10 +51,10 @@ class MetadataRpc:
             metadata_offset=view.metadata_offset,
         )
         if request.only_named:
-            response.topics.extend(_named(view, topic) for topic in request.topics)
+            response.topics.extend(self._named(view, topic) for topic in request.topics)
         else:
             by_name = sorted(view.topics_by_id.values(), key=lambda topic: topic.name)
-            response.topics.extend(_described(topic) for topic in by_name)
+            response.topics.extend(self._description(view, topic) for topic in by_name)
         return response
 
     def _brokers(self, view: MetadataView) -> Iterable[common_pb2.NodeEndpoint]:
@@ -67,19 +69,35 @@ class MetadataRpc:
                     rack=broker.rack,
                 )
 
+    def _named(
+        self, view: MetadataView, wanted: metadata_pb2.TopicRef
+    ) -> metadata_pb2.TopicMetadata:
+        if wanted.topic_id:
+            topic = view.topic(TopicId(wanted.topic_id))
+            code = UnknownTopicId.code if len(wanted.topic_id) == 16 else InvalidRequest.code
+        else:
+            topic = view.topic_named(wanted.name)
+            code = UnknownTopicOrPartition.code
+        if topic is None:
+            return metadata_pb2.TopicMetadata(
+                error_code=code, name=wanted.name, topic_id=wanted.topic_id
+            )
+        return self._description(view, topic)
 
-def _named(view: MetadataView, wanted: metadata_pb2.TopicRef) -> metadata_pb2.TopicMetadata:
-    if wanted.topic_id:
-        topic = view.topic(TopicId(wanted.topic_id))
-        code = UnknownTopicId.code if len(wanted.topic_id) == 16 else InvalidRequest.code
-    else:
-        topic = view.topic_named(wanted.name)
-        code = UnknownTopicOrPartition.code
-    if topic is None:
-        return metadata_pb2.TopicMetadata(
-            error_code=code, name=wanted.name, topic_id=wanted.topic_id
-        )
-    return _described(topic)
+    def _description(self, view: MetadataView, topic: CachedTopic) -> metadata_pb2.TopicMetadata:
+        """Made once for each state of a topic: clients ask again and again for the same."""
+        if view is not self._described_of:
+            known = view.topics_by_id
+            self._described = {
+                topic_id: made
+                for topic_id, made in self._described.items()
+                if known.get(topic_id) is made[0]
+            }
+            self._described_of = view
+        made = self._described.get(topic.topic_id)
+        if made is None:
+            made = self._described[topic.topic_id] = topic, _described(topic)
+        return made[1]
 
 
 def _described(topic: CachedTopic) -> metadata_pb2.TopicMetadata:

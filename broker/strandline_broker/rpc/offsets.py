@@ -39,7 +39,10 @@ class OffsetsRpc:
                     partition=asked.partition, offset=-1, timestamp=-1, leader_epoch=-1
                 )
                 try:
-                    await self._list(topic.topic_id, asked, result)
+                    if asked.timestamp in (LATEST, EARLIEST):
+                        self._end(topic.topic_id, asked, result)
+                    else:
+                        await self._look_up(topic.topic_id, asked, result)
                 except WireError as error:
                     result.error_code, result.error_message = error.code, str(error)
                     view = self._metadata.view
@@ -48,34 +51,43 @@ class OffsetsRpc:
                         result.current_leader.CopyFrom(leader)
         return response
 
-    async def _list(
+    def _end(
         self,
         topic_id: bytes,
         asked: fetch_pb2.ListOffsetsPartition,
         result: fetch_pb2.ListOffsetsPartitionResult,
     ) -> None:
+        """One end of the log: nothing to wait for."""
+        partition = self._find(topic_id, asked.partition)
+        leading = partition.check_leader(asked.current_leader_epoch)
+        if asked.timestamp == LATEST:
+            result.offset = leading.committed_end()
+        else:
+            result.offset = partition.log.log_start_offset
+        result.leader_epoch = leading.machine.leader_epoch
+
+    async def _look_up(
+        self,
+        topic_id: bytes,
+        asked: fetch_pb2.ListOffsetsPartition,
+        result: fetch_pb2.ListOffsetsPartitionResult,
+    ) -> None:
+        """What is stored by time."""
         partition = self._find(topic_id, asked.partition)
         leading = partition.check_leader(asked.current_leader_epoch)
         leader_epoch = leading.machine.leader_epoch
-        if asked.timestamp == LATEST:
-            result.offset = leading.committed_end()
-            result.leader_epoch = leader_epoch
-        elif asked.timestamp == EARLIEST:
-            result.offset = partition.log.log_start_offset
-            result.leader_epoch = leader_epoch
-        elif asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
-            end = leading.committed_end()
-            log = partition.log
-            wanted = None if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
-            found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
-            partition.check_leader(leader_epoch)
-            if found is not None and found[1] < end:
-                result.timestamp, result.offset, result.leader_epoch = found
-        else:
+        if asked.timestamp != MAX_TIMESTAMP and asked.timestamp < 0:
             raise InvalidRequest(
                 f"timestamp {asked.timestamp} is neither milliseconds nor -1 (latest),"
                 " -2 (earliest), -3 (largest timestamp)"
             )
+        end = leading.committed_end()
+        log = partition.log
+        wanted = None if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
+        found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
+        partition.check_leader(leader_epoch)
+        if found is not None and found[1] < end:
+            result.timestamp, result.offset, result.leader_epoch = found
 
     async def OffsetsForLeaderEpoch(
         self, request: fetch_pb2.OffsetsForLeaderEpochRequest, context: Any

@@ -12,7 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.appends import ACKS_ALL
-from strandline_broker.rpc.leader_hints import leader_hint, node_endpoint
+from strandline_broker.rpc.leader_hints import hot_leader, node_endpoint
+from strandline_proto import hot_encode
 from strandline_proto.errors import (
     InvalidRequest,
     InvalidRequiredAcks,
@@ -23,18 +24,19 @@ from strandline_proto.errors import (
     UnsupportedVersion,
     WireError,
 )
+from strandline_proto.hot_messages import NodeEndpoint, ProduceResponse, ProduceResult
 from strandline_proto.ids import BrokerId, TopicId
-from strandline_proto.v1 import produce_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Sequence
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.appends import Appends
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import AckWaiter, ProduceOutcome
-    from strandline_broker.hosts.record_check import Ahead, Looked, Place, RecordChecks
+    from strandline_broker.hosts.record_check import Ahead, Looked, RecordChecks
     from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_proto.hot_messages import ProduceData, ProduceRequest
 
 UNANSWERED_MAX: Final = 5_000
 """Requests of one stream whose answers the client has not taken; then no more is read from it."""
@@ -56,9 +58,7 @@ class ProduceRpc:
         self._checks = checks
         self._listener = listener
 
-    async def Produce(
-        self, requests: AsyncIterator[produce_pb2.ProduceRequest], context: Any
-    ) -> None:
+    async def Produce(self, requests: AsyncIterator[ProduceRequest], context: Any) -> None:
         # As in PushRpc: else a stream that ends during its first answer would have no status.
         await context.send_initial_metadata(())
         answers = _Answers()
@@ -66,25 +66,20 @@ class ProduceRpc:
             writer = group.create_task(answers.write(context))
             try:
                 async for request in requests:
-                    ahead = await self._checks.ahead(_batches(request))
+                    ahead = await self._checks.ahead(
+                        ((data.topic_id, data.partition), data.records)
+                        for data in request.partitions
+                    )
                     _Request(
                         self._replicas, self._metadata, self._listener, request, answers
-                    ).start(ahead)
+                    ).start(request.partitions, ahead)
+                    del request  # the batches are in the log; do not keep them twice
                     if answers.has_enough:
                         await answers.until_fewer()
                 await answers.until_none()
             finally:
                 answers.abandon()
                 writer.cancel()
-
-
-def _batches(
-    request: produce_pb2.ProduceRequest,
-) -> Iterator[tuple[Place, tuple[bytes, int], bytes]]:
-    """One at a time, as each look at a field's bytes copies them."""
-    for i, topic in enumerate(request.topics):
-        for j, data in enumerate(topic.partitions):
-            yield (i, j), (topic.topic_id, data.index), data.records
 
 
 class _Answers:
@@ -95,37 +90,57 @@ class _Answers:
     """
 
     def __init__(self) -> None:
-        self._unanswered = 0
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[_Request, float] = {}
+        """Until when, by the loop's clock: of those that wait for their acks."""
+        self._alarm: asyncio.TimerHandle | None = None
+        """One for all of them: where time limits are alike, it is set anew when it rings, and not
+        for each request.
+        """
+        self._alarm_at = 0.0
+        self._ready: deque[bytes] = deque()
         self._unread_bytes = 0
-        self._ready: deque[produce_pb2.ProduceResponse] = deque()
-        self._changed = asyncio.Event()
+        self._news: asyncio.Future[None] | None = None
+        """What the writer sleeps on."""
         self._written = asyncio.Event()
-        self._timers: dict[_Request, asyncio.TimerHandle] = {}
 
     def expect(self, request: _Request, timeout_ms: int) -> None:
-        self._unanswered += 1
-        delay_s = min(max(timeout_ms, 0), TIMEOUT_MS_MAX) / 1000
-        loop = asyncio.get_running_loop()
-        self._timers[request] = loop.call_later(delay_s, request.time_out)
+        until_s = self._loop.time() + min(max(timeout_ms, 0), TIMEOUT_MS_MAX) / 1000
+        self._waiting[request] = until_s
+        if self._alarm is None or until_s < self._alarm_at:
+            self._set_alarm(until_s)
 
-    def put(self, request: _Request, response: produce_pb2.ProduceResponse) -> None:
-        timer = self._timers.pop(request, None)
-        if timer is not None:
-            timer.cancel()
-            self._unanswered -= 1
-        self._ready.append(response)
-        self._unread_bytes += response.ByteSize()
-        self._changed.set()
+    def put(self, request: _Request, response: ProduceResponse) -> None:
+        self._waiting.pop(request, None)
+        answer = hot_encode.produce_response(response)
+        self._ready.append(answer)
+        self._unread_bytes += len(answer)
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
     def abandon(self) -> None:
         """The stream has ended; the appends stand, nobody waits for their acks."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._waiting.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _set_alarm(self, when: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = when
+        self._alarm = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, now_s = None, self._loop.time()
+        due = [request for request, until_s in self._waiting.items() if until_s <= now_s]
+        for request in sorted(due, key=self._waiting.__getitem__):
+            request.time_out()
+        if self._waiting:
+            self._set_alarm(min(self._waiting.values()))
 
     @property
     def has_enough(self) -> bool:
-        outstanding = self._unanswered + len(self._ready)
+        outstanding = len(self._waiting) + len(self._ready)
         return outstanding >= UNANSWERED_MAX or self._unread_bytes >= UNREAD_BYTES_MAX
 
     async def until_fewer(self) -> None:
@@ -134,20 +149,20 @@ class _Answers:
             await self._written.wait()
 
     async def until_none(self) -> None:
-        while self._unanswered or self._ready:
+        while self._waiting or self._ready:
             self._written.clear()
             await self._written.wait()
 
     async def write(self, context: Any) -> None:
         while True:
-            await self._changed.wait()
-            self._changed.clear()
             while self._ready:
-                response = self._ready[0]
-                await context.write(response)
+                answer = self._ready[0]
+                await context.write(answer)
                 self._ready.popleft()
-                self._unread_bytes -= response.ByteSize()
+                self._unread_bytes -= len(answer)
                 self._written.set()
+            self._news = self._loop.create_future()
+            await self._news
 
 
 class _Request:
@@ -158,60 +173,52 @@ class _Request:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         listener: str,
-        request: produce_pb2.ProduceRequest,
+        request: ProduceRequest,
         answers: _Answers,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._listener = listener
-        self._request = request
+        self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
+        self._is_transactional = request.transactional_id is not None
         self._answers = answers
-        self._response = produce_pb2.ProduceResponse(correlation_id=request.correlation_id)
+        self._response = ProduceResponse(request.correlation_id)
         self._left = 1  # this method itself: no answer before every batch was looked at
         self._waiting: list[tuple[Partition, Appends, AckWaiter]] = []
 
-    def start(self, ahead: Ahead) -> None:
-        for i, topic in enumerate(self._request.topics):
-            results = self._response.topics.add(topic_id=topic.topic_id)
-            for j, data in enumerate(topic.partitions):
-                self._left += 1
-                result = results.partitions.add(index=data.index, base_offset=-1, leader_epoch=-1)
-                self._append(topic.topic_id, data, result, ahead.get((i, j)))
-        if self._left > 1 and self._request.acks != 0:
-            self._answers.expect(self, self._request.timeout_ms)
-        self._request.ClearField("topics")  # the batches are in the log; do not keep them twice
+    def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> None:
+        for place, data in enumerate(batches):
+            self._left += 1
+            result = ProduceResult(data.topic_id, data.partition, base_offset=-1, leader_epoch=-1)
+            self._response.partitions.append(result)
+            self._append(data, result, ahead.get(place))
+        if self._left > 1 and self._acks != 0:
+            self._answers.expect(self, self._timeout_ms)
         self._one_less()
 
-    def _append(
-        self,
-        topic_id: bytes,
-        data: produce_pb2.PartitionProduceData,
-        result: produce_pb2.PartitionProduceResult,
-        looked: Looked | None,
-    ) -> None:
+    def _append(self, data: ProduceData, result: ProduceResult, looked: Looked | None) -> None:
         def on_done(outcome: ProduceOutcome) -> None:
-            self._set(topic_id, result, outcome)
+            self._set(result, outcome)
 
+        topic_id, index, records, epoch = data
         try:
             self._check()
-            partition = self._replicas.find(topic_id, data.index)
+            partition = self._replicas.find(topic_id, index)
             if partition is None:
-                raise self._unknown(topic_id, data.index)
-            epoch = data.current_leader_epoch if data.HasField("current_leader_epoch") else None
+                raise self._unknown(topic_id, index)
             appends = partition.check_leader(epoch).appends
-            waiter = appends.append(
-                data.records, acks=self._request.acks, on_done=on_done, looked=looked
-            )
+            waiter = appends.append(records, acks=self._acks, on_done=on_done, looked=looked)
         except WireError as error:
-            self._refuse(topic_id, result, error)
+            self._refuse(result, error)
             return
         if waiter is not None:
             self._waiting.append((partition, appends, waiter))
 
     def _check(self) -> None:
-        if self._request.acks not in (0, 1, ACKS_ALL):
-            raise InvalidRequiredAcks(f"acks is {self._request.acks}; it must be 0, 1 or -1 (all)")
-        if self._request.HasField("transactional_id"):
+        if self._acks not in (0, 1, ACKS_ALL):
+            raise InvalidRequiredAcks(f"acks is {self._acks}; it must be 0, 1 or -1 (all)")
+        if self._is_transactional:
             raise UnsupportedVersion("transactions are not supported yet; unset transactional.id")
 
     def _unknown(self, topic_id: bytes, index: int) -> WireError:
@@ -226,20 +233,13 @@ class _Request:
             )
         return UnknownTopicOrPartition(f"the topic has no partition {index}")
 
-    def _refuse(
-        self, topic_id: bytes, result: produce_pb2.PartitionProduceResult, error: WireError
-    ) -> None:
+    def _refuse(self, result: ProduceResult, error: WireError) -> None:
         result.error_code, result.error_message = error.code, str(error)
         result.appended = False
-        self._hint(topic_id, result)
+        self._hint(result)
         self._one_less()
 
-    def _set(
-        self,
-        topic_id: bytes,
-        result: produce_pb2.PartitionProduceResult,
-        outcome: ProduceOutcome,
-    ) -> None:
+    def _set(self, result: ProduceResult, outcome: ProduceOutcome) -> None:
         result.base_offset = outcome.base_offset
         result.log_append_time_ms = outcome.log_append_time_ms
         result.log_start_offset = outcome.log_start_offset
@@ -247,23 +247,26 @@ class _Request:
         result.leader_epoch = outcome.leader_epoch
         if outcome.error is not None:
             result.error_code, result.error_message = outcome.error.code, str(outcome.error)
-            self._hint(topic_id, result)
+            self._hint(result)
         self._one_less()
 
-    def _hint(self, topic_id: bytes, result: produce_pb2.PartitionProduceResult) -> None:
+    def _hint(self, result: ProduceResult) -> None:
         """Tell the producer who leads now, and where (KIP-951)."""
         view = self._metadata.view
-        leader = leader_hint(view, (topic_id, result.index))
+        leader = hot_leader(view, (result.topic_id, result.partition))
         if leader is None:
             return
-        result.current_leader.CopyFrom(leader)
-        endpoint = node_endpoint(view, BrokerId(leader.leader_id), self._listener)
-        if endpoint is not None and endpoint not in self._response.node_endpoints:
+        result.current_leader = leader
+        found = node_endpoint(view, BrokerId(leader.leader_id), self._listener)
+        if found is None:
+            return
+        endpoint = NodeEndpoint(found.node_id, found.host, found.port, found.rack)
+        if endpoint not in self._response.node_endpoints:
             self._response.node_endpoints.append(endpoint)
 
     def _one_less(self) -> None:
         self._left -= 1
-        if self._left == 0 and self._request.acks != 0:
+        if self._left == 0 and self._acks != 0:
             self._answers.put(self, self._response)
 
     def time_out(self) -> None:
@@ -272,7 +275,7 @@ class _Request:
                 appends.timed_out(
                     waiter,
                     RequestTimedOut(
-                        f"{partition.name}: not committed within {self._request.timeout_ms} ms;"
+                        f"{partition.name}: not committed within {self._timeout_ms} ms;"
                         " the records were appended and may still be"
                     ),
                 )

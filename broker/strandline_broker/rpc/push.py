@@ -55,10 +55,12 @@ class PushRpc:
         context: Any,
     ) -> None:
         async for request in requests:
-            answer = await self._receiver.apply(stream, await self._decoded(request))
-            if answer is None:
-                return
-            await context.write(answer_to_wire(answer))
+            envelope = await self._decoded(request)
+            with self._receiver.streams.answering(stream):
+                answer = await self._receiver.apply(stream, envelope)
+                if answer is None:
+                    return
+                await context.write(answer_to_wire(answer))
 
     async def _decoded(self, request: push_pb2.LeaderAndIsrRequest) -> Envelope:
         if sum(len(topic.partitions) for topic in request.update_metadata.topics) <= LARGE:

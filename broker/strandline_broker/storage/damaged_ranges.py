@@ -22,7 +22,7 @@ from strandline_broker.storage.checkpoints import natural, read_checkpoint, writ
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from strandline_broker.storage.damage import Report
     from strandline_runtime.runtime import FileSystem
@@ -52,7 +52,7 @@ class DamagedRange:
 
 
 class DamagedRanges:
-    __slots__ = ("_fs", "_saved", "directory", "entries", "unsure")
+    __slots__ = ("_fs", "_on_found", "_saved", "directory", "entries", "unsure")
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
@@ -60,6 +60,7 @@ class DamagedRanges:
         self.entries: tuple[DamagedRange, ...] = ()
         """In the order of offsets."""
         self._saved: tuple[DamagedRange, ...] = ()
+        self._on_found: Callable[[], None] | None = None
         self.unsure: frozenset[int] = frozenset()
         """Base offsets of segments of which a reader knows only where the damage begins."""
 
@@ -86,6 +87,10 @@ class DamagedRanges:
             report(f"{directory}/{FILE_NAME} does not read ({error}) and is treated as absent.")
         ranges.entries = ranges._saved = tuple(sorted(found, key=lambda r: r.start))
         return ranges
+
+    def tell(self, on_found: Callable[[], None]) -> None:
+        """Call it whenever there are ranges that may be news, in whichever thread."""
+        self._on_found = on_found
 
     def above(self, log_start: int) -> tuple[DamagedRange, ...]:
         """Those that matter to a log that begins at `log_start`."""
@@ -142,6 +147,8 @@ class DamagedRanges:
 
     def _keep(self, entries: Iterable[DamagedRange]) -> None:
         self.entries = tuple(sorted(entries, key=lambda r: r.start))
+        if self.entries and self._on_found is not None:
+            self._on_found()
 
     def save(self) -> None:
         """Make the file say what memory says; blocking."""

@@ -24,9 +24,7 @@ _SNAPSHOT: Final = "snapshot"
 
 
 class DeletedSegments:
-    """Those of one log. Every method but `is_due` blocks, and belongs to the disk pool, one call
-    at a time.
-    """
+    """Those of one log. Every method blocks, and belongs to the disk pool, one call at a time."""
 
     __slots__ = ("_fs", "_going", "_waiting", "directory")
 
@@ -37,6 +35,11 @@ class DeletedSegments:
         """(when, path) of each renamed file, in the order of renaming."""
         self._going: list[tuple[int, str]] = []
         """The same of files that still have their own names: an error left them behind."""
+
+    @property
+    def next_ms(self) -> int | None:
+        """When `purge` has something to do next; None: never. From anywhere."""
+        return min((due_ms for due_ms, _ in self._waiting), default=None)
 
     @property
     def is_behind(self) -> bool:
@@ -77,10 +80,6 @@ class DeletedSegments:
     def await_removal(self, paths: Iterable[str], *, now_ms: int, delay_ms: int) -> None:
         """These files were renamed elsewhere, durably."""
         self._waiting.extend((now_ms + delay_ms, path) for path in paths)
-
-    def is_due(self, now_ms: int) -> bool:
-        """Whether `purge` would find anything to do; cheap, from anywhere."""
-        return any(due_ms <= now_ms for due_ms, _ in self._waiting)
 
     def purge(self, now_ms: int) -> None:
         """Remove the files whose delay is over. OSError: what could not be removed stays until the

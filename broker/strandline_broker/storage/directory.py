@@ -262,7 +262,7 @@ class DataDirectory:
     def _making(self, new: NewLog) -> Steps[Log]:
         path = f"{self.path}/{new.name}"
         is_hosted = (new.topic_id, new.partition) in self.state.hosted
-        if is_stray(self._fs, path, new.topic_id, is_hosted=is_hosted):
+        if is_stray(self._fs, path, new, self.state.hosted, is_open=new.key in self._logs):
             self._rename(path, "stray")
         if is_hosted:
             raise replica_gone(path, new)

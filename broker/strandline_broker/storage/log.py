@@ -138,7 +138,7 @@ class Log:
         return self._reader.replay_lacks
 
     def append_as_leader(
-        self, batch: bytes, header: BatchHeader, *, leader_epoch: int, now_ms: int = 0
+        self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, now_ms: int = 0
     ) -> Appended:
         """Append one checked batch. KafkaStorageError or OSError: nothing was appended.
 
@@ -163,7 +163,7 @@ class Log:
         return Appended(base, last + 1, position, rolled)
 
     def append_as_follower(
-        self, records: bytes, *, leader_epoch: int, gaps_below: int = 0, now_ms: int = 0
+        self, records: Buffer, *, leader_epoch: int, gaps_below: int = 0, now_ms: int = 0
     ) -> list[BatchHeader]:
         """Append the batches of a leader's answer as they are: all of them, or none and an error.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from strandline_broker.storage.batch_judge import BatchJudge
 from strandline_broker.storage.damage import BadBatch
@@ -48,8 +47,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _base_of: Final = attrgetter("base_offset")
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(NamedTuple):
     """Whole batches; `next_offset` is where the next read goes on. No records: `next_offset` is the
     start.
     """
@@ -189,6 +187,7 @@ class LogReader:
 
         def lacks() -> None:
             self.replay_lacks = True
+            self._log.state.found_wrong()
 
         # A producer id or a sequence that a disk has changed would be remembered: new batches would
         # be answered as duplicates of it, and so lost.

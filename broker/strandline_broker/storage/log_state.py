@@ -15,7 +15,7 @@ from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from strandline_broker.storage.recovery import Recovered
     from strandline_broker.storage.segment import Segment
@@ -32,6 +32,7 @@ class LogState:
     __slots__ = (
         "_durable_at_cut",
         "_flushed",
+        "_on_wrong",
         "cleaned_to",
         "damaged_ranges",
         "durable_start",
@@ -62,12 +63,23 @@ class LogState:
         self.truncations = 0
         self.replacements = 0
         self.is_replacing = False
-        self.rolls = 0
+        self.rolls = 0 if found.names_durable else 1
         self.rolls_synced = 0
         self.damaged_ranges = found.damaged
         self.unusable: str | None = None
         """Why nothing may be done with the log any more."""
+        self._on_wrong: Callable[[], None] | None = None
         self.is_deleted = False
+
+    def tell(self, on_wrong: Callable[[], None]) -> None:
+        """Call it whenever something is found to be wrong with the log, in whichever thread."""
+        self._on_wrong = on_wrong
+        self.damaged_ranges.tell(on_wrong)
+
+    def found_wrong(self) -> None:
+        """Something is."""
+        if self._on_wrong is not None:
+            self._on_wrong()
 
     @property
     def durable_end(self) -> int:
@@ -164,6 +176,7 @@ class LogState:
     def fail(self, why: str) -> None:
         """Memory and files may say different things from here on: the log is out of use."""
         self.unusable = why
+        self.found_wrong()
 
     def delete(self, why: str) -> None:
         """The directory is about to be given up: a reader that finds no file knows why."""

@@ -36,6 +36,10 @@ class NewLog(NamedTuple):
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
 
 def replica_gone(path: str, new: NewLog) -> KafkaStorageError:
     return KafkaStorageError(
@@ -67,5 +71,4 @@ def beginning(fs: FileSystem, path: str, new: NewLog, *, is_made: bool) -> Steps
         DamagedRanges(fs, path),
         log_start=0,
         log_end=0,
-        scanned=False,
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.new_log import NewLog
     from strandline_runtime.runtime import FileSystem
 
 
@@ -76,23 +77,33 @@ class PartitionDirs:
         self.unknown = [each for each in self.unknown if each.path != unknown.path]
 
 
-def is_stray(fs: FileSystem, path: str, topic_id: bytes, *, is_hosted: bool) -> bool:
+def is_stray(
+    fs: FileSystem,
+    path: str,
+    new: NewLog,
+    hosted: Collection[tuple[bytes, int]],
+    *,
+    is_open: bool,
+) -> bool:
     """Whether what lies where a log is to be made has to go. KafkaStorageError if it is a replica.
 
     A directory without metadata is what a crash left of a creation; with segments in it, it is a
-    stray. One of ours that was never noted as hosted is a creation that broke off.
+    stray. One that was never noted as hosted is a creation that broke off: it is gone on with, or
+    makes way if it was another topic's. One of another whose log `is_open` is yet to be removed.
     """
     if not fs.exists(path):
         return False
+    is_hosted = (new.topic_id, new.partition) in hosted
     try:
         found = read_partition_metadata(fs, path)
     except ValueError:
         return not is_hosted
     if found is None:
         return has_segments(fs, path) and not is_hosted
-    if found == topic_id and not is_hosted:
-        return False
-    whose = "this topic" if found == topic_id else f"topic id {topic_id_text(found)}"
+    is_ours = found == new.topic_id
+    if (found, new.partition) not in hosted and (is_ours or not is_open):
+        return not is_ours
+    whose = "this topic" if is_ours else f"topic id {topic_id_text(found)}"
     raise KafkaStorageError(
         f"{path} exists and belongs to {whose}; it is loaded, or removed, before one is created"
     )

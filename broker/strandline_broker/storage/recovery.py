@@ -11,7 +11,10 @@ durable before data, I-47). What does not hold:
 
 Of the other segments the last index entry and what stands behind it are looked at: that tells a
 missing segment file from none, and an index that contradicts its segment, which is rebuilt. The
-rest of them is the scrub's. The result is durable, and opening it again finds the same.
+rest of them is the scrub's. The result is durable, as a log counts all that it has from its start
+on (its next recovery point, and what it names in a fetch with flush.policy=always, P-75); opening
+it again finds the same. So whatever was above the recovery point is synced. Where nothing was,
+nothing is: a log at rest costs a start no sync.
 """
 
 from __future__ import annotations
@@ -76,7 +79,8 @@ class Recovered:
     damaged: DamagedRanges
     log_start: int
     log_end: int
-    scanned: bool
+    names_durable: bool = True
+    """Or else the next flush has to sync the directory."""
 
 
 class Recovery:
@@ -104,6 +108,7 @@ class Recovery:
         self._epochs_known: LeaderEpochs | None = None
         self._damaged = DamagedRanges(fs, directory)
         self._marked: dict[int, list[DamagedRange]] = {}
+        self._has_removed = False
 
     def run(self) -> Recovered:
         self._epochs_known = LeaderEpochs.load(self._fs, self._directory, self._report)
@@ -125,7 +130,7 @@ class Recovery:
             recent = scan.run(first)
         for segment in self._segments[:first]:
             self._check_sealed(segment)
-        return self._finish(recent, scan.touched, first)
+        return self._finish(recent, scan, first)
 
     def _check_epochs(self) -> None:
         epochs = self._epochs_known
@@ -167,6 +172,7 @@ class Recovery:
                 bases.append(int(match[1]))
             elif TEMPORARY_NAMES.fullmatch(name) or DELETED_NAME.fullmatch(name):
                 self._fs.unlink(f"{self._directory}/{name}")
+                self._has_removed = True
             elif not KNOWN_NAMES.fullmatch(name):
                 self._report(f"{self._directory}/{name} is not a file of this log and is ignored.")
         segments = []
@@ -200,16 +206,7 @@ class Recovery:
         epochs.drop_above(base)
         self._segments = [segment]
         self._keep_marks(0)
-        recent = RecentBatches(base, 0)
-        return Recovered(
-            [segment],
-            recent,
-            epochs,
-            self._damaged,
-            start,
-            base,
-            scanned=False,
-        )
+        return Recovered([segment], RecentBatches(base, 0), epochs, self._damaged, start, base)
 
     def _segment_of_recovery_point(self) -> int:
         point = self._expected.recovery_point
@@ -291,8 +288,9 @@ class Recovery:
             return self._scan().end_in_gap(last)
         return recent if last.end_offset == expected.recovery_point else None
 
-    def _finish(self, recent: RecentBatches, touched: list[Segment], first: int) -> Recovered:
-        for segment in touched:
+    def _finish(self, recent: RecentBatches, scan: Scan, first: int) -> Recovered:
+        touched, to_sync = scan.touched, scan.to_sync
+        for segment in to_sync:
             if segment in self._segments:
                 self._make_durable(segment)
                 if segment is not self._segments[-1]:
@@ -312,18 +310,17 @@ class Recovery:
             )
             log_start = self._segments[0].base_offset
         epochs = self._settle_epochs(last.end_offset)
-        if touched:
+        if to_sync or self._has_removed:  # or a segment that retention took comes back
             self._fs.fsync_dir(self._directory)
         self._keep_marks(first if touched else len(self._segments))
-        log_end = last.end_offset
         return Recovered(
             self._segments,
             recent,
             epochs,
             self._damaged,
             log_start,
-            log_end,
-            scanned=bool(touched),
+            last.end_offset,
+            names_durable=touched == to_sync,
         )
 
     def _make_durable(self, segment: Segment) -> None:

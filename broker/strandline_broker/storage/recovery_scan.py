@@ -99,8 +99,20 @@ class Scan:
         self._on_bytes = on_bytes
         self.touched: list[Segment] = []
         """Scanned segments: their data may not be durable yet, their indexes are new."""
+        self.has_cut = False
         self._latest_epoch = -1
         self._recent = RecentBatches(0, 0)
+
+    @property
+    def to_sync(self) -> list[Segment]:
+        """Those of the scanned that the disk may not hold as they are. What ends at the recovery
+        point and was read to its end is there, but for the name of an empty segment, perhaps.
+        """
+        is_as_found = self.touched == self._segments[-1:] and not self.has_cut
+        is_below = self._segments[-1].end_offset <= self._expected.recovery_point
+        if is_as_found and is_below and not self._expected.one_batch_at_a_time:
+            return []
+        return self.touched
 
     def run(self, first: int) -> RecentBatches:
         """Check every batch from segment number `first` on; what to append behind."""
@@ -256,6 +268,7 @@ class Scan:
         ):
             because = "A sound batch stands behind it, so this is no torn write."
             raise DamagedLog(bad, because, METADATA_REMEDY)
+        self.has_cut = True
         lost = size - bad.position + sum(s.size for s in self._segments[number + 1 :])
         loud = ""
         if end_offset < self._expected.high_watermark:

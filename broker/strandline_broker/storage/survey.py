@@ -18,6 +18,7 @@ from strandline_broker.storage.producer_snapshot import SNAPSHOT_NAME, parse
 from strandline_broker.storage.segment import SEGMENT_NAME
 from strandline_broker.storage.strandline_state import BrokerState, read_state
 from strandline_proto.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, read_header
+from strandline_proto.ids import CHOSEN_PRODUCER_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,7 @@ class FoundLog:
     leader_epoch: int
     """-1 as `producer_id`: none is known."""
     producer_id: int
+    """Of those that a controller has given out; what producers choose says nothing of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,16 @@ def _look(fs: FileSystem, found: PartitionDir, report: Report) -> FoundLog:
             except ValueError as error:
                 report(f"{path} does not read ({error}) and is passed over.")
                 continue
-            producer_id = max([producer_id, *(e.producer_id for e in entries)])
+            producer_id = _greatest_given(producer_id, *(e.producer_id for e in entries))
         elif SEGMENT_NAME.fullmatch(name):
             for header in _headers(File(fs, path)):
                 leader_epoch = max(leader_epoch, header.leader_epoch)
-                producer_id = max(producer_id, header.producer_id)
+                producer_id = _greatest_given(producer_id, header.producer_id)
     return FoundLog(found.topic, found.topic_id, found.partition, leader_epoch, producer_id)
+
+
+def _greatest_given(known: int, *found: int) -> int:
+    return max([known, *(one for one in found if one not in CHOSEN_PRODUCER_IDS)])
 
 
 def _headers(file: File) -> Iterator[BatchHeader]:

@@ -117,14 +117,23 @@ class Applied:
         """
         late = [
             (since_ms, broker_id)
-            for broker_id, waiting in self._elections.items()
-            if waiting
-            and now_ms - (since_ms := self._still_since(broker_id, waiting[0][1])) > limit_ms
+            for broker_id in self._elections
+            if (since_ms := self._overdue_since(broker_id, now_ms, limit_ms)) is not None
         ]
         if not late:
             return None
         _, broker_id = min(late)
         return broker_id, self._epochs[broker_id]
+
+    def is_overdue(self, broker_id: BrokerId, now_ms: int, limit_ms: int) -> bool:
+        return self._overdue_since(broker_id, now_ms, limit_ms) is not None
+
+    def _overdue_since(self, broker_id: BrokerId, now_ms: int, limit_ms: int) -> int | None:
+        waiting = self._elections.get(broker_id)
+        if not waiting:
+            return None
+        since_ms = self._still_since(broker_id, waiting[0][1])
+        return since_ms if now_ms - since_ms > limit_ms else None
 
     def _still_since(self, broker_id: BrokerId, elected_ms: int) -> int:
         progressed_ms = self.progressed_ms(broker_id)

@@ -7,6 +7,7 @@ new partition epochs fence what is still on its way to bring it into an ISR.
 from collections.abc import Collection
 from dataclasses import replace
 
+from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave, leave_all
 from strandline_broker.core.controller.records import (
@@ -65,6 +66,23 @@ def decide_expire(
     if not sessions.is_expired(broker_id, broker_epoch, now_ms):
         return Decision((), answer=False)
     sessions.forget(broker_id, broker_epoch)
+    return decide_fence(state, broker_id, broker_epoch)
+
+
+def decide_overdue(
+    state: ControllerState,
+    sessions: Sessions,
+    applied: Applied,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    *,
+    now_ms: int,
+) -> Decision[bool]:
+    """Fence a leader that has left its election unapplied for a session, unless it went on while
+    this waited (I-94).
+    """
+    if not applied.is_overdue(broker_id, now_ms, sessions.session_ms):
+        return Decision((), answer=False)
     return decide_fence(state, broker_id, broker_epoch)
 
 

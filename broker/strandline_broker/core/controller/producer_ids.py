@@ -1,4 +1,6 @@
-"""Blocks of producer ids: each id is given once in the life of the cluster (I-59)."""
+"""Blocks of producer ids: each id is given once in the life of the cluster, and none of those that
+producers choose themselves (I-59).
+"""
 
 from typing import Final
 
@@ -6,7 +8,8 @@ from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.records import ProducerIdsRecord
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.state import ControllerState
-from strandline_proto.ids import BrokerEpoch, BrokerId, ProducerId
+from strandline_proto.errors import UnknownServerError
+from strandline_proto.ids import CHOSEN_PRODUCER_IDS, BrokerEpoch, BrokerId, ProducerId
 
 BLOCK_LEN: Final = 1000
 
@@ -14,9 +17,17 @@ BLOCK_LEN: Final = 1000
 def decide_producer_ids(
     state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[ProducerId]:
-    """The first of BLOCK_LEN ids. A block whose answer is lost is never given again."""
+    """The first of BLOCK_LEN ids. A block whose answer is lost is never given again.
+
+    Raises UnknownServerError where it would reach into those that producers choose.
+    """
     check_broker_epoch(state, broker_id, broker_epoch)
     start = state.next_producer_id
+    if start + BLOCK_LEN > CHOSEN_PRODUCER_IDS.start:
+        raise UnknownServerError(
+            f"no producer ids are left: the next block would begin at {start}, and those from"
+            f" {CHOSEN_PRODUCER_IDS.start} on are not the controller's to give"
+        )
     record = ProducerIdsRecord(
         broker_id=broker_id,
         broker_epoch=broker_epoch,

@@ -36,6 +36,8 @@ class Inputs:
     wall_ms: int
     metadata: MetadataView
     """With what is configured of single groups."""
+    members: int = 0
+    """That this broker has in all its groups."""
     random: bytes = b""
     """16 fresh ones, for a member id that the coordinator makes."""
 

@@ -117,8 +117,10 @@ def _check_member(draft: Draft, beat: ConsumerBeat, context: Context) -> None:
             f"member {beat.member_id!r} of group {beat.group_id!r} says epoch {beat.member_epoch}, "
             f"and its epoch is {current.epoch}: give up everything, and join again with epoch 0"
         )
-    # The answer that had the newer epoch was lost: what the member then has is a part of its own.
     told = context.told_epochs.get((beat.group_id, beat.member_id), ())
+    if told and beat.member_epoch == max(told):
+        return  # nothing newer has left yet: it waits to be committed, or to be sent
+    # The answer that had the newer epoch was lost: what the member then has is a part of its own.
     is_behind = beat.member_epoch == current.previous_epoch or beat.member_epoch in told
     if is_behind and _owns_no_more(beat.owned, current.assigned):
         return

@@ -36,6 +36,8 @@ HEARTBEAT_INTERVAL: Final = GroupKey(
     lambda settings: settings.consumer_min_heartbeat_interval_ms,
     lambda settings: settings.consumer_max_heartbeat_interval_ms,
 )
+CROWD: Final = 5_000
+"""With more members a broker has each of them speak as rarely as it may."""
 GROUP_KEYS: Final = {key.name: key for key in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)}
 
 
@@ -44,6 +46,17 @@ def group_value(key: GroupKey, settings: GroupSettings, overrides: Mapping[str, 
     text = overrides.get(key.name)
     value = key.default(settings) if text is None else int(text)
     return max(key.low(settings), min(value, key.high(settings)))
+
+
+def heartbeat_interval_ms(
+    settings: GroupSettings, overrides: Mapping[str, str], *, members: int
+) -> int:
+    """What a member is told, by how many the broker has; a group's own value holds in any case."""
+    interval_ms = group_value(HEARTBEAT_INTERVAL, settings, overrides)
+    if members <= CROWD or HEARTBEAT_INTERVAL.name in overrides:
+        return interval_ms
+    third_ms = group_value(SESSION_TIMEOUT, settings, overrides) // 3
+    return max(interval_ms, min(settings.consumer_max_heartbeat_interval_ms, third_ms))
 
 
 def check_group_key(name: str) -> None:

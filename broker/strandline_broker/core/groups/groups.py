@@ -44,9 +44,9 @@ from strandline_broker.core.groups.effects import (
     StartTimer,
 )
 from strandline_broker.core.groups.group_config import (
-    HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
     group_value,
+    heartbeat_interval_ms,
 )
 from strandline_broker.core.groups.heartbeat_rules import check_heartbeat
 from strandline_broker.core.groups.membership import (
@@ -93,7 +93,8 @@ class Groups:
         self._matcher = matcher
         self.table = GroupTable()
         self._told_epochs: dict[tuple[str, str], set[int]] = {}
-        self._told: dict[tuple[str, str], PartitionSets] = {}
+        self._told: dict[tuple[str, str], tuple[PartitionSets, PartitionSets]] = {}
+        """What each member may own, and is to give up, as it was told last."""
 
     # Deciding
 
@@ -146,7 +147,9 @@ class Groups:
             group = ConsumerGroup(beat.group_id)
         draft = Draft(group)
         answer = heartbeat(draft, beat, context)
-        if beat.member_epoch >= JOIN_EPOCH and not beat.crossed:
+        if beat.crossed:  # it is told again: what it has acknowledged did not count
+            self._told.pop((beat.group_id, beat.member_id), None)
+        elif beat.member_epoch >= JOIN_EPOCH:
             self._has_said(beat)
         return self._decision(draft, answer, (beat.group_id, beat.member_id), before)
 
@@ -254,7 +257,9 @@ class Groups:
         self, group_id: str, member_id: str, inputs: Inputs, *, full: bool
     ) -> BeatAnswer | WireError:
         """What holds for the member now, to be sent now; the host has made sure that all of it is
-        committed. The assignment is in it if `full`, or if it differs from what was told last.
+        committed. The assignment is in it if `full`, if it is not what was told last, or if the
+        member is asked to give up what it was not asked for then: of a grant that was taken back
+        before it was told the member knows nothing, and would not acknowledge that.
         """
         group = self.table.consumer.get(group_id)
         if group is None or member_id not in group.members:
@@ -265,12 +270,14 @@ class Groups:
         current = group.current(member_id)
         self._told_epochs.setdefault((group_id, member_id), set()).add(current.epoch)
         assignment: PartitionSets | None = sets_of(current.assigned)
-        if not full and self._told.get((group_id, member_id)) == assignment:
+        key, asked = (group_id, member_id), sets_of(current.pending)
+        told, told_asked = self._told.get(key, (None, {}))
+        self._told[key] = sets_of(current.assigned), asked
+        if not full and told == assignment and asked in ({}, told_asked):
             assignment = None
-        else:
-            self._told[group_id, member_id] = sets_of(current.assigned)
-        interval = group_value(HEARTBEAT_INTERVAL, self._settings, inputs.configs_of(group_id))
-        return BeatAnswer(member_id, current.epoch, interval, assignment)
+        overrides = inputs.configs_of(group_id)
+        interval_ms = heartbeat_interval_ms(self._settings, overrides, members=inputs.members)
+        return BeatAnswer(member_id, current.epoch, interval_ms, assignment)
 
     def granted_offsets(
         self, group_id: str, partitions: PartitionSets, inputs: Inputs
@@ -312,6 +319,11 @@ class Groups:
     def group_ids(self) -> tuple[str, ...]:
         """All that are known, by a record of their own or by offsets; sorted."""
         return self.table.group_ids()
+
+    def with_regexes(self) -> tuple[str, ...]:
+        """Of consumer groups whose members subscribe by regular expressions; sorted."""
+        consumer = self.table.consumer
+        return tuple(sorted(g for g, group in consumer.items() if group.subscribed_regexes()))
 
 
 def _take_target(draft: Draft, command: Assigned, context: Context) -> bool:

@@ -16,7 +16,7 @@ from strandline_broker.core.controller.alter_partition import decide_alter_parti
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.balance import Quiet
 from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import decide_expire, decide_fence
+from strandline_broker.core.controller.fencing import decide_expire, decide_fence, decide_overdue
 from strandline_broker.core.controller.heartbeat import (
     answer_heartbeat,
     asks_for_change,
@@ -310,9 +310,7 @@ class Controller:
         await self._fence(decide, broker_id, epoch, "its process is gone")
 
     async def _sweep(self) -> None:
-        """Fence whose session has ended, one atomic batch each, and leaders that do not know that
-        they lead (I-94).
-        """
+        """Fence whose session has ended and leaders that do not know that they lead (I-94)."""
         interval_s = min(0.5, self._settings.session_ms / 10_000)
         swept_ms = self.now_ms()
         self.sessions.on_sweep(swept_ms)  # so that a stall before the first real sweep is seen too
@@ -330,14 +328,17 @@ class Controller:
     async def _sweep_once(self, now_ms: int) -> None:
         while (expired := self.sessions.oldest_expired(now_ms)) is not None:
             await self._fence(partial(self._expire, *expired), *expired, "its session ended")
-        overdue = self.applied.overdue(now_ms, self._settings.session_ms)
-        if overdue is not None:
+        if (overdue := self.applied.overdue(now_ms, self.sessions.session_ms)) is not None:
             why = "it has not applied its election for a session"
-            await self._fence(partial(decide_fence, self.state, *overdue), *overdue, why)
+            await self._fence(partial(self._overdue, *overdue), *overdue, why)
         await self._recoveries.sweep()
 
     def _expire(self, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[bool]:
         return decide_expire(self.state, self.sessions, broker_id, epoch, now_ms=self.now_ms())
+
+    def _overdue(self, broker_id: BrokerId, epoch: BrokerEpoch) -> Decision[bool]:
+        known = (self.state, self.sessions, self.applied)
+        return decide_overdue(*known, broker_id, epoch, now_ms=self.now_ms())
 
     async def _fence(
         self,

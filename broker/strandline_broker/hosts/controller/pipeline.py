@@ -106,6 +106,8 @@ class Pipeline:
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE_MAX)
         self.executor = runtime.serial_executor("metadata-log")
         """Whatever changes the log runs here."""
+        self.pending: Sequence[AnyRecord] = ()
+        """What is decided and not yet committed; one batch at the most."""
 
     async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:
         """Have `decide` called on the committed state in its turn; its answer, once its records are
@@ -144,7 +146,7 @@ class Pipeline:
 
     async def commit(self, records: Sequence[AnyRecord]) -> None:
         """Make one atomic batch durable, then true, then known, in this order."""
-        state = self._state
+        state, self.pending = self._state, records
         first = records[0]
         epoch = first.epoch if isinstance(first, ControllerEpochRecord) else state.controller_epoch
         now_ms = int(self._runtime.clock.time() * 1000)
@@ -160,6 +162,7 @@ class Pipeline:
         assert base == state.next_offset, (base, state.next_offset)
         assert last == base + len(records) - 1, (base, last, len(records))
         await self._replay(records, base)
+        self.pending = ()
 
     async def _replay(self, records: Sequence[AnyRecord], base: int) -> None:
         """The state changes, and the batch is told, in one step; what that takes of a large batch

@@ -1,7 +1,8 @@
 """Targets of groups: computed at once if that is quick, else beside the event loop (P-149).
 
 A target is followed by a pause in proportion to what it took, and whatever happened to the group
-meanwhile shares the next one: a thousand members who join at once cost tens of targets.
+meanwhile shares the next one: thousands who join a large group at once cost tens of targets. (Of a
+small one each has its target with its own joining.)
 """
 
 from __future__ import annotations

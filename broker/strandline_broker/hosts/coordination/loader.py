@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.config_parsers import RecordPlace
 from strandline_broker.core.coordination import codec
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.coordination.wire import MalformedRecord
@@ -57,7 +58,7 @@ async def load_groups(
             raise CannotLoad(f"nothing can be read at offset {offset}, and {end} is not reached")
         pause_s = clock.monotonic() + SLICE_S
         for record in _records(read.records, offset, end):
-            unknown += not _replay(groups, record)
+            unknown += not _replay(context, partition, groups, record)
             if clock.monotonic() >= pause_s:
                 await asyncio.sleep(0)
                 if not is_current():
@@ -105,14 +106,28 @@ def _records(data: bytes, start: int, end: int) -> Iterator[batch.Record]:
             raise CannotLoad(str(error)) from error
 
 
-def _replay(groups: Groups, record: batch.Record) -> bool:
+def _replay(
+    context: ShardContext, partition: Partition, groups: Groups, record: batch.Record
+) -> bool:
     """Whether the record was of a type and version that is known."""
     if record.key is None:
         return False
     try:
         found = codec.decode(record.key, record.value)
     except MalformedRecord as error:
-        raise CannotLoad(f"the record at offset {record.offset} does not parse: {error}") from error
+        place = RecordPlace(partition.log.partition, record.offset)
+        if place not in context.config.offsets_load_skip_records:
+            raise CannotLoad(
+                f"the record at offset {record.offset} does not parse: {error}; start every broker"
+                f" with offsets.load.skip.records={place} to go on without it"
+            ) from error
+        context.runtime.log.warning(
+            "a record is skipped, as the configuration asks",
+            partition=partition.name,
+            offset=record.offset,
+            why=str(error),
+        )
+        return True
     if isinstance(found, codec.Unknown):
         return False
     groups.replay(Offset(record.offset), Record(found.key, found.value))

@@ -23,10 +23,10 @@ from strandline_proto.ids import TopicId
 from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
 
     from strandline_broker.config import BrokerConfig
-    from strandline_broker.core.metadata_cache import CachedTopic, MetadataCache
+    from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.log_dirs import LogDirs
@@ -58,7 +58,7 @@ class Shards:
         self._dirs: LogDirs | None = None
         self._group: asyncio.TaskGroup | None = None
         self._needed = asyncio.Event()
-        self._topics: Mapping[TopicId, CachedTopic] = {}
+        self._topics_generation = 0
 
     # Roles
 
@@ -92,11 +92,11 @@ class Shards:
         """The metadata cache has a new view, which the roles were changed for."""
         for key in list(self._new):
             self._enter(key)
-        topics = self._metadata.view.topics_by_id
-        if self._hosts and _differ(topics, self._topics):
+        generation = self._metadata.view.topics_generation
+        if generation != self._topics_generation:
+            self._topics_generation = generation
             for host in self.hosts():
-                host.on_topics()
-        self._topics = topics
+                host.topics.look()
 
     def _enter(self, key: Key) -> None:
         """The metadata of that leadership is what the broker works by."""
@@ -125,7 +125,8 @@ class Shards:
             )
         if key in self._new or self._group is None:
             raise CoordinatorLoadInProgress(
-                f"{CONSUMER_OFFSETS}-{index}: the leader is new; try again"
+                f"{CONSUMER_OFFSETS}-{index}: broker {self._config.node_id} leads it only now; try"
+                " again"
             )
         return self._hosts.get(key) or self._begin(key)
 
@@ -144,6 +145,7 @@ class Shards:
                 assert self._context is not None
                 group.create_task(self._context.timers.run(), name="group-timers")
                 group.create_task(self._expire(), name="group-expiry")
+                group.create_task(self._refresh(), name="group-regexes")
         finally:
             self._group = None
 
@@ -187,17 +189,14 @@ class Shards:
             for host in self.hosts():
                 await host.expire()
 
+    async def _refresh(self) -> None:
+        """Resolve the regular expressions of subscriptions again."""
+        while True:
+            await asyncio.sleep(self._config.group_consumer_regex_refresh_interval_ms / 1000)
+            for host in self.hosts():
+                host.topics.refresh()
+
 
 def check_group_id(group_id: str) -> None:
     if group_id == "":
         raise InvalidGroupId("the group id is empty")
-
-
-def _differ(now: Mapping[TopicId, CachedTopic], before: Mapping[TopicId, CachedTopic]) -> bool:
-    """Whether topics have come or gone, or have other partitions or another name."""
-    if now.keys() != before.keys():
-        return True
-    return any(
-        topic is not before[topic_id] and len(topic.partitions) != len(before[topic_id].partitions)
-        for topic_id, topic in now.items()
-    )

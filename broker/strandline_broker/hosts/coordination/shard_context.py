@@ -66,6 +66,7 @@ class ShardContext:
             now_ms=self._now_ms(),
             wall_ms=self.wall_ms(),
             metadata=view,
+            members=self.timers.sessions,
             random=self.runtime.random_id(),
         )
 

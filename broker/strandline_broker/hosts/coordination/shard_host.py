@@ -30,7 +30,6 @@ from strandline_broker.core.groups.commands import (
     RebalanceEnded,
     Reconcile,
     SessionEnded,
-    TopicsChanged,
 )
 from strandline_broker.core.groups.effects import (
     Changed,
@@ -42,6 +41,7 @@ from strandline_broker.core.groups.effects import (
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups
 from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of
+from strandline_broker.hosts.coordination.topics_watch import TopicsWatch
 from strandline_broker.hosts.coordination.waiting import Asked
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
@@ -86,12 +86,12 @@ class ShardHost:
         self.machine: Shard[Waiting] = Shard()
         self.groups = context.new_groups()
         self.sessions = Sessions()
+        self.topics = TopicsWatch(self)
         self._settled = asyncio.Event()
         self._steps = 0
         """Commands under way: what one brings about is part of its step."""
         self._committed_in_step: int | None = None
         self._given_up = 0
-        self._topics_seen = True
 
     # The partition's role
 
@@ -115,9 +115,11 @@ class ShardHost:
 
     # What others ask
 
-    def ask(self, command: Command) -> Asked:
-        """The reply as it stands now, and the answer once it may be told; an error is one too."""
-        asked = Asked(self, self.context.timeout_s)
+    def ask(self, command: Command, *, renders: bool = True) -> Asked:
+        """The reply as it stands now, and the answer once it may be told; an error is one too.
+        Where a member is told of itself in another way, the answer `renders` nothing of it.
+        """
+        asked = Asked(self, self.context.timeout_s, renders=renders)
         try:
             self.run(command, asked)
         except WireError as error:
@@ -161,8 +163,15 @@ class ShardHost:
         """Whether all about the member is committed; else `waiting` hears when it is."""
         return self.machine.park(waiting, (group_id, member_id))
 
-    def render(self, what: ToRender) -> BeatAnswer | WireError:
+    def refusal(self) -> WireError | None:
+        """What everybody is told at present; None: the shard serves."""
         refusal = self.machine.refusal()
+        if refusal is None:
+            return None
+        return type(refusal)(f"{self.name} on broker {self.context.me}: {refusal}")
+
+    def render(self, what: ToRender) -> BeatAnswer | WireError:
+        refusal = self.refusal()
         if refusal is not None:
             return refusal
         return self.groups.render(what.group_id, what.member_id, self.inputs(), full=what.full)
@@ -211,18 +220,6 @@ class ShardHost:
             if self.machine.state is ShardState.ACTIVE:
                 self.context.timers.start(self, key, RETRY_MS, member_epoch)
 
-    def on_topics(self) -> None:
-        """The metadata has changed: every group looks at its topics."""
-        self._topics_seen = False
-        if self.machine.state is not ShardState.ACTIVE:
-            return
-        for group_id in self.groups.group_ids():
-            try:
-                self.run(TopicsChanged(group_id))
-            except WireError:
-                return  # with the next change, or when replicas are in sync again
-        self._topics_seen = True
-
     async def expire(self) -> None:
         """Forget what is past its retention; other work goes on between two groups."""
         for group_id in self.groups.group_ids():
@@ -253,14 +250,14 @@ class ShardHost:
     # A step
 
     def _check(self, command: Command) -> None:
-        refusal = self.machine.refusal()
+        refusal = self.refusal()
         if refusal is not None:
             raise refusal
         partition = self.partition
         try:
             leading = partition.check_leader(self.machine.epoch)
         except WireError as error:
-            raise NotCoordinator(f"{self.name}: {error}") from error
+            raise NotCoordinator(str(error)) from error
         if isinstance(command, READS):
             return
         try:
@@ -271,7 +268,7 @@ class ShardHost:
             if isinstance(command, ConsumerBeat):
                 self.heard(command.group_id, command.member_id)
             if isinstance(error, NotEnoughReplicas):
-                raise CoordinatorNotAvailable(f"{self.name}: {error}; try again soon") from error
+                raise CoordinatorNotAvailable(f"broker {self.context.me}: {error}") from error
             raise
 
     def _append(self, command: Command, records: Sequence[Record]) -> Offset:
@@ -377,7 +374,7 @@ class ShardHost:
         for timer in self.groups.timers(self.inputs()):
             self.context.timers.start(self, timer.key, timer.ms, timer.member_epoch)
         self._settled.set()
-        self.on_topics()
+        self.topics.look()
 
     def _start(self, load: Load) -> None:
         if load.end > self.partition.log.log_start_offset:

@@ -1,8 +1,9 @@
 """The timers of all shards of one broker, in one heap: sessions of members, and their rebalances.
 
-A broker that was paused has not read what members sent meanwhile. A sweep that comes later than a
-quarter of a timer's length gives that timer all the lost time again, and one that is late at all
-lets what waits in the sockets be read before anybody is taken for dead (P-146, I-96).
+A broker that was paused has not read what members sent meanwhile. A sweep that is late lets what
+waits in the sockets be read before anybody is taken for dead, and timers of which the lost time is
+more than a quarter get it again (P-146, I-96). What is lost is all the time since the sweep before,
+as nobody knows when in it the pause began.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from strandline_broker.core.groups.effects import SessionTimer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.groups.effects import TimerKey
 
-SWEEP_MS_MAX: Final = 500
-"""Time between two looks at the clock: how far back a pause can be noticed."""
+SWEEP_MS_MAX: Final = 125
+"""Time between two looks at the clock. A pause that is no longer than this and LATE_MS may pass
+unnoticed.
+"""
 LATE_MS: Final = 250
 """A busy loop is late by less."""
 
@@ -46,6 +51,8 @@ class Timers:
         self._heap: list[tuple[int, int, _Timer]] = []
         self._pushed = 0
         self._wake = asyncio.Event()
+        self.sessions = 0
+        """That run now: each member of each group has one (I-137)."""
 
     def start(self, owner: TimerOwner, key: TimerKey, ms: int, member_epoch: int = -1) -> None:
         """In place of the one of the same key."""
@@ -53,6 +60,7 @@ class Timers:
         timer, deadline_ms = timers.get(key), self._now_ms() + ms
         if timer is None:
             timer = timers[key] = _Timer(owner, key, ms, member_epoch, deadline_ms)
+            self.sessions += isinstance(key, SessionTimer)
         timer.ms, timer.member_epoch, timer.deadline_ms = ms, member_epoch, deadline_ms
         self._queue(timer)
 
@@ -63,12 +71,12 @@ class Timers:
             timer.deadline_ms = self._now_ms() + timer.ms
 
     def stop(self, owner: TimerOwner, key: TimerKey) -> None:
-        timers = self._timers.get(owner)
-        if timers is not None:
-            timers.pop(key, None)
+        if self._timers.get(owner, {}).pop(key, None) is not None:
+            self.sessions -= isinstance(key, SessionTimer)
 
     def stop_all(self, owner: TimerOwner) -> None:
-        self._timers.pop(owner, None)
+        for key in self._timers.pop(owner, {}):
+            self.sessions -= isinstance(key, SessionTimer)
 
     def running(self, owner: TimerOwner) -> set[TimerKey]:
         return set(self._timers.get(owner, ()))
@@ -83,7 +91,7 @@ class Timers:
                 continue
             late_ms = await self._sleep(wait_ms)
             if late_ms > LATE_MS:
-                self.on_late(late_ms)
+                self.on_late(wait_ms + late_ms)
                 self.on_late(await self._sleep(LATE_MS))  # what waits in the sockets comes first
             # So does what was read and not looked at yet (P-154).
             await asyncio.sleep(0)
@@ -116,7 +124,7 @@ class Timers:
             if timer.deadline_ms > now_ms:
                 self._queue(timer)
                 continue
-            del timers[timer.key]
+            self.stop(timer.owner, timer.key)
             timer.owner.on_timer(timer.key, timer.member_epoch)
 
     def _queue(self, timer: _Timer) -> None:

@@ -26,18 +26,22 @@ class Waiting(Protocol):
 class Asked:
     """One call. Whoever awaits `answer` may be cancelled: what was decided stands (P-147)."""
 
-    __slots__ = ("_host", "_timer", "answer", "reply")
+    __slots__ = ("_host", "_renders", "_timer", "answer", "reply")
 
-    def __init__(self, host: ShardHost, timeout_s: float) -> None:
+    def __init__(self, host: ShardHost, timeout_s: float, *, renders: bool) -> None:
+        """`renders`: what is to be told of the member goes into the answer. What is rendered counts
+        as told, so nobody may ask for it who does not send it.
+        """
         loop = asyncio.get_running_loop()
         self._host = host
+        self._renders = renders
         self.reply: Reply = None
         self.answer: asyncio.Future[Reply] = loop.create_future()
         self._timer = loop.call_later(timeout_s, self._time_out, timeout_s)
 
     def committed(self) -> None:
         reply: Reply | BeatAnswer = self.reply
-        if isinstance(reply, ToRender) and not self.answer.done():
+        if isinstance(reply, ToRender) and self._renders and not self.answer.done():
             if not self._host.may_tell(self, reply.group_id, reply.member_id):
                 return  # the member was written again meanwhile (I-131)
             reply = self._host.render(reply)

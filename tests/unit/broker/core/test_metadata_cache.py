@@ -1,6 +1,8 @@
 """A broker's view of the cluster: which envelopes it takes, and what they make of the view."""
 
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -261,3 +263,64 @@ def test_the_view_never_goes_back_even_if_the_host_errs() -> None:
     old = cache.prepare(envelope(4, full=True))
     with pytest.raises(AssertionError):
         cache.publish(old, store_id="store")
+
+
+def test_what_an_increment_does_not_name_is_not_looked_at() -> None:
+    looks = list[str]()
+
+    class Topic:
+        """One that tells of each look at it."""
+
+        def __init__(self, number: int) -> None:
+            self._own = {"name": f"t{number}", "topic_id": topic_id(number), "partitions": {}}
+
+        def __getattr__(self, field: str) -> object:
+            looks.append(field)
+            return self._own[field]
+
+    cache = cache_at(5)
+    numbers = range(10, 1010)
+    others: dict[Any, Any] = {topic_id(number): Topic(number) for number in numbers}
+    cache.view = replace(
+        cache.view,
+        topics_by_id=MappingProxyType(others),
+        ids_by_name=MappingProxyType(
+            {f"t{number}": topic_id(number) for number in range(10, 1010)}
+        ),
+    )
+    applied(cache, envelope(6, topics=(topic("new", 1, partition(0)),)))
+    applied(cache, envelope(7, topics=(topic("new", 1, partition(0, leader_epoch=1)),)))
+    applied(cache, envelope(8, deleted_topic_ids=(topic_id(1),)))
+    assert looks == []
+    assert cache.view.topic_named("new") is None
+    applied(cache, envelope(9, deleted_topic_ids=(topic_id(10),)))
+    assert looks == ["name"]
+    assert cache.view.topic_named("t10") is None
+    assert cache.view.ids_by_name["t11"] == topic_id(11)
+
+
+def test_topics_that_come_go_or_grow_are_another_generation() -> None:
+    two = (topic("a", 1, partition(0)), topic("b", 2, partition(0)))
+    cache = cache_at(5, topics=two)
+    known = cache.view.topics_generation
+
+    def after(pushed: Envelope) -> int:
+        """By how much it rises."""
+        nonlocal known
+        applied(cache, pushed)
+        before, known = known, cache.view.topics_generation
+        return known - before
+
+    assert after(envelope(6, topics=(topic("a", 1, partition(0, leader_epoch=1)),))) == 0
+    assert after(envelope(7, topics=(topic("a", 1, configs={"segment.bytes": "99"}),))) == 0
+    assert after(envelope(8, topics=(topic("a", 1, partition(1)),))) == 1
+    assert after(envelope(9, topics=(topic("c", 3, partition(0)),))) == 1
+    assert after(envelope(10, deleted_topic_ids=(topic_id(3),))) == 1
+    assert after(envelope(11, topics=(topic("b", 4, partition(0)),))) == 1, "made anew"
+    assert cache.view.topic(topic_id(2)) is None
+    whole = (topic("a", 1, partition(0), partition(1)), topic("b", 4, partition(0)))
+    assert after(envelope(12, full=True, topics=whole)) == 0
+    assert after(envelope(13, full=True, topics=whole[:1])) == 1
+    assert dict(cache.view.ids_by_name) == {"a": topic_id(1)}
+    other = (topic("b", 5, partition(0)),)
+    assert after(envelope(14, full=True, topics=other)) == 1, "as many, but not the same"

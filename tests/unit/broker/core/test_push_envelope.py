@@ -1,16 +1,7 @@
 """What an envelope answers about itself."""
 
-from dataclasses import replace
-
-from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED, HostedTopic
-from support.envelopes import envelope, live_broker, topic_id
-
-
-def test_a_hosted_topic_is_found_by_its_id_and_no_other_way() -> None:
-    orders = HostedTopic("orders", topic_id(1), {"segment.bytes": "99"})
-    pushed = replace(envelope(5), hosted_topics=(HostedTopic("orders", topic_id(2), {}), orders))
-    assert pushed.hosted_topic(topic_id(1)) is orders
-    assert pushed.hosted_topic(topic_id(3)) is None
+from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from support.envelopes import live_broker
 
 
 def test_a_broker_has_one_address_for_each_listener() -> None:

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.damage_watch import DamageWatch
+from strandline_broker.hosts.suspects import Suspects
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import BrokerId
 
@@ -28,6 +29,7 @@ class FakePartition:
         self.log = SimpleNamespace(
             replay_lacks=True, damaged_ranges=ranges, log_start_offset=0, damaged=None
         )
+        self.other_history = self.refused = None
         self.gate = asyncio.Lock()
         self.error: KafkaStorageError | None = None
         self.rebuilt = 0
@@ -88,13 +90,9 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
         told.append(message)
 
     runtime: Any = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
-    known: Any = [partition]
-    asked = list[None]()
-
-    def partitions() -> Any:
-        asked.append(None)
-        return known
-
+    known: Any = partition
+    suspects = Suspects({partition.key: known})
+    suspects.add(known)
     unused: Any = None
     fetchers: Any = partition
     watch = DamageWatch(
@@ -103,7 +101,7 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
         unused,
         unused,
         unused,
-        partitions=partitions,
+        suspects=suspects,
         scrub=unused,
         fetchers=fetchers,
     )
@@ -113,7 +111,7 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
             await watch.look()
 
     asyncio.run(run())
-    assert len(asked) == times, "it goes over all partitions once"
+    assert suspects.all() == ([known] if partition.log.replay_lacks else [])
     assert partition.is_fetched
     return told
 

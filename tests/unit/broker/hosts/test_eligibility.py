@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.fetch_messages import Position
+from strandline_broker.hosts.leading import Leading
 from strandline_proto.batch import build_batch
 from support.replica_nodes import decide, run_node, state
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
+
+    import pytest
 
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import ProduceOutcome
+    from strandline_proto.ids import BrokerEpoch, BrokerId
 
 
 def append(partition: Partition) -> list[ProduceOutcome]:
@@ -73,3 +79,28 @@ async def test_what_one_push_said_of_a_replica_counts_until_another_says_otherwi
         await decide(newer, node, known=(other,), offline=(2,))
         fetch(node.partition, 2, 0)
         assert node.proposals == [], "a new leader knows it from its first moment"
+
+
+async def test_a_broker_that_comes_is_told_to_those_whom_the_push_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[int]()
+    tell = Leading.on_eligible
+
+    def counted(
+        self: Leading, brokers: Mapping[BrokerId, BrokerEpoch], *, offline: Collection[BrokerId]
+    ) -> None:
+        told.append(self._partition.key[1])
+        tell(self, brokers, offline=offline)
+
+    async with run_node(tmp_path / "1", 1) as node, run_node(tmp_path / "2", 2) as other:
+        alone = state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1)
+        for index in range(12):
+            await decide(replace(alone, partition=index), node)
+        both = state(1, epoch=0, isr=(1,), replicas=(1, 2), min_insync=1, partition_epoch=1)
+        monkeypatch.setattr(Leading, "on_eligible", counted)
+        await decide(replace(both, partition=5), node, known=(other,))
+        assert sorted(told) == [0, 5], "what `decide` names"
+        fetch(node.replicas.partitions[node.partition.key[0], 5], 2, 0)
+        (asked,) = node.proposals
+        assert [m.broker_id for m in asked.isr] == [1, 2]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.fetch_messages import FetchRequest, Position, Replica
-from strandline_broker.hosts.fetch_session import FetchSession
+from strandline_broker.hosts.fetch_session import REQUESTS_AHEAD_MAX, FetchSession
+from strandline_broker.hosts.long_poll import LongPoll
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.log_reader import LogReader
@@ -43,24 +44,40 @@ class Follower:
     broker_id: int
     sent: int = 0
 
-    async def ask(
-        self, offset: int | None = None, *, max_wait_ms: int = 0, epoch: int = 0, key: Key = KEY
-    ) -> FetchResponse:
+    def write(
+        self,
+        offset: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        epoch: int = 0,
+        key: Key = KEY,
+        min_bytes: int = 1,
+    ) -> None:
         positions = {} if offset is None else {key: Position(epoch, offset, -1, 0, 1 << 20)}
         request = FetchRequest(
             correlation_id=self.sent,
             session_id=0,
             session_epoch=self.sent,
             max_wait_ms=max_wait_ms,
-            min_bytes=1,
+            min_bytes=min_bytes,
             max_bytes=1 << 20,
             replica=Replica(self.broker_id, self.broker_id) if self.broker_id >= 0 else None,
             positions=positions,
         )
         self.sent += 1
-        response = await self.session.serve(request, lambda: False)
+        self.session.ask(request)
+
+    async def read(self) -> FetchResponse:
+        response = await self.session.answer()
+        assert response is not None
         assert response.error is None
         return response
+
+    async def ask(
+        self, offset: int | None = None, *, max_wait_ms: int = 0, epoch: int = 0, key: Key = KEY
+    ) -> FetchResponse:
+        self.write(offset, max_wait_ms=max_wait_ms, epoch=epoch, key=key)
+        return await self.read()
 
 
 @dataclass
@@ -79,8 +96,10 @@ class Led:
         session = FetchSession(self.clock, node.metadata, node.replicas, throttle, broker_id)
         return Follower(session, broker_id)
 
-    def append(self) -> None:
-        self.node.partition.check_leader(None).appends.append(
+    def append(self, index: int = 0) -> None:
+        partition = self.node.replicas.find(TOPIC_ID, index)
+        assert partition is not None
+        partition.check_leader(None).appends.append(
             build_batch([(None, b"v")], timestamp_ms=1), acks=1, on_done=lambda _: None
         )
 
@@ -234,10 +253,11 @@ async def test_a_follower_is_refused_once_and_a_consumer_until_it_does_something
         assert (unknown in (await asking.ask()).partitions) is again
 
 
+@pytest.mark.parametrize("asleep", [False, True])
 async def test_cold_bytes_are_read_beside_the_loop_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asleep: bool
 ) -> None:
-    """P-13."""
+    """P-13. Also if whoever answers sleeps, so that the request itself begins the look."""
     warmed: list[int] = []
     warm = ReplicaManager.warm
 
@@ -250,8 +270,11 @@ async def test_cold_bytes_are_read_beside_the_loop_first(
     async with led(tmp_path) as at:
         at.append()
         follower = at.follower(2)
-        response = await follower.ask(0)
-        assert len(response.partitions[KEY].records) > 0
+        answer = asyncio.create_task(follower.read())
+        if asleep:
+            await asyncio.sleep(0)
+        follower.write(0)
+        assert len((await answer).partitions[KEY].records) > 0
         assert warmed == [0]
         await follower.ask(1)
         assert warmed == [0], "nothing is to be read"
@@ -272,3 +295,117 @@ async def test_cold_bytes_that_are_damaged_are_refused_in_an_answer(
         for reader in (2, -1):
             response = await at.follower(reader).ask(0)
             assert isinstance(response.partitions[KEY].error, KafkaStorageError)
+
+
+async def test_a_request_that_finds_nothing_wakes_nobody_and_news_do_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[None] = []
+    end = LongPoll.end
+
+    def counted(poll: LongPoll) -> None:
+        if poll.is_asleep:
+            woken.append(None)
+        end(poll)
+
+    monkeypatch.setattr(LongPoll, "end", counted)
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        answer = asyncio.create_task(follower.read())
+        await asyncio.sleep(0)
+        follower.write(0, max_wait_ms=20_000)
+        assert at.leader.followers[BrokerId(2)].log_end_offset == 0, "it was looked at at once"
+        assert woken == []
+        at.append()
+        assert len((await answer).partitions[KEY].records) > 0
+        assert len(woken) == 1
+        idle = asyncio.create_task(follower.read())
+        await asyncio.sleep(0)
+        at.append()
+        assert len(woken) == 1, "nothing was asked"
+        follower.write()
+        assert len((await idle).partitions[KEY].records) > 0
+
+
+async def test_a_request_ends_the_wait_of_the_one_before_it(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        for asleep in (True, False):
+            answer = asyncio.create_task(follower.read())
+            if asleep:
+                await asyncio.sleep(0)
+            first = follower.sent
+            follower.write(0, max_wait_ms=20_000)
+            await asyncio.sleep(0)
+            follower.write(max_wait_ms=20_000)
+            assert (await answer).correlation_id == first
+            follower.write()
+            assert [(await follower.read()).correlation_id for _ in range(2)] == [
+                first + 1,
+                first + 2,
+            ]
+
+
+async def test_what_is_asked_is_answered_before_the_stream_ends(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        answer = asyncio.create_task(follower.read())
+        await asyncio.sleep(0)
+        follower.write(0, max_wait_ms=20_000)
+        follower.session.end()
+        assert (await answer).correlation_id == 0
+        assert await follower.session.answer() is None
+        idle = at.follower(2)
+        ended = asyncio.create_task(idle.session.answer())
+        await asyncio.sleep(0)
+        idle.session.end()
+        assert await ended is None
+
+
+async def test_only_so_many_requests_wait_for_their_turn(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        for _ in range(REQUESTS_AHEAD_MAX):
+            await follower.session.until_fewer()
+            follower.write()
+        room = asyncio.create_task(follower.session.until_fewer())
+        await asyncio.sleep(0)
+        assert not room.done()
+        await follower.read()
+        await asyncio.wait_for(room, 10)
+
+
+async def test_a_session_at_rest_hears_of_no_deadline_and_waits_its_own(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower, loop = at.follower(2), asyncio.get_running_loop()
+        await follower.ask(0, max_wait_ms=20)
+        answer = asyncio.create_task(follower.read())
+        await asyncio.sleep(0)
+        begun_s = loop.time()
+        follower.write(max_wait_ms=50)
+        await asyncio.wait_for(answer, 10)
+        assert loop.time() - begun_s >= 0.05
+
+
+async def test_news_that_come_while_cold_bytes_are_read_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too little for an answer was found by then, and nothing else would end its wait."""
+    cold: Key = (TOPIC_ID, 1)
+    warm = ReplicaManager.warm
+    async with led(tmp_path) as at:
+        await decide(replace(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), partition=1), at.node)
+        at.append(1)
+
+        async def appended_meanwhile(*args: Any) -> None:
+            monkeypatch.setattr(LogReader, "is_hot", lambda *_: True)
+            at.append(0)
+            await warm(*args)
+
+        monkeypatch.setattr(ReplicaManager, "warm", appended_meanwhile)
+        monkeypatch.setattr(LogReader, "is_hot", lambda *_: False)
+        follower = at.follower(2)
+        await follower.ask(0)
+        follower.write(0, max_wait_ms=20_000, key=cold, min_bytes=100)
+        response = await asyncio.wait_for(follower.read(), 10)
+        assert {len(response.partitions[key].records) > 0 for key in (KEY, cold)} == {True}

@@ -1,12 +1,10 @@
-"""`flush.ms` of thousands of logs costs what those cost that somebody appends to."""
+"""`flush.ms` of thousands of logs costs what those cost whose time is over."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from strandline_broker.hosts.flush_schedule import SWEEP_S_MAX, FlushSchedule
+from strandline_broker.hosts.flush_schedule import FLUSH_MS_MIN, FlushSchedule
 
 
 class FakeLog:
@@ -40,71 +38,140 @@ def schedule(dirs: Any, now_s: list[float]) -> Any:
     return FlushSchedule(clock, config, dirs)
 
 
+def dirty(flushes: Any, flush_ms: int = 1000) -> FakeLog:
+    log = FakeLog(flush_ms)
+    log.log_end_offset = 5
+    flushes.on_append(log, rolled=False)
+    return log
+
+
 async def test_a_log_is_flushed_when_its_time_is_over_and_looked_at_no_more() -> None:
     dirs, now_s = FakeDirs(), [0.0]
     flushes = schedule(dirs, now_s)
-    written, other = FakeLog(), FakeLog(flush_ms=4000)
-    for log in (written, other):
-        log.log_end_offset = 5
-        flushes.on_append(log, rolled=False)
-    assert flushes.sweep(999) == 0.5
+    written, other = dirty(flushes), dirty(flushes, 4000)
+    flushes.ask(999)
     assert dirs.asked == []
-    flushes.sweep(1000)
+    flushes.ask(1000)
     assert dirs.asked == [written]
     written.flush()
-    flushes.sweep(1500)
+    flushes.on_flushed(written)
     looks = written.looks
-    flushes.sweep(2500)
+    flushes.ask(2500)
     assert (written.looks, dirs.asked) == (looks, [written])
-    flushes.sweep(4000)
+    flushes.ask(4000)
     assert dirs.asked == [written, other]
-    flushes.sweep(4500)
+    flushes.ask(7999)
     assert dirs.asked == [written, other], "what was asked for has its time again"
-    flushes.sweep(8000)
+    flushes.ask(8000)
     assert dirs.asked == [written, other, other]
     other.deleted = True
-    flushes.sweep(9000)
+    flushes.ask(12_000)
     looks = other.looks
-    flushes.sweep(10000)
+    flushes.ask(20_000)
     assert other.looks == looks
 
 
+async def test_of_thousands_that_wait_one_is_looked_at_whose_time_is_over() -> None:
+    dirs, now_s = FakeDirs(), [0.0]
+    flushes = schedule(dirs, now_s)
+    waiting = [dirty(flushes, 5000) for _ in range(3000)]
+    now_s[0] = 1.0
+    written = dirty(flushes, 2000)
+    looks = [log.looks for log in waiting]
+    for now_ms in range(1000, 3001, 100):
+        flushes.ask(now_ms)
+    assert dirs.asked == [written]
+    assert [log.looks for log in waiting] == looks
+
+
+async def test_what_is_appended_after_a_flush_has_its_whole_time() -> None:
+    dirs, now_s = FakeDirs(), [0.0]
+    flushes = schedule(dirs, now_s)
+    log = dirty(flushes)
+    log.flush()
+    flushes.on_flushed(log)
+    now_s[0] = 0.9
+    log.log_end_offset = 6
+    flushes.on_copied(log)
+    flushes.ask(1000)
+    assert dirs.asked == []
+    flushes.ask(1900)
+    assert dirs.asked == [log]
+
+
+async def test_a_part_that_is_flushed_leaves_the_rest_its_time() -> None:
+    dirs = FakeDirs()
+    flushes = schedule(dirs, [0.0])
+    log = dirty(flushes)
+    log.flush()
+    log.log_end_offset = 6
+    flushes.on_flushed(log)
+    flushes.ask(1000)
+    assert dirs.asked == [log]
+
+
+async def test_a_time_that_is_altered_counts_from_the_append_on() -> None:
+    dirs = FakeDirs()
+    flushes = schedule(dirs, [0.0])
+    sooner, later, durable = dirty(flushes, 60_000), dirty(flushes), dirty(flushes)
+    durable.flush()
+    flushes.on_flushed(durable)
+    sooner.config.flush_ms, later.config.flush_ms = 500, 60_000
+    for log in (sooner, later, durable):
+        flushes.on_configured(log)
+    flushes.ask(500)
+    assert dirs.asked == [sooner]
+    flushes.ask(1000)
+    assert dirs.asked == [sooner, sooner]
+    sooner.deleted = True
+    flushes.ask(60_000)
+    assert dirs.asked == [sooner, sooner, later]
+
+
+async def test_no_time_at_all_is_no_endless_round() -> None:
+    dirs = FakeDirs()
+    flushes = schedule(dirs, [0.0])
+    log = dirty(flushes, 0)
+    flushes.ask(FLUSH_MS_MIN)
+    assert dirs.asked == [log]
+
+
 async def test_a_shorter_time_is_kept_beside_a_longer_one() -> None:
-    flushes = schedule(FakeDirs(), [0.0])
-    slow, quick = FakeLog(flush_ms=60_000), FakeLog(flush_ms=20)
-    slow.log_end_offset = quick.log_end_offset = 1
-    flushes.on_copied(slow)
-    running = asyncio.ensure_future(flushes.run())
-    await asyncio.sleep(0)
-    assert flushes._pause_s == SWEEP_S_MAX
-    flushes.on_copied(quick)
-    async with asyncio.timeout(SWEEP_S_MAX - 0.1):
-        while flushes._pause_s > 0.01:  # noqa: ASYNC110 - the loop's own next turn
-            await asyncio.sleep(0)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    dirs, now_s = FakeDirs(), [0.0]
+    flushes = schedule(dirs, now_s)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(flushes.run())
+        dirty(flushes, 60_000)
+        await asyncio.sleep(0)
+        quick = dirty(flushes, 20)
+        now_s[0] = 0.02
+        async with asyncio.timeout(30):
+            while not dirs.asked:  # noqa: ASYNC110 - the loop's own next turn
+                await asyncio.sleep(0)
+        assert dirs.asked == [quick]
+        running.cancel()
 
 
 async def test_with_nothing_to_flush_nothing_runs() -> None:
-    flushes = schedule(FakeDirs(), [0.0])
-    running = asyncio.ensure_future(flushes.run())
-    await asyncio.sleep(0)
-    swept = 0
+    dirs, now_s = FakeDirs(), [0.0]
+    flushes = schedule(dirs, now_s)
+    asked = list[int]()
+    ask = flushes.ask
 
-    def sweep(now_ms: int) -> float:
-        nonlocal swept
-        swept += 1
-        return 0.01
+    def counted(now_ms: int) -> None:
+        asked.append(now_ms)
+        ask(now_ms)
 
-    flushes.sweep = sweep
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert swept == 0
-    log = FakeLog()
-    log.log_end_offset = 1
-    flushes.on_append(log, rolled=False)
-    async with asyncio.timeout(30):
-        while swept == 0:  # noqa: ASYNC110 - the loop's own next turn
+    flushes.ask = counted
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(flushes.run())
+        for _ in range(100):
             await asyncio.sleep(0)
-    running.cancel()
+        assert len(asked) == 1
+        log = dirty(flushes)
+        now_s[0] = 1.0
+        async with asyncio.timeout(30):
+            while not dirs.asked:  # noqa: ASYNC110 - the loop's own next turn
+                await asyncio.sleep(0)
+        assert dirs.asked == [log]
+        running.cancel()

@@ -9,23 +9,26 @@ from strandline_broker.hosts.long_poll import LongPoll
 
 
 async def test_what_came_since_the_look_began_ends_the_wait_at_once() -> None:
-    poll, loop = LongPoll(), asyncio.get_running_loop()
+    poll = LongPoll()
     poll.begin()
     poll.end()
-    await asyncio.wait_for(poll.ended(loop.time() + 60), 10)
+    await asyncio.wait_for(poll.ended(), 10)
 
 
 async def test_news_end_the_wait_and_not_the_next_one() -> None:
     poll, loop = LongPoll(), asyncio.get_running_loop()
     poll.begin()
+    poll.until(loop.time() + 60)
     loop.call_soon(poll.end)
-    await asyncio.wait_for(poll.ended(loop.time() + 60), 10)
+    await asyncio.wait_for(poll.ended(), 10)
     poll.begin()
-    again = asyncio.create_task(poll.ended(loop.time() + 60))
+    again = asyncio.create_task(poll.ended())
     for _ in range(10):
         await asyncio.sleep(0)
-    assert not again.done()
-    again.cancel()
+    assert poll.is_asleep
+    poll.end()
+    assert not poll.is_asleep, "it is woken, though it has yet to run"
+    await asyncio.wait_for(again, 10)
     poll.close()
 
 
@@ -33,13 +36,38 @@ async def test_a_wait_ends_at_its_own_deadline_whatever_the_one_before_had() -> 
     for before_s, wait_s in ((60.0, 0.02), (0.02, 0.06)):
         poll, loop = LongPoll(), asyncio.get_running_loop()
         poll.begin()
+        poll.until(loop.time() + before_s)
         loop.call_soon(poll.end)
-        await poll.ended(loop.time() + before_s)
+        await poll.ended()
         poll.begin()
         until = loop.time() + wait_s
-        await asyncio.wait_for(poll.ended(until), 10)
+        poll.until(until)
+        await asyncio.wait_for(poll.ended(), 10)
         assert loop.time() >= until
         poll.close()
+
+
+async def test_a_deadline_may_be_set_while_somebody_waits() -> None:
+    poll, loop = LongPoll(), asyncio.get_running_loop()
+    poll.begin()
+    waiting = asyncio.create_task(poll.ended())
+    await asyncio.sleep(0)
+    poll.begin()
+    poll.until(loop.time() + 0.02)
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_wait_without_a_deadline_hears_no_alarm_of_the_one_before() -> None:
+    poll, loop = LongPoll(), asyncio.get_running_loop()
+    poll.until(loop.time())
+    poll.begin()
+    waiting = asyncio.create_task(poll.ended())
+    rung = loop.create_future()
+    loop.call_at(loop.time(), rung.set_result, None)
+    await rung
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
 
 
 async def test_deadlines_that_rise_share_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +81,8 @@ async def test_deadlines_that_rise_share_an_alarm(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(loop, "call_at", noted)
     for i in range(5):
         poll.begin()
+        poll.until(loop.time() + 60 + i)
         loop.call_soon(poll.end)
-        await poll.ended(loop.time() + 60 + i)
+        await poll.ended()
     assert len(set_at) == 1
     poll.close()

@@ -17,7 +17,14 @@ from strandline_proto.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from strandline_proto.ids import NO_PRODUCER_ID, BrokerEpoch, BrokerId, ProducerEpoch, ProducerId
+from strandline_proto.ids import (
+    CHOSEN_PRODUCER_IDS,
+    NO_PRODUCER_ID,
+    BrokerEpoch,
+    BrokerId,
+    ProducerEpoch,
+    ProducerId,
+)
 from strandline_proto.v1 import metadata_pb2
 from strandline_runtime.real import real_runtime
 from support.scripted_controller import scripted_controller
@@ -86,6 +93,15 @@ async def test_an_impossible_id_or_epoch_is_refused(producer_id: int, epoch: int
     async with scripted_controller() as controller, producer_ids(controller.target) as ids:
         with pytest.raises(InvalidRequest):
             await ids.init(ProducerId(producer_id), ProducerEpoch(epoch), timeout_s=10)
+
+
+async def test_an_id_that_a_producer_chose_gets_no_epoch_from_a_broker() -> None:
+    async with scripted_controller() as controller, producer_ids(controller.target) as ids:
+        for chosen in (CHOSEN_PRODUCER_IDS.start, CHOSEN_PRODUCER_IDS.stop - 1):
+            with pytest.raises(InvalidRequest, match="chooses its epochs as well"):
+                await ids.init(ProducerId(chosen), ProducerEpoch(0), timeout_s=10)
+        given = ProducerId(CHOSEN_PRODUCER_IDS.start - 1)
+        assert await ids.init(given, ProducerEpoch(0), timeout_s=10) == (given, 1)
 
 
 async def test_without_a_controller_the_answer_says_so() -> None:

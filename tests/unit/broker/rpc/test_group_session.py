@@ -11,6 +11,7 @@ from strandline_broker.core.groups.commands import BeatAnswer
 from strandline_broker.core.groups.current import MemberState
 from strandline_broker.core.groups.effects import SessionTimer
 from strandline_broker.hosts.coordination.sessions import MemberStream
+from strandline_broker.rpc.group_session import GroupSessionRpc
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     InvalidRequest,
@@ -19,9 +20,10 @@ from strandline_proto.errors import (
     UnknownMemberId,
 )
 from strandline_proto.v1 import groups_pb2
-from support.group_broker import ORDERS_ID, PARTITIONS, answered, group_broker
+from support.group_broker import ORDERS_ID, PARTITIONS, WAIT_S, answered, group_broker
 from support.group_members import Member, served
 from support.replica_nodes import eventually
+from support.scripted_context import ScriptedContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -216,18 +218,6 @@ async def test_a_newer_stream_replaces_the_older_one(
     assert len((await new.hears()).heartbeat.assignment.topic_partitions[0].partitions) == 2
 
 
-async def test_what_an_older_stream_still_says_counts_for_nothing(
-    broker: GroupBroker, stub: BrokerServiceAsyncStub
-) -> None:
-    old = await joined(stub, "m1", generation=4)
-    newer = MemberStream(broker.host, generation=5, group_id="g", member_id="m1", wake=lambda: None)
-    leaving = asyncio.ensure_future(old.beat(-1))
-    broker.host.sessions.open(newer)  # before the message is sent
-    await asyncio.gather(leaving, return_exceptions=True)
-    await old.ends()
-    assert broker.host.members() == 1
-
-
 async def test_a_stream_that_is_not_newer_is_refused(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:
@@ -323,3 +313,55 @@ async def test_a_member_that_takes_nothing_holds_one_mark(broker: GroupBroker) -
     assert (said.push, said.reply.assignment) == (1, {ORDERS_ID: (0, 1)}), "as it stands now"
     assert stream.next() is None
     assert len(wakes) > 1
+
+
+async def test_a_heartbeat_takes_no_news_with_it(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    """It is read while a push to its member is being sent, and the news waits for its turn."""
+    requests: asyncio.Queue[groups_pb2.GroupSessionRequest] = asyncio.Queue()
+    member, context = Member(stub, "m1"), ScriptedContext()
+
+    async def said() -> AsyncIterator[groups_pb2.GroupSessionRequest]:
+        while True:
+            yield await requests.get()
+
+    def given() -> list[tuple[int, ...]]:
+        topics = [t for w in context.written for t in w.heartbeat.assignment.topic_partitions]
+        return [tuple(topic.partitions) for topic in topics]
+
+    await answered(broker.beat("m0"))
+    stream = asyncio.create_task(GroupSessionRpc(broker.shards).GroupSession(said(), context))
+    requests.put_nowait(member.message())
+    await eventually(lambda: len(context.written) == 1, "m1 has joined")
+    context.takes.clear()
+    requests.put_nowait(member.message(2, seen=1))
+    await broker.turns()
+    await answered(broker.beat("m0", 1, owned={ORDERS_ID: (0, 1)}))
+    requests.put_nowait(member.message(2, seen=1))
+    await broker.turns()
+    assert given() == []
+    context.takes.set()
+    await eventually(lambda: given() == [(2, 3)], "m1 hears of what m0 has given up")
+    stream.cancel()
+    await asyncio.gather(stream, return_exceptions=True)
+
+
+async def test_a_stream_that_does_not_drain_is_cut_and_its_member_stays(tmp_path: Path) -> None:
+    """It says that it lives, and takes nothing of what it is told."""
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1, isr=(1,))
+        b.host.context.session_s = 0.1
+        member, context = Member(stub, "m1"), ScriptedContext()
+        context.takes.clear()
+
+        async def said() -> AsyncIterator[groups_pb2.GroupSessionRequest]:
+            while True:
+                yield member.message()
+                await asyncio.sleep(0)
+
+        async with asyncio.timeout(WAIT_S):
+            await GroupSessionRpc(b.shards).GroupSession(said(), context)
+        assert context.written == []
+        assert len(b.host.sessions) == 0
+        assert b.host.members() == 1

@@ -104,6 +104,22 @@ async def test_exactly_two_topics_are_internal_however_others_begin() -> None:
     ]
 
 
+async def test_a_topic_is_described_as_it_is_now_however_often_it_was_asked_for() -> None:
+    known = cache()
+    rpc = MetadataRpc(known, "PLAINTEXT")
+    every = metadata_pb2.MetadataRequest()
+    before = await rpc.Metadata(every, None)
+    assert await rpc.Metadata(every, None) == before
+    applied(known, envelope(13, topics=(topic("orders", 1, partition(1, leader_epoch=4)),)))
+    orders = (await rpc.Metadata(every, None)).topics[1]
+    assert [(p.index, p.leader_epoch) for p in orders.partitions] == [(0, 0), (1, 4)]
+    applied(known, envelope(14, deleted_topic_ids=(topic_id(1),)))
+    applied(known, envelope(15, topics=(topic("orders", 7, partition(0)),)))
+    internal, anew = (await rpc.Metadata(every, None)).topics
+    assert internal == before.topics[0]
+    assert (anew.topic_id, len(anew.partitions)) == (topic_id(7), 1)
+
+
 async def test_brokers_are_named_by_their_address_on_the_listener_that_was_asked() -> None:
     outside = await ask(metadata_pb2.MetadataRequest())
     inside = await ask(metadata_pb2.MetadataRequest(), "INTERNAL")

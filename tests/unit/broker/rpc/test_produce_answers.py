@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.rpc.produce import UNANSWERED_MAX, UNREAD_BYTES_MAX, ProduceRpc
+from strandline_proto.batch import build_batch
+from strandline_proto.hot_messages import ProduceData, ProduceRequest
 from strandline_proto.v1 import produce_pb2
 from strandline_runtime.real import real_runtime
-from support.pushed_broker import TOPIC_ID, broker
-from support.scripted_controller import WAIT_S
+from support.pushed_broker import MY_EPOCH, TOPIC_ID, ask, broker, push, with_topic
+from support.scripted_controller import WAIT_S, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,19 +30,20 @@ class Client:
 
     def __init__(self, requests: int, *, partitions: int) -> None:
         self.sent = 0
-        self.answers: list[produce_pb2.ProduceResponse] = []
+        self.answers: list[bytes] = []
         self.reads = asyncio.Event()
         self._requests = requests
         self._partitions = partitions
 
-    async def requests(self) -> AsyncIterator[produce_pb2.ProduceRequest]:
+    async def requests(self) -> AsyncIterator[ProduceRequest]:
         for number in range(self._requests):
-            request = produce_pb2.ProduceRequest(correlation_id=number, acks=-1, timeout_ms=1000)
-            topic = request.topics.add(topic_id=TOPIC_ID)
-            for index in range(self._partitions):
-                topic.partitions.add(index=index)
             self.sent += 1
-            yield request
+            yield ProduceRequest(
+                correlation_id=number,
+                acks=-1,
+                timeout_ms=1000,
+                partitions=[ProduceData(TOPIC_ID, i, b"") for i in range(self._partitions)],
+            )
 
     async def until_nothing_is_read(self) -> None:
         idle, before = 0, -1
@@ -50,7 +54,7 @@ class Client:
     async def send_initial_metadata(self, _: Any) -> None:
         """As a context does."""
 
-    async def write(self, answer: produce_pb2.ProduceResponse) -> None:
+    async def write(self, answer: bytes) -> None:
         await self.reads.wait()
         self.answers.append(answer)
 
@@ -72,6 +76,58 @@ async def test_a_client_that_reads_no_answers_is_not_read_for_ever(
         client.reads.set()
         async with asyncio.timeout(WAIT_S):
             await stream
-    assert [a.correlation_id for a in client.answers] == list(range(requests))
-    sizes = [answer.ByteSize() for answer in client.answers[:unread]]
+    answers = [produce_pb2.ProduceResponse.FromString(answer) for answer in client.answers]
+    assert [answer.correlation_id for answer in answers] == list(range(requests))
+    sizes = [len(answer) for answer in client.answers[:unread]]
     assert sum(sizes) < UNREAD_BYTES_MAX + max(sizes)
+
+
+class Received(bytearray):
+    """What came off the wire; it can be seen to go."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Waiter:
+    """Sends one batch and goes on listening for its answer."""
+
+    def __init__(self, batch: bytes) -> None:
+        self.written: list[bytes] = []
+        received = Received(batch)
+        self.alive = weakref.ref(received)
+        self._records: list[memoryview] = [memoryview(received)]
+        self._more = asyncio.Event()
+
+    async def requests(self) -> AsyncIterator[ProduceRequest]:
+        data = ProduceData(TOPIC_ID, 0, self._records.pop())
+        yield ProduceRequest(1, -1, 60_000, [data])
+        del data
+        await self._more.wait()
+
+    async def send_initial_metadata(self, _: Any) -> None:
+        """As a context does."""
+
+    async def write(self, answer: bytes) -> None:
+        self.written.append(answer)
+
+
+async def test_a_request_that_waits_for_its_acks_keeps_no_records(tmp_path: Path) -> None:
+    waiter = Waiter(build_batch([(None, b"v" * 3000)], timestamp_ms=1))
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        elected = with_topic(push(5, 4, full=True), leader_epoch=1)
+        (partition,) = elected.leader_and_isr[0].partitions
+        partition.isr_with_epochs.add(broker_id=2, broker_epoch=MY_EPOCH)
+        partition.replicas.append(2)
+        await ask(b.stub.LeaderAndIsr(), elected)
+        runtime = real_runtime("broker-1")
+        checks = RecordChecks(runtime.clock, b.replicas, runtime.serial_executor("record-checks"))
+        rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
+        async with asyncio.TaskGroup() as group, asyncio.timeout(WAIT_S):
+            stream = group.create_task(rpc.Produce(waiter.requests(), waiter))
+            while waiter.alive() is not None:  # noqa: ASYNC110 - what is let go tells nobody
+                await asyncio.sleep(0)
+            stream.cancel()
+        leader = b.replicas.find(TOPIC_ID, 0)
+        assert leader is not None
+        assert (leader.log.log_end_offset, leader.high_watermark) == (1, 0)
+    assert waiter.written == []

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_proto.v1 import groups_pb2
 from support.group_broker import ORDERS, ORDERS_ID, group_broker
-from support.group_members import Member, owned_in, served
+from support.group_members import Caller, Streamer, served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,50 +21,6 @@ if TYPE_CHECKING:
 STEPS = 14
 ROUNDS_MAX = 20
 """Of heartbeats by everybody, until a group has come to rest."""
-
-
-class Caller:
-    """A member that speaks by single calls, with the methods of `Member` that are used here."""
-
-    def __init__(self, stub: BrokerServiceAsyncStub, member_id: str) -> None:
-        self._stub = stub
-        self.member_id = member_id
-        self.epoch = 0
-        self.owned: dict[bytes, tuple[int, ...]] = {}
-
-    async def speak(self, epoch: int | None = None, *, full: bool = False, **fields: Any) -> int:
-        """One heartbeat and what it was answered; the error code."""
-        self.epoch = self.epoch if epoch is None else epoch
-        request = groups_pb2.ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=self.member_id, member_epoch=self.epoch, **fields
-        )
-        request.rebalance_timeout_ms = -1
-        if full or self.epoch == 0:
-            request.rebalance_timeout_ms = 60_000
-            request.subscribed_topic_names.names.append(ORDERS)
-        request.topic_partitions.SetInParent()
-        for topic_id, partitions in self.owned.items():
-            request.topic_partitions.topic_partitions.add(topic_id=topic_id, partitions=partitions)
-        answer = await self._stub.ConsumerGroupHeartbeat(request)
-        if answer.error_code == 0 and answer.member_epoch >= 0:
-            self.epoch = answer.member_epoch
-            if answer.HasField("assignment"):
-                self.owned = owned_in(answer)
-        return answer.error_code
-
-
-class Streamer(Member):
-    generations = 0
-
-    def __init__(self, stub: BrokerServiceAsyncStub, member_id: str) -> None:
-        Streamer.generations += 1
-        super().__init__(stub, member_id, Streamer.generations)
-
-    async def speak(self, epoch: int | None = None, *, full: bool = False, **fields: Any) -> int:
-        seq = await self.beat(epoch, full=full, **fields)
-        while (said := await self.hears()).answers_seq != seq:
-            pass
-        return said.heartbeat.error_code
 
 
 class Side:

@@ -46,13 +46,12 @@ def test_dropped_segments_are_renamed_at_once_and_removed_when_their_delay_is_ov
         for base, suffixes in ((0, ("index", "log", "timeindex")),)
         for suffix in suffixes
     ] + [f"{2:020d}.{suffix}.deleted" for suffix in ("index", "log", "snapshot", "timeindex")]
-    assert not log.deleted_segments.is_due(1049)
+    assert log.deleted_segments.next_ms == 1050
     log.deleted_segments.purge(1049)
     assert len(names(store, ".deleted")) == 7
-    assert log.deleted_segments.is_due(1050)
     log.deleted_segments.purge(1050)
     assert names(store, ".deleted") == []
-    assert not log.deleted_segments.is_due(10_000)
+    assert log.deleted_segments.next_ms is None
 
 
 def test_a_snapshot_may_be_kept(tmp_path: Path) -> None:
@@ -93,7 +92,7 @@ def test_a_file_that_cannot_be_removed_is_left_to_the_next_start(tmp_path: Path)
     disk.failing["unlink"] = errno.EACCES
     with pytest.raises(OSError, match="denied"):
         log.deleted_segments.purge(0)
-    assert not log.deleted_segments.is_due(0)
+    assert log.deleted_segments.next_ms is None
     disk.failing.clear()
     disk.kill()
     store.start()

@@ -262,7 +262,10 @@ def test_a_creation_that_a_crash_interrupted_is_done_again(path: Path) -> None:
     assert [p.topic_id for p in directory.partitions()] == [TOPIC_ID]
 
 
-def test_a_creation_that_a_full_disk_broke_off_is_done_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("next_id", [OTHER_ID, OTHER_ID[::-1]], ids=["same topic", "its successor"])
+def test_a_creation_that_a_full_disk_broke_off_is_done_again(
+    tmp_path: Path, next_id: bytes
+) -> None:
     (tmp_path / "data").mkdir()
     disk = FaultyDisk(tmp_path / "data")
     store = Store(disk.root, fs=disk)
@@ -274,7 +277,12 @@ def test_a_creation_that_a_full_disk_broke_off_is_done_again(tmp_path: Path) -> 
             break
         except OSError:
             del disk.failing["pwritev"]
-        log = store.directory.create_log(f"u{calls}", OTHER_ID, 0, SMALL)
+        is_anothers = (
+            next_id != OTHER_ID and (disk.root / f"u{calls}-0/partition.metadata").exists()
+        )
+        log = store.directory.create_log(f"u{calls}", next_id, 0, SMALL)
+        assert (log.topic_id, log.log_end_offset) == (next_id, 0)
+        assert any(disk.root.glob(f"u{calls}-0.*-stray")) is is_anothers
         store.directory.delete_log(log)
         calls += 1
     assert calls > 1
@@ -323,6 +331,21 @@ def test_a_log_is_not_created_over_another(path: Path) -> None:
     for topic_id, whose in ((TOPIC_ID, "this topic"), (OTHER_ID, topic_id_text(TOPIC_ID))):
         with pytest.raises(KafkaStorageError, match=f"belongs to .*{whose}"):
             store.create(topic_id)
+
+
+def test_a_log_that_could_not_be_removed_is_not_set_aside_for_another(tmp_path: Path) -> None:
+    """It is removed later, under the name that it has."""
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    store = Store(disk.root, fs=disk)
+    disk.failing["replace"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        store.directory.delete_log(store.log)
+    disk.failing.clear()
+    with pytest.raises(KafkaStorageError, match="belongs to topic id"):
+        store.create(OTHER_ID)
+    store.directory.delete_log(store.log)
+    store.create(OTHER_ID)
 
 
 def test_a_deleted_log_frees_its_name_at_once_and_goes_later(path: Path) -> None:

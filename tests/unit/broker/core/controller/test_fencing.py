@@ -2,11 +2,13 @@
 
 from functools import partial
 
+from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import lead_again
 from strandline_broker.core.controller.fencing import (
     decide_expire,
     decide_fence,
+    decide_overdue,
     decide_replica_failed,
 )
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset
@@ -49,6 +51,42 @@ def test_a_broker_that_was_heard_while_its_end_waited_in_the_queue_is_not_fenced
     assert expire()
     assert cluster.state.brokers[B1].fenced
     assert cluster.sessions.oldest_expired(cluster.now_ms) is None, "its session is over"
+
+
+def test_a_leader_that_went_on_while_its_end_waited_in_the_queue_is_not_fenced() -> None:
+    """I-94: a slow disk of the controller's is no broker's fault."""
+    cluster = Cluster([B1])
+    epoch, elected = cluster.state.brokers[B1].epoch, MetadataOffset(50)
+    applied = Applied()
+    applied.on_registered(B1, epoch)
+    applied.on_elected(B1, elected, 0)
+
+    def fence() -> bool:
+        known = (cluster.state, cluster.sessions, applied)
+        return cluster.commit(decide_overdue(*known, B1, epoch, now_ms=SESSION_MS + 101))
+
+    applied.on_progress(B1, epoch, 1, 101)
+    assert not fence(), "it has come to another partition"
+    applied.on_applied(B1, epoch, elected)
+    assert not fence(), "it has applied its election"
+    applied.on_elected(B1, MetadataOffset(51), 100)
+    applied.on_registered(B1, BrokerEpoch(epoch + 1))
+    assert not fence(), "another process owes nothing"
+
+
+def test_a_leader_that_leaves_its_election_unapplied_is_fenced() -> None:
+    cluster = Cluster([B1])
+    epoch = cluster.state.brokers[B1].epoch
+    applied = Applied()
+    applied.on_registered(B1, epoch)
+    applied.on_elected(B1, MetadataOffset(50), 0)
+    applied.on_progress(B1, epoch, 1, 100)
+    overdue = partial(decide_overdue, cluster.state, cluster.sessions, applied, B1)
+    before, now_ms = BrokerEpoch(epoch - 1), SESSION_MS + 101
+    assert not cluster.commit(overdue(before, now_ms=now_ms)), "another process was meant"
+    assert not cluster.commit(overdue(epoch, now_ms=now_ms - 1))
+    assert cluster.commit(overdue(epoch, now_ms=now_ms))
+    assert cluster.state.brokers[B1].fenced
 
 
 def test_a_replica_that_cannot_be_applied_is_elected_around() -> None:

@@ -56,6 +56,29 @@ def test_clients_hear_of_offline_replicas_of_partitions_that_did_not_change() ->
     assert gone.topics[0].partitions[0].offline_replicas == ((B2, None),)
 
 
+def test_whatever_changes_of_a_broker_all_partitions_with_a_replica_there_are_named() -> None:
+    """Leaders hear by that who may be in their ISRs, and nothing else tells them (I-9)."""
+    cluster = Cluster([B1, B2, B3])
+    cluster.topic("t", (B1, B2), (B3, B1), (B2, B3))
+    cluster.topic("u", (B2, B1), (B1, B3))
+    with_b2 = {("t", 0), ("t", 2), ("u", 0)}
+
+    def last() -> set[tuple[str, int]]:
+        envelope = cluster.envelopes[-1]
+        return {*named(envelope), *named(envelope, moved=False)}
+
+    cluster.fence(B2)
+    assert last() == with_b2
+    cluster.unfence(B2)
+    assert last() == with_b2
+    cluster.shut_down(B2)
+    assert last() == with_b2
+    cluster.register(B2)
+    assert last() == with_b2
+    cluster.unfence(B2)
+    assert last() == with_b2
+
+
 def test_a_deletion_names_the_replicas_that_are_to_go() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2), (B2, B1))

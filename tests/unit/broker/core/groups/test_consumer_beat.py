@@ -151,21 +151,6 @@ def test_the_epoch_of_a_heartbeat(
     assert len(rig.log) == written
 
 
-def test_lost_answer_previous_epoch(rig: GroupsRig) -> None:
-    """The answer with epoch 2 was lost: epoch 1 is taken with a part of what is assigned, and what
-    is told then is everything.
-    """
-    rig.join("m", "t")
-    rig.join("n", "t")
-    rig.beat("m", 1)
-    rig.beat("m", 1, rig.parts(t=(0,)))
-    full = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ("t",)}
-    again = rig.beat("m", 1, rig.parts(t=(0,)), **full)
-    assert (again.member_epoch, again.assignment) == (2, rig.parts(t=(0,)))
-    with pytest.raises(FencedMemberEpoch):
-        rig.beat("m", 1, rig.parts(t=(0, 1)), **full)
-
-
 def test_who_joins_again_is_told_all_that_it_has(rig: GroupsRig) -> None:
     rig.join("m", "t")
     written = len(rig.log)

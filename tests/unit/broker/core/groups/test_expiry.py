@@ -39,30 +39,6 @@ def test_a_simple_groups_offset_lives_from_its_commit() -> None:
     assert final_values(rig.log) == {}
 
 
-def test_expiry_spares_the_living() -> None:
-    """Subscribed, in a rebalance, just loaded, or empty only since a moment ago."""
-    rig = rig_with("t", "u")
-    rig.join("m", "t")
-    rig.commit(5, member_id="m", member_epoch=1)
-    rig.commit(5, topic="u", member_id="m", member_epoch=1)
-    assert expired_at(rig, RETENTION_MS - 1) == 0
-    assert expired_at(rig, RETENTION_MS) == 1
-    assert (rig.fetch().offset, rig.fetch("u").offset) == (5, -1)
-    rig.join("n", "t")
-    assert rig.groups.table.consumer["g"].state == "Reconciling"
-    assert expired_at(rig, 10 * RETENTION_MS) == 0
-    rig.fail_over()
-    assert expired_at(rig, 20 * RETENTION_MS) == 0
-    rig.beat("n", -1)
-    rig.beat("m", -1)
-    rig.fail_over()
-    assert expired_at(rig, 21 * RETENTION_MS - 1) == 0
-    assert rig.fetch().offset == 5
-    assert expired_at(rig, 21 * RETENTION_MS) == 1
-    assert rig.groups.group_ids() == ()
-    assert final_values(rig.log) == {}
-
-
 def test_a_classic_groups_offset_lives_from_when_the_group_became_empty() -> None:
     rig = rig_with("t")
     value: Any = classic_group().value

@@ -1,5 +1,7 @@
 """The configuration of single groups."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_broker.core.groups.group_config import (
@@ -7,6 +9,7 @@ from strandline_broker.core.groups.group_config import (
     SESSION_TIMEOUT,
     check_group_configs,
     group_value,
+    heartbeat_interval_ms,
 )
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_proto.errors import InvalidConfig
@@ -31,6 +34,28 @@ def test_members_are_told_their_groups_interval() -> None:
     rig = GroupsRig(group_configs={"g": {"consumer.heartbeat.interval.ms": "7000"}})
     assert rig.join("m").heartbeat_interval_ms == 7000
     assert rig.join("m", group_id="h").heartbeat_interval_ms == 5000
+
+
+@pytest.mark.parametrize(
+    ("members", "own", "settings", "told_ms"),
+    [
+        (5_000, None, SETTINGS, 5_000),
+        (5_001, None, SETTINGS, 15_000),
+        (5_001, "7000", SETTINGS, 7_000),
+        (5_001, None, GroupSettings(consumer_session_timeout_ms=30_000), 10_000),
+        (5_001, None, GroupSettings(consumer_heartbeat_interval_ms=20_000), 20_000),
+    ],
+)
+def test_many_members_are_told_to_speak_less_often(
+    members: int, own: str | None, settings: GroupSettings, told_ms: int
+) -> None:
+    settings = replace(
+        settings,
+        consumer_min_session_timeout_ms=1_000,
+        consumer_max_heartbeat_interval_ms=max(15_000, settings.consumer_heartbeat_interval_ms),
+    )
+    overrides = {} if own is None else {HEARTBEAT_INTERVAL.name: own}
+    assert heartbeat_interval_ms(settings, overrides, members=members) == told_ms
 
 
 @pytest.mark.parametrize(

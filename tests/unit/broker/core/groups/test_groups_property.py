@@ -474,9 +474,9 @@ def test_the_rules_of_groups_hold_in_random_histories(seed: int, at_once: bool) 
 def run_fixed_histories() -> str:
     """One text for what a few histories wrote."""
     written = []
-    for seed in range(5):
+    for seed in range(20):
         history = History(Random(seed), at_once=seed % 2 == 0)
-        for _ in range(60):
+        for _ in range(150):
             history.step()
         written.append(repr(history.rig.log))
     return "\n".join(written)

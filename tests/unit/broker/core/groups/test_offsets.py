@@ -173,24 +173,6 @@ def make(rig: GroupsRig, group: str) -> None:
             rig.beat("m", -1)
 
 
-def test_commit_one_epoch_behind(rig: GroupsRig) -> None:
-    """m is at 3; what it has kept since 2 may be committed by epoch 2, what it got in 3 not."""
-    rig.join("n", "t")
-    rig.join("m", "t")
-    rig.beat("n", 1, rig.parts(t=(0, 1)))
-    assert rig.assigned("m") == rig.parts(t=(2, 3))
-    rig.beat("n", -1)
-    assert rig.beat("m", 2).member_epoch == 3
-    assert rig.assigned("m") == rig.parts(t=(0, 1, 2, 3))
-    for partition in (2, 3):
-        assert rig.commit(9, partition=partition, member_id="m", member_epoch=2) is None
-    for partition in (0, 1):
-        late = rig.commit(9, partition=partition, member_id="m", member_epoch=2)
-        assert isinstance(late, StaleMemberEpoch)
-        assert rig.commit(9, partition=partition, member_id="m", member_epoch=3) is None
-    assert isinstance(rig.commit(9, partition=2, member_id="m", member_epoch=1), StaleMemberEpoch)
-
-
 def test_what_must_be_given_up_may_still_be_committed(rig: GroupsRig) -> None:
     rig.join("m", "t")
     rig.join("n", "t")
@@ -230,20 +212,6 @@ def test_of_a_group_that_is_not_there_nothing_is_committed_and_that_is_no_error(
     by_id = TopicPartitionsRef(TopicRef(topic_id("x")), (0,))
     unknown = rig.ask(FetchOffsets(group_id="g", topics=(by_id,))).offsets[0]
     assert isinstance(unknown.error, UnknownTopicId)
-
-
-def test_recreated_topic_offsets(rig: GroupsRig) -> None:
-    """For the topic that has the name now nothing was committed (I-145)."""
-    rig.commit(5)
-    rig.topic("t", 4, creation=1)
-    assert rig.fetch().offset == -1
-    by_id = TopicPartitionsRef(TopicRef(rig.id_of("t")), (0,))
-    assert rig.ask(FetchOffsets(group_id="g", topics=(by_id,))).offsets[0].offset == -1
-    assert rig.ask(FetchOffsets(group_id="g")).offsets == ()
-    granted = rig.groups.granted_offsets("g", rig.parts(t=(0,)), rig.inputs())
-    assert [offset.offset for offset in granted] == [-1]
-    rig.commit(2)
-    assert rig.fetch().offset == 2
 
 
 def test_a_deleted_topics_offsets_go_by_its_id(rig: GroupsRig) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from strandline_broker.core.groups.commands import Reconcile, SessionEnded
-from strandline_broker.core.groups.effects import SessionTimer
 from strandline_broker.core.groups.static_members import check_instance
 from strandline_proto.errors import (
-    FencedInstanceId,
     FencedMemberEpoch,
     StaleMemberEpoch,
-    UnknownMemberId,
     UnreleasedInstanceId,
 )
 from support.groups_rig import GroupsRig
@@ -29,26 +24,6 @@ def rig() -> GroupsRig:
     rig.beat("m", 1, rig.parts(t=(0, 1)))
     assert rig.assigned("n") == rig.parts(t=(2, 3))
     return rig
-
-
-def test_static_bounce(rig: GroupsRig) -> None:
-    """Gone with -2 and back within the session: nobody moves."""
-    del rig.timers[SessionTimer("g", "m")]
-    assert rig.beat("m", -2, instance_id="i").member_epoch == -2
-    assert SessionTimer("g", "m") in rig.timers
-    held = rig.groups.table.consumer["g"].current("m").assigned
-    assert held
-    back = rig.join("m2", "t", instance_id="i")
-    assert (back.member_epoch, back.assignment) == (2, rig.parts(t=(0, 1)))
-    assert rig.groups.table.consumer["g"].current("m2").assigned == held
-    assert rig.groups.table.consumer["g"].epoch == 2
-    assert rig.beat("n", 2).assignment is None
-    assert rig.assigned("n") == rig.parts(t=(2, 3))
-    assert not any(key.member_id == "m" for key in rig.timers)
-    with pytest.raises(FencedInstanceId, match=r"'i'.*'m2'"):
-        rig.beat("m", 2, instance_id="i")
-    with pytest.raises(UnknownMemberId):
-        rig.beat("m", 2)
 
 
 def test_what_an_absent_member_has_is_nobody_elses_until_its_session_ends(rig: GroupsRig) -> None:
@@ -112,20 +87,6 @@ def test_who_takes_a_place_with_another_subscription_is_a_change_for_all(rig: Gr
     back = rig.join("m2", "t", "u", instance_id="i")
     assert back.member_epoch == 3
     assert rig.groups.table.consumer["g"].epoch == 3
-
-
-def test_static_failover(rig: GroupsRig) -> None:
-    """The new id was answered; whoever coordinates next knows it, and fences the old one."""
-    rig.beat("m", -2, instance_id="i")
-    rig.join("m2", "t", instance_id="i")
-    rig.fail_over()
-    old: dict[str, Any] = {"member_id": "m", "member_epoch": 2}
-    with pytest.raises(FencedInstanceId):
-        rig.commit(5, instance_id="i", **old)
-    with pytest.raises(UnknownMemberId):
-        rig.commit(5, **old)
-    assert rig.fetch().offset == -1
-    assert rig.commit(6, instance_id="i", member_id="m2", member_epoch=2) is None
 
 
 def test_an_absent_member_does_not_commit(rig: GroupsRig) -> None:

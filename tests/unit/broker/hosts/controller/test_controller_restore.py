@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.core.controller.restoration import CannotRestore
+from strandline_broker.core.controller.restoration import PRODUCER_ID_STEP, CannotRestore
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.log import LogConfig
 from strandline_broker.storage.meta_properties import read_meta_properties
 from strandline_broker.storage.metadata_log import DIRECTORY
+from strandline_broker.storage.producer_snapshot import serialize
 from strandline_broker.storage.strandline_state import read_state
 from strandline_proto.batch import read_header
-from strandline_proto.ids import MetadataOffset, TopicId
+from strandline_proto.ids import CHOSEN_PRODUCER_IDS, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime
 from support.controller_store import StoreRun, some_decisions
 from support.disk import FaultyDisk, Hurried
@@ -91,6 +92,27 @@ def test_an_empty_directory_becomes_a_store_that_knows_what_the_brokers_hold(
     store.append([b'{"type":"Config","key":"k","value":"v"}'])
     store.close()
     assert begun(request_).state == store.state
+
+
+def test_producer_ids_go_on_from_those_that_a_controller_gave_out(
+    request_: RestoreRequest,
+) -> None:
+    """The ids that producers chose lie above all of them: in a log, or in a snapshot alone."""
+    directory = DataDirectory.open(
+        FS, request_.broker_dirs[0], node_id=1, cluster_id="c", new_id=lambda: b"1" * 16
+    )
+    for topic, producer_id in (("u", CHOSEN_PRODUCER_IDS.start), ("w", 7000)):
+        log = directory.create_log(topic, TopicId(topic.encode() * 16), 0, LogConfig())
+        batch = idempotent_batch(producer_id, 0, b"v")
+        log.append_as_leader(batch, read_header(batch), leader_epoch=1)
+        log.close()
+    snapshot = serialize(
+        [(chosen, 0, 0, 0, 0, -1, -1, -1) for chosen in (8000, CHOSEN_PRODUCER_IDS.stop - 1)]
+    )
+    Path(request_.broker_dirs[0], "w-0", "00000000000000000000.snapshot").write_bytes(snapshot)
+    directory.close()
+    restore(request_)
+    assert begun(request_).state.next_producer_id == 8001 + PRODUCER_ID_STEP
 
 
 def test_an_old_store_gives_what_brokers_do_not_know_and_is_kept_aside(

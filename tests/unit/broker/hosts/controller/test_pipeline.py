@@ -112,6 +112,20 @@ async def test_each_decision_sees_what_the_ones_before_it_committed() -> None:
     assert answers == [str(n) for n in range(1, 21)]
 
 
+async def test_what_is_decided_is_pending_until_it_is_committed() -> None:
+    bench = Bench(FailingStore())
+    await bench.start()
+    assert bench.pipeline.pending == ()
+    record = config("one").records
+    committing = asyncio.ensure_future(bench.pipeline.commit(record))
+    await asyncio.sleep(0)
+    assert bench.pipeline.pending is record
+    assert bench.published == [(2, 1)], "nobody knows of it"
+    await committing
+    assert bench.pipeline.pending == ()
+    bench.pipeline.close()
+
+
 async def test_a_refusal_writes_nothing_and_the_next_decision_is_taken() -> None:
     log = FailingStore()
     bench = Bench(log)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from typing import TYPE_CHECKING
 
 import pytest
 
 from strandline_broker.core.coordination.shard import ShardState
-from strandline_broker.core.groups.commands import BeatAnswer, OffsetsCommitted
+from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, OffsetsCommitted
+from strandline_broker.hosts.coordination import topics_watch
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    NotCoordinator,
     RequestTimedOut,
 )
+from strandline_proto.ids import TopicId
 from support.group_broker import ORDERS_ID, PARTITIONS, WAIT_S, answered, group_broker
 from support.replica_nodes import eventually
 
@@ -50,83 +50,6 @@ async def test_nobody_reads_what_is_not_committed(tmp_path: Path) -> None:
         assert not read.done()
         b.replicate()
         assert await read == 9
-
-
-async def test_commit_survives_failover(tmp_path: Path) -> None:
-    async with group_broker(tmp_path) as b:
-        await b.lead(1)
-        commit = b.commit(5)
-        b.replicate()
-        await answered(commit)
-        await b.follow(2)
-        await b.lead(3)
-        await b.serves()
-        assert await b.fetch() == 5
-
-
-async def test_demoted_coordinator_does_not_ack(tmp_path: Path) -> None:
-    async with group_broker(tmp_path) as b:
-        await b.lead(1)
-        reply = b.commit(5)
-        await b.follow(2)
-        with pytest.raises(NotCoordinator, match="may have been done"):
-            await answered(reply)
-        with pytest.raises(NotCoordinator, match="broker 2"):
-            await b.fetch()
-        await b.lead(3)
-        b.replicate()
-        await b.serves()
-        assert await b.fetch() == 5  # it came through, which its sender was not told
-
-
-async def test_no_serve_before_committed_load(tmp_path: Path) -> None:
-    async with group_broker(tmp_path) as b:
-        await b.lead(1)
-        b.commit(9)
-        await b.follow(2)
-        await b.lead(3)
-        await eventually(lambda: b.host.machine.state is ShardState.WAITING_HW, "it is read")
-        with pytest.raises(CoordinatorLoadInProgress):
-            await b.fetch()
-        b.replicate()
-        assert await b.fetch() == 9
-
-
-async def test_unload_overtakes_load(tmp_path: Path) -> None:
-    async with group_broker(tmp_path) as b:
-        await b.lead(1)
-        commit = b.commit(5)
-        b.replicate()
-        await answered(commit)
-        host = b.host
-        with b.disk_stands_still():  # the load of epoch 2 is under way, and ends last
-            host.resigned(1)
-            host.elected(2, b.partition.log.log_end_offset)
-            first = host.groups
-            await b.turns()
-            host.resigned(2)
-            host.elected(3, b.partition.log.log_end_offset)
-        await host.settled(WAIT_S)
-        assert host.machine.epoch == 3
-        assert host.machine.state is ShardState.ACTIVE
-        assert host.groups is not first
-        assert host.groups.group_ids() == ("g",)
-
-
-async def test_replica_deleted_while_loading(tmp_path: Path) -> None:
-    async with group_broker(tmp_path) as b:
-        await b.lead(1)
-        reply = b.beat("m1")
-        b.replicate()
-        await answered(reply)
-        await b.follow(2)
-        await b.lead(3)
-        host = b.host
-        await b.delete()
-        assert b.shards.hosts() == []
-        assert host.machine.state is ShardState.INACTIVE
-        assert host.groups.group_ids() == ()
-        assert host.context.timers.running(host) == set()
 
 
 async def test_a_deleted_replica_has_no_epoch_that_counts(tmp_path: Path) -> None:
@@ -163,26 +86,6 @@ async def test_a_target_that_takes_long_is_computed_beside_the_loop(tmp_path: Pa
         assert {len(group.target(m)[ORDERS_ID]) for m in ("m1", "m2")} == {1_000}
 
 
-async def test_a_record_that_does_not_parse_puts_its_shard_out_of_service(tmp_path: Path) -> None:
-    member = b"\0\5\0\1g\0\2m1"
-    async with group_broker(tmp_path) as b:
-        await b.lead(1)
-        b.store(build_batch([(b"\0\x63what", b"\0\0ever")], timestamp_ms=1))
-        b.replicate()
-        await b.follow(2)
-        await b.lead(3)
-        await b.serves()
-        assert await b.fetch() == -1  # of an unknown type: skipped
-        b.store(build_batch([(member, b"\0\0not a member")], timestamp_ms=1))
-        b.replicate()
-        await b.follow(4)
-        await b.lead(5)
-        await b.host.settled(5)
-        assert b.host.machine.state is ShardState.FAILED
-        with pytest.raises(CoordinatorNotAvailable, match="log says why"):
-            await b.fetch()
-
-
 async def test_what_cannot_be_replayed_is_not_written_and_ends_the_process(tmp_path: Path) -> None:
     async with group_broker(tmp_path) as b:
         await b.lead(1)
@@ -196,35 +99,12 @@ async def test_what_cannot_be_replayed_is_not_written_and_ends_the_process(tmp_p
         assert b.partition.log.log_end_offset == 0
 
 
-async def test_a_refused_append_leaves_no_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with group_broker(tmp_path) as b:
-        await b.lead(1, isr=(1,))
-        await answered(b.commit(5))
-
-        def full(*_: object, **__: object) -> None:
-            raise OSError(errno.ENOSPC, "no room")
-
-        with monkeypatch.context() as disk:
-            disk.setattr(b.partition.log, "append_as_leader", full)
-            with pytest.raises(NotCoordinator, match="nothing was written"):
-                await answered(b.beat("m1"))
-        assert "g" not in b.host.groups.table.consumer
-        b.replicas.dirs.directories.full.clear()  # somebody has made room
-        await b.serves()
-        assert await b.fetch() == 5
-        joined = await answered(b.beat("m1"))
-        assert isinstance(joined, BeatAnswer)
-        assert (joined.member_epoch, joined.assignment) == (1, ALL)
-
-
 async def test_few_in_sync_refuse_before_anything_is_decided(tmp_path: Path) -> None:
     async with group_broker(tmp_path) as b:
         await b.lead(1, isr=(1,))
         await answered(b.commit(5))
         await b.lead(1, isr=(1,), min_insync=2)
-        with pytest.raises(CoordinatorNotAvailable, match="try again soon"):
+        with pytest.raises(CoordinatorNotAvailable, match=r"broker 1: .* needs 2"):
             await answered(b.commit(6))
         assert b.partition.log.log_end_offset == 1
         assert await b.fetch() == 5  # what is committed can be read
@@ -302,3 +182,70 @@ async def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
         await b.set_topics({})
         assert b.host.groups.group_ids() == ()
         assert b.batches()[-1][0][1] is None
+
+
+async def test_topics_that_change_while_few_are_in_sync_are_looked_at_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics_watch, "RETRY_S", 0.01)
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        await answered(b.beat("m1"))
+        await b.lead(1, isr=(1,), min_insync=2)
+        await b.set_topics({ORDERS_ID: ("orders", 6)})
+        await b.set_topics({ORDERS_ID: ("orders", 6)})
+        assert b.host.groups.table.consumer["g"].epoch == 1
+        await b.lead(1, isr=(1,))
+        group = b.host.groups.table.consumer["g"]
+        await eventually(lambda: group.assignment_epoch == 2, "it has the new partitions")
+        assert group.target("m1") == {ORDERS_ID: tuple(range(6))}
+
+
+async def test_regular_expressions_are_resolved_again_though_no_change_was_told(
+    tmp_path: Path,
+) -> None:
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        b.submit(
+            ConsumerBeat(
+                group_id="g",
+                member_id="m1",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_regex="ord.*|more",
+                owned={},
+            )
+        )
+        group = b.host.groups.table.consumer["g"]
+        more = TopicId(b"m" * 16)
+        b.topics[more] = ("more", 1)
+        await b.lead(1, isr=(1,), publish=False)
+        assert group.target("m1") == ALL
+        b.host.topics.refresh()
+        assert group.target("m1") == {**ALL, more: (0,)}
+        end = b.partition.log.log_end_offset
+        b.host.topics.refresh()
+        assert b.partition.log.log_end_offset == end
+
+
+async def test_a_broken_record_is_skipped_where_the_configuration_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what parses is not, though it is named."""
+    for named in ("", "0:0, 0:1, 7:2"):
+        async with group_broker(tmp_path / named[:1], offsets_load_skip_records=named) as b:
+            await b.lead(1, isr=(1,))
+            await answered(b.commit(5))
+            b.store(build_batch([(b"\0\5\0\1g\0\2m1", b"\0\0not a member")], timestamp_ms=1))
+            await b.follow(2)
+            await b.lead(3, isr=(1,))
+            await b.host.settled(WAIT_S)
+            said = capsys.readouterr().out
+            if named:
+                assert await b.fetch() == 5
+                assert "a record is skipped" in said
+                assert "offset=1" in said
+            else:
+                assert b.host.machine.state is ShardState.FAILED
+                assert "partition=__consumer_offsets-0" in said
+                assert "offsets.load.skip.records=0:1" in said

@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
+
 from strandline_broker.core.groups.effects import RebalanceTimer, SessionTimer
 from strandline_broker.hosts.coordination.timers import LATE_MS, Timers
+from support.stalled_timers import StalledTimers, swept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from strandline_broker.core.groups.effects import TimerKey
 
 SESSION = SessionTimer("g", "m")
@@ -86,6 +87,22 @@ def test_what_is_stopped_does_not_fire() -> None:
     assert other.fired == []
 
 
+def test_sessions_that_run_are_counted() -> None:
+    rig, other = Rig(), Owner()
+    for owner, key in ((rig.owner, SESSION), (rig.owner, REBALANCE), (other, SESSION)):
+        rig.timers.start(owner, key, 100)
+        rig.timers.start(owner, key, 200)
+    assert rig.timers.sessions == 2
+    rig.timers.stop(other, SESSION)
+    rig.timers.stop(other, SESSION)
+    assert rig.timers.sessions == 1
+    rig.passes(200)
+    assert rig.timers.sessions == 0
+    rig.timers.start(rig.owner, SESSION, 100)
+    rig.timers.stop_all(rig.owner)
+    assert rig.timers.sessions == 0
+
+
 def test_a_pause_is_given_back_to_timers_of_which_it_is_a_large_part() -> None:
     rig = Rig()
     short, long = SessionTimer("g", "short"), SessionTimer("g", "long")
@@ -101,43 +118,33 @@ def test_a_pause_is_given_back_to_timers_of_which_it_is_a_large_part() -> None:
     assert rig.owner.fired == [(short, -1), (long, -1)]
 
 
-class StalledTimers(Timers):
-    """Sleeps take no time; the first that is asked for takes `stall_ms` longer than it should."""
+@dataclass(eq=False)
+class TimedOwner(Owner):
+    rig: Rig = field(default_factory=Rig)
+    at_ms: int = 0
 
-    def __init__(self, rig: Rig, stall_ms: int, wakes: Callable[[], None]) -> None:
-        super().__init__(lambda: rig.now_ms)
-        self._rig = rig
-        self._stall_ms = stall_ms
-        self._wakes = wakes
+    def on_timer(self, key: TimerKey, member_epoch: int) -> None:
+        super().on_timer(key, member_epoch)
+        self.at_ms = self.rig.now_ms
+
+
+class StoppedTimers(StalledTimers):
+    """They stand still from the beginning of a sleep on."""
 
     async def _sleep(self, ms: int) -> int:
-        await asyncio.sleep(0)
-        late_ms, self._stall_ms = self._stall_ms, 0
-        self._rig.now_ms += ms + late_ms
-        self._wakes()
-        return late_ms
+        self.stall_ms = max(0, self.stall_ms - ms)
+        return await super()._sleep(ms)
 
 
-async def swept(timers: Timers, turns: int) -> None:
-    """So many turns of the loop."""
-    sweeping = asyncio.get_running_loop().create_task(timers.run())
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    sweeping.cancel()
-    await asyncio.gather(sweeping, return_exceptions=True)
-
-
-async def test_stall_does_not_expire() -> None:
-    """Paused 50 s of a 45 s session: what waits in the sockets counts first."""
+@pytest.mark.parametrize("pause_ms", [400, 600, 800])
+async def test_a_pause_is_given_back_whole_whenever_it_began(pause_ms: int) -> None:
     rig = Rig()
-    timers = StalledTimers(rig, 50_000, lambda: None)
-    timers.start(rig.owner, SESSION, SESSION_MS)
-    await swept(timers, turns=10)
-    assert rig.now_ms > 51_000
-    assert rig.owner.fired == []
-    await swept(timers, turns=1_000)
-    assert rig.owner.fired == [(SESSION, -1)]
-    assert rig.now_ms >= 1_000 + 50_000 + SESSION_MS
+    owner = TimedOwner(rig=rig)
+    timers = StoppedTimers(rig, pause_ms, lambda: None)
+    timers.start(owner, SESSION, 1_500)
+    await swept(timers, turns=100)
+    assert owner.fired == [(SESSION, -1)]
+    assert owner.at_ms >= 1_000 + pause_ms + 1_500
 
 
 async def test_a_short_pause_lets_the_sockets_be_read_first() -> None:
@@ -154,7 +161,7 @@ async def test_a_short_pause_lets_the_sockets_be_read_first() -> None:
     timers = StalledTimers(rig, 0, read)
     timers.start(rig.owner, SESSION, SESSION_MS)
     rig.now_ms += SESSION_MS - 100
-    timers._stall_ms = 2 * LATE_MS
+    timers.stall_ms = 2 * LATE_MS
     await swept(timers, turns=20)
     assert heard_ms
     assert rig.owner.fired == []

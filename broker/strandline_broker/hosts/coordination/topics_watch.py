@@ -1,0 +1,54 @@
+"""Has the groups of a shard look at the topics that there are, whenever these may be others.
+
+A change of topics is told once. Where a group cannot write what it makes of that, for want of
+replicas in sync, all of them are asked again until they could (I-141).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.coordination.shard import ShardState
+from strandline_broker.core.groups.commands import TopicsChanged
+from strandline_proto.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.hosts.coordination.shard_host import ShardHost
+
+RETRY_S: Final = 1.0
+
+
+class TopicsWatch:
+    def __init__(self, host: ShardHost) -> None:
+        self._host = host
+        self._is_late = False
+        """Groups are asked again in a while."""
+
+    def look(self) -> None:
+        """The metadata has changed, or the shard serves from now on."""
+        self._ask(self._host.groups.group_ids())
+
+    def refresh(self) -> None:
+        """Whoever subscribes by a regular expression has it resolved again."""
+        self._ask(self._host.groups.with_regexes())
+
+    def _ask(self, group_ids: Iterable[str]) -> None:
+        host = self._host
+        for group_id in group_ids:
+            if host.machine.state is not ShardState.ACTIVE:
+                return  # all are asked when it serves again
+            try:
+                host.run(TopicsChanged(group_id))
+            except WireError:
+                if not self._is_late:
+                    self._is_late = True
+                    host.context.spawn(self._look_later())
+                return
+
+    async def _look_later(self) -> None:
+        await asyncio.sleep(RETRY_S)
+        self._is_late = False
+        self.look()
