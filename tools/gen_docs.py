@@ -1,19 +1,21 @@
-"""Write docs/reference.md, the tables of configuration keys and error codes, from the code.
+"""Write docs/reference.md (configuration keys and error codes) and docs/proof-tables.md (faults and
+planted bugs of the simulator) from the code.
 
-`--check` writes nothing and fails if the committed file differs.
+`--check` writes nothing and fails if a committed file differs.
 """
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 
+from md_table import table
+from proof_tables import proof_tables
 from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.config_key import Key
 from strandline_broker.core.groups.group_config import GROUP_KEYS
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import ERRORS
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 HEAD = """\
 # Reference
 
@@ -35,14 +37,6 @@ What a consumer group does not set, it has from its brokers, whose `.min.` and `
 bounds. Every key can be altered at run time (`strandline config alter group`), for a group that is
 yet to come too; members hear of it with their next heartbeat.
 """
-
-
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\\\|") for cell in cells) + " |\n"
-
-    names = list(columns)
-    return line(names) + line("---" for _ in names) + "".join(line(row) for row in rows)
 
 
 def keys(declared: dict[str, Key]) -> str:
@@ -90,10 +84,13 @@ def document() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    if not parser.parse_args().check:
-        TARGET.write_text(document(), "utf-8")
-    elif not TARGET.is_file() or TARGET.read_text("utf-8") != document():
-        raise SystemExit("docs/reference.md is stale: run `make docs`")
+    only_check = parser.parse_args().check
+    for name, text in (("reference.md", document()), ("proof-tables.md", proof_tables())):
+        target = DOCS / name
+        if not only_check:
+            target.write_text(text, "utf-8")
+        elif not target.is_file() or target.read_text("utf-8") != text:
+            raise SystemExit(f"docs/{name} is stale: run `make docs`")
 
 
 if __name__ == "__main__":

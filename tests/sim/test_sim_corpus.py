@@ -1,7 +1,7 @@
 """Plans that once broke something, each named after what it found: they stay sound.
 
-A plan keeps its faults, not every latency: where code has changed, the same faults strike a
-history that differs a little. What must not come back has a unit test besides.
+Its note says what that was. A plan keeps its faults, not every latency: where code has changed, the
+same faults strike a history that differs a little. What must not come back has a unit test besides.
 """
 
 from pathlib import Path
@@ -22,3 +22,8 @@ def test_there_is_a_corpus() -> None:
 def test_what_was_found_does_not_come_back(file: Path) -> None:
     outcome = run_plan(read_plan(file.read_text("utf-8"), commit=""))
     assert outcome.failure is None, outcome.timeline.text()
+
+
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+def test_a_plan_that_is_kept_says_what_it_found(file: Path) -> None:
+    assert read_plan(file.read_text("utf-8"), commit="").note

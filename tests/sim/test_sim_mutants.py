@@ -72,6 +72,26 @@ def test_an_equivalent_mutant_is_not_run() -> None:
     assert result.passes
 
 
+def test_a_mutant_is_found_by_a_written_history() -> None:
+    result = look_for(mutant_named("future-epoch-commits"), Bounds(1, 60))
+    assert (result.status, result.by) == (harness.FOUND, "test_who_may_commit")
+
+
+@pytest.mark.parametrize(
+    ("new", "status"),
+    [
+        ("        raise _stale(command, current.epoch - 0)\n", harness.SURVIVED),
+        ("        raise _stale(command, no_such_name)\n", harness.BAD_PATCH),
+    ],
+)
+def test_a_history_that_passes_or_breaks_otherwise_is_no_find(new: str, status: str) -> None:
+    mutant = mutant_named("future-epoch-commits")
+    (edit,) = mutant.edits
+    first, _ = edit.old.splitlines(keepends=True)
+    other = dataclasses.replace(mutant, edits=(dataclasses.replace(edit, new=first + new),))
+    assert look_for(other, Bounds(1, 60)).status == status
+
+
 def test_it_says_whose_plans_find_a_mutant() -> None:
     assert Needs().plans == "any"
     assert Needs(kinds=("kill",)).plans == "narrowed"

@@ -72,7 +72,7 @@ def test_a_broker_that_leaves_out_some_news(monkeypatch: pytest.MonkeyPatch) -> 
 
     def forget(view: Any, envelope: Any) -> Any:
         if not envelope.full and view.topics_by_id and envelope.broker_epoch % 2:
-            return dict(view.topics_by_id)
+            return dict(view.topics_by_id), dict(view.ids_by_name)
         return real(view, envelope)
 
     monkeypatch.setattr(metadata_cache, "_topics_after", forget)

@@ -99,7 +99,7 @@ def power(at_s: float, node: str) -> Fault:
 
 def test_a_minimum_that_was_lower_for_a_while_permits_no_loss_afterwards() -> None:
     lowered = Fault(1.5, "min-insync", {"value": 1, "for_s": 0.4})
-    found = ran(lowered, power(5.0, "broker-3"), power(7.0, "broker-2"), chaos_s=9.0).sometimes
+    found = ran(lowered, power(5.0, "broker-3"), power(7.5, "broker-2"), chaos_s=9.0).sometimes
     assert found["configuration altered"] == 2
     assert found["records lost with the power"] == 2
     assert found["loss permitted"] == 0

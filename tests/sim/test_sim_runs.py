@@ -95,6 +95,7 @@ def digests_in_processes(plans: list[Plan], hash_seeds: Sequence[str]) -> list[l
 
 def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
     plans = [draw_plan(5), every_kind_at_once(3), every_kind_at_once(12)]
+    assert plans[0].topology.groups
     here = [run_plan(plan) for plan in plans]
     digests = [result.digest for result in here]
     assert len(set(digests)) == len(plans)

@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from strandline_chaos.sim import sweep as sweeping
-from strandline_chaos.sim.expected import EVENTS, KIND, ODDS, RARE_KINDS, RUNS_MIN, runs_needed
-from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.expected import (
+    EVENTS,
+    GROUP_EVENTS,
+    GROUP_KIND,
+    KIND,
+    ODDS,
+    RARE_KINDS,
+    RUNS_MIN,
+    runs_needed,
+)
+from strandline_chaos.sim.kinds import GROUP_KINDS, KINDS
 from strandline_chaos.sim.plan import Plan, draw_plan
 from strandline_chaos.sim.pool import NoWorker, Pool
 from strandline_chaos.sim.report import Broken, RunSummary
@@ -178,7 +187,7 @@ def test_a_sweep_of_many_different_failures_stays_small() -> None:
 
 
 def test_an_event_is_demanded_of_a_sweep_that_hardly_lacks_it_by_chance() -> None:
-    for rate in {*EVENTS.values(), *RARE_KINDS.values(), KIND}:
+    for rate in {*EVENTS.values(), *RARE_KINDS.values(), KIND, GROUP_KIND}:
         runs = runs_needed(rate)
         assert (1 - rate / 1000) ** runs <= 1 / ODDS
         assert runs == RUNS_MIN or (1 - rate / 1000) ** (runs * 0.8) > 1 / ODDS
@@ -187,19 +196,23 @@ def test_an_event_is_demanded_of_a_sweep_that_hardly_lacks_it_by_chance() -> Non
 
 
 def test_a_minute_is_asked_for_what_is_frequent_and_a_long_sweep_for_the_rest() -> None:
+    kinds = (*KINDS, *GROUP_KINDS)
+
     def lacks(runs: int, *but: str) -> list[str]:
-        tally = Tally(runs=runs)
-        tally.struck.update(kind for kind in KINDS if kind not in but)
+        tally = Tally(runs=runs, with_groups=runs)
+        tally.struck.update(kind for kind in kinds if kind not in but)
         tally.sometimes.update(event for event in EVENTS if event not in but)
         return tally.idle()
 
-    assert lacks(RUNS_MIN - 1, *KINDS, *EVENTS) == []
+    assert lacks(RUNS_MIN - 1, *kinds, *EVENTS) == []
     assert lacks(150, "ISR shrunk") == ["ISR shrunk"]
     assert lacks(150, "store restored", "reassignment cancelled", "helix") == []
     assert lacks(1000, "reassignment cancelled", "helix") == ["helix", "reassignment cancelled"]
     assert lacks(1000, "loss reported") == []
-    assert lacks(50_000, *KINDS, *EVENTS) == [*KINDS, *EVENTS]
+    assert lacks(50_000, *kinds, *EVENTS) == [*kinds, *EVENTS]
     assert lacks(50_000) == []
+    without = Tally(runs=50_000).idle()
+    assert {*kinds, *EVENTS} - {*without} == {*GROUP_KINDS, *GROUP_EVENTS}
 
 
 def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(

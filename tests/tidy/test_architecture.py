@@ -204,7 +204,7 @@ def strip_comments(path: Path) -> str:
     return re.sub(r"//[^\n]*", "", path.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("tool", ["gen_proto.py", "gen_errors.py"])
+@pytest.mark.parametrize("tool", ["gen_proto.py", "gen_errors.py", "gen_docs.py"])
 def test_the_generated_code_is_fresh(tool: str) -> None:
     checked = subprocess.run(
         [sys.executable, str(ROOT / "tools" / tool), "--check"],

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_chaos.checkers import ANOMALIES, CheckResult, check
 from strandline_chaos.history import History
 from strandline_chaos.workload import FinalReadIncomplete, Plan, Workload
+from strandline_runtime.grpc_experiments import without_event_engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,4 +142,5 @@ def _show(verdict: CheckResult, *, as_json: bool) -> None:
 
 
 if __name__ == "__main__":
+    without_event_engine()
     sys.exit(main())

@@ -6,7 +6,6 @@ one, except that a leader is given the fetch of a follower; so their results can
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_broker.core.isr_proposal import HighWatermarkRaised, ProposeIsr
@@ -55,8 +54,7 @@ def time_passes(node: Node) -> Done:
     assert isinstance(node.role, LeaderView)
     leader = machines.wake_leader(node.role)
     leader.followers = {
-        b: replace(
-            known,
+        b: known._replace(
             fetched_ms=machines.OLD_MS,
             caught_up_ms=None if known.caught_up_ms is None else machines.OLD_MS,
         )

@@ -29,8 +29,9 @@ ANNOUNCING: Final = (
             ),
             Edit(
                 _IDENTITY,
-                "    if found == topic_id and not is_hosted:\n",
-                "    if found is not None:\n",
+                "    if (found, new.partition) not in hosted and (is_ours or not is_open):\n"
+                "        return not is_ours\n",
+                "    if found is not None:\n        return False\n",
             ),
         ),
         _CHURN,
@@ -56,8 +57,14 @@ ANNOUNCING: Final = (
             Edit(
                 _CACHE,
                 "    topics: dict[TopicId, CachedTopic] = {} if envelope.full else"
-                " dict(view.topics_by_id)\n",
-                "    topics: dict[TopicId, CachedTopic] = dict(view.topics_by_id)\n",
+                " _copied(view.topics_by_id)\n",
+                "    topics: dict[TopicId, CachedTopic] = _copied(view.topics_by_id)\n",
+            ),
+            Edit(
+                _CACHE,
+                "    ids: dict[str, TopicId] = {} if envelope.full else"
+                " _copied(view.ids_by_name)\n",
+                "    ids: dict[str, TopicId] = _copied(view.ids_by_name)\n",
             ),
         ),
         Needs(kinds=("topic-recreate", "topic-recreate", "isolate", "isolate")),

@@ -9,15 +9,19 @@ from strandline_chaos.mutants.asking import ASKING
 from strandline_chaos.mutants.believing import BELIEVING
 from strandline_chaos.mutants.compacting import COMPACTING
 from strandline_chaos.mutants.controlling import CONTROLLING
+from strandline_chaos.mutants.coordinating import COORDINATING
 from strandline_chaos.mutants.deleting import DELETING
 from strandline_chaos.mutants.following import FOLLOWING
+from strandline_chaos.mutants.grouping import GROUPING
 from strandline_chaos.mutants.healing import HEALING
 from strandline_chaos.mutants.leading import LEADING
+from strandline_chaos.mutants.leaving import LEAVING
 from strandline_chaos.mutants.moving import MOVING
 from strandline_chaos.mutants.reassigning import REASSIGNING
 from strandline_chaos.mutants.recovering import RECOVERING
 from strandline_chaos.mutants.remembering import REMEMBERING
 from strandline_chaos.mutants.storing import STORING
+from strandline_chaos.mutants.streaming import STREAMING
 
 if TYPE_CHECKING:
     from strandline_chaos.mutants.mutant import Mutant
@@ -37,6 +41,10 @@ MUTANTS: Final = (
     *ASKING,
     *DELETING,
     *COMPACTING,
+    *COORDINATING,
+    *GROUPING,
+    *STREAMING,
+    *LEAVING,
 )
 
 

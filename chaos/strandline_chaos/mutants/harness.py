@@ -1,7 +1,9 @@
 """Looks for each mutant with the simulator, and counts what it takes to find it.
 
 A mutant counts as found only if an oracle, or an assertion of the mutated code, contradicts a run
-whose very plan is sound on the original sources. A crash for another reason is a bad patch.
+whose very plan is sound on the original sources. A crash for another reason is a bad patch. Of some
+bugs a written history tells that no simulated cluster lives through, such as a log that was
+compacted while it was loaded: its test must fail with the mutant, and pass without.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.mutants.scratch import plant, search_path
+from strandline_chaos.mutants.scratch import plant, search_path, source_root
+from strandline_chaos.mutants.worker import MISTAKES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +35,8 @@ SURVIVED: Final = "survived"
 EQUIVALENT: Final = "equivalent"
 BAD_PATCH: Final = "bad patch"
 HANGS: Final = "hangs"
+TESTS_PASSED: Final = 0
+TESTS_FAILED: Final = 1
 UNSOUND: Final = "unsound without it"
 
 
@@ -64,7 +69,7 @@ class Result:
             "rules": mutant.rules,
             "what": mutant.what,
             "needs": str(mutant.needs),
-            "plans": mutant.needs.plans,
+            "plans": mutant.plans,
             "status": self.status,
             "seeds": self.runs,
             "seconds": self.seconds,
@@ -80,6 +85,8 @@ def look_for(mutant: Mutant, bounds: Bounds) -> Result:
     with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
         root = Path(scratch)
         plant(mutant, root)
+        if mutant.history:
+            return _look_by_history(mutant, bounds.seconds, root)
         found = _work(mutant, 1, bounds.seeds, bounds.seconds, root)
     by, why = found.get("by", ""), found.get("why", "")
     result = Result(mutant, found["status"], found["runs"], found["seconds"], by, why)
@@ -103,6 +110,42 @@ def look_for_all(
             results.append(result)
             on_result(result)
     return results
+
+
+def _look_by_history(mutant: Mutant, seconds: float, root: Path) -> Result:
+    """Its test must fail with it and pass without it."""
+    _, _, name = mutant.history.partition("::")
+    start = time.monotonic()
+    status, said = _play(mutant.history, seconds, search_path(root))
+    spent = round(time.monotonic() - start, 1)
+    if status == TESTS_PASSED:
+        return Result(mutant, SURVIVED, 1, spent)
+    if status != TESTS_FAILED or any(f"{kind.__name__}: " in said for kind in MISTAKES):
+        return Result(mutant, BAD_PATCH, 1, spent, why=said)
+    original, said = _play(mutant.history, seconds, search_path(Path.cwd()))
+    if original != TESTS_PASSED:
+        return Result(mutant, UNSOUND, 1, spent, name, said)
+    return Result(mutant, FOUND, 1, spent, name, said)
+
+
+def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
+    """The exit status of pytest, and what it complained of."""
+    checkout = source_root("strandline_chaos").parent
+    options = ("-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=short")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, history],
+            cwd=checkout,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + START_S,
+        )
+    except subprocess.TimeoutExpired:
+        return -1, f"{history} does not end"
+    lines = (done.stdout + done.stderr).splitlines()
+    return done.returncode, " ".join(line[1:].strip() for line in lines if line.startswith("E "))
 
 
 def _work(

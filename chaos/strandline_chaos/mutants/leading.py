@@ -13,6 +13,7 @@ _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
 _LEADING: Final = "strandline_broker/hosts/leading.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
+_SESSION: Final = "strandline_broker/hosts/fetch_session.py"
 _ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
@@ -151,6 +152,18 @@ LEADING: Final = (
                 _PARTITION,
                 "        self.role = role\n        self._tell_expecting()\n",
                 "        self.role = role\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "cold-look-goes-on-without",
+        "P-13, I-88",
+        "a fetch session that meets cold bytes goes on without them, and does not look again",
+        (
+            Edit(
+                _SESSION,
+                "                await self._partitions.warm(self._cold)\n",
+                "",
             ),
         ),
     ),

@@ -60,3 +60,12 @@ class Mutant:
     needs: Needs = field(default_factory=Needs)
     equivalent: str = ""
     """Why no run can tell it from the original; it is then neither run nor counted."""
+    history: str = ""
+    """The test that finds it where simulated clusters do not: file and name, as pytest has them,
+    from the root of a checkout.
+    """
+
+    @property
+    def plans(self) -> str:
+        """Whose plans find it, or that a written `history` does."""
+        return "history" if self.history else self.needs.plans

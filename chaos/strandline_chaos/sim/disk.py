@@ -43,6 +43,8 @@ class SimDisk:
         self.operations = 0
         self.crashes: list[Callable[[int, str], None]] = []
         self.path = ""
+        self.refused_in = ""
+        """The segment that there was last no room for."""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
         self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
@@ -180,6 +182,8 @@ class SimDisk:
         if room <= 0 < wanted:
             for what in ("disk full", "append refused")[: 1 + path.endswith(".log")]:
                 self.counts[what] = self.counts.get(what, 0) + 1
+            if path.endswith(".log"):
+                self.refused_in = path
             raise os_error(errno.ENOSPC, "")
         if wanted > 1 and self.strikes(self.faults.short_write, "short write"):
             wanted = self._rng.randint(1, wanted - 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from strandline_chaos.sim.kinds import KINDS
+from strandline_chaos.sim.kinds import GROUP_KINDS, KINDS
 from strandline_chaos.sim.kinds.disks import FILES, LIVE, PASSING
 
 if TYPE_CHECKING:
@@ -77,6 +77,18 @@ EVENTS: Final[dict[str, float]] = {
     "leader elected by command": 8,
     "log begun anew at its leader's start": 7,
     "elected uncleanly, as the topic allows": 6,
+    "member committed": 100,
+    "committed without being a member": 100,
+    "groups listed": 80,
+    "group described": 80,
+    "administrator of groups: alter_group_offsets": 60,
+    "administrator of groups: delete_group_offsets": 30,
+    "administrator of groups: delete_groups": 40,
+    "administrator of groups: remove_members": 30,
+    "member lost its partitions": 40,
+    "coordinator moved by command": 15,
+    "coordinator's partition reassigned": 8,
+    "member began anew: UnreleasedInstanceId": 8,
     "disk operation hung": 5,
     "arrived twice: BrokerRegistration": 5,
     "arrived twice: AllocateProducerIds": 5,
@@ -92,8 +104,27 @@ EVENTS: Final[dict[str, float]] = {
 """In how many of 1,000 schedules each happens at least. Not here: "elected by the operator's word",
 which happened six times in 10,000; `tests/sim/corpus/a-wiped-disk-is-waited-for.json` has it.
 """
+GROUP_EVENTS: Final = frozenset(
+    {
+        "member committed",
+        "committed without being a member",
+        "groups listed",
+        "group described",
+        "administrator of groups: alter_group_offsets",
+        "administrator of groups: delete_group_offsets",
+        "administrator of groups: delete_groups",
+        "administrator of groups: remove_members",
+        "member lost its partitions",
+        "coordinator moved by command",
+        "coordinator's partition reassigned",
+        "member began anew: UnreleasedInstanceId",
+    }
+)
+"""Those that only a schedule with groups can show."""
 KIND: Final = 25
 """In how many of 1,000 schedules a kind of fault strikes at least, but for these."""
+GROUP_KIND: Final = 15
+"""The same of a kind that strikes only where there are groups."""
 RARE_KINDS: Final[dict[str, float]] = {
     "crash-at": 20,
     "crash-point": 20,
@@ -110,10 +141,15 @@ def runs_needed(per_thousand: float) -> int:
     return max(RUNS_MIN, math.ceil(math.log(ODDS) * 1000 / per_thousand))
 
 
-def missing(runs: int, struck: Counter[str], sometimes: Counter[str]) -> list[str]:
+def missing(runs: int, struck: Counter[str], sometimes: Counter[str], *, groups: bool) -> list[str]:
     """What a sweep of so many runs should have seen and has not."""
     rates = {kind: RARE_KINDS.get(kind, KIND) for kind in KINDS}
+    events = EVENTS
+    if groups:
+        rates |= dict.fromkeys(GROUP_KINDS, GROUP_KIND)
+    else:
+        events = {event: rate for event, rate in EVENTS.items() if event not in GROUP_EVENTS}
     return [
         *(k for k, rate in rates.items() if struck[k] == 0 and runs >= runs_needed(rate)),
-        *(e for e, rate in EVENTS.items() if sometimes[e] == 0 and runs >= runs_needed(rate)),
+        *(e for e, rate in events.items() if sometimes[e] == 0 and runs >= runs_needed(rate)),
     ]

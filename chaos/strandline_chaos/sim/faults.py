@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.sim.disk import CAPACITY
 from strandline_chaos.sim.disk_parts import DiskFaults
+from strandline_chaos.sim.groups.spec import group_name
 from strandline_chaos.sim.moments import ROLES
 from strandline_chaos.sim.strikes import all_strikes
 from strandline_chaos.sim.strikes.scene import NO_LEADER, Scene
+from strandline_chaos.sim.topology import COORDINATOR
+from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -108,6 +112,8 @@ class Nemesis:
     def _name(self, node: str) -> str:
         """The node that is meant now by `leader-N` and the like."""
         role, _, number = node.rpartition("-")
+        if role == COORDINATOR:
+            return self._coordinator(int(number))
         if role not in ROLES:
             return node
         index = int(number)
@@ -116,6 +122,16 @@ class Nemesis:
             if key[1] == index and partition.leader != NO_LEADER:
                 return self._machine(self._meant(role, key, partition))
         return f"broker-{1 + (index + ROLES.index(role)) % self._world.topology.brokers}"
+
+    def _coordinator(self, group: int) -> str:
+        """The broker that the group is kept at, or one that it may come to."""
+        topology, state = self._world.topology, self._oracles.control.state
+        index = partition_for(group_name(group), topology.offsets_partitions)
+        topic_id = None if state is None else state.topic_ids.get(CONSUMER_OFFSETS)
+        partition = self._oracles.control.partitions.get((topic_id or b"", index))
+        if partition is not None and partition.leader != NO_LEADER:
+            return self._machine(partition.leader)
+        return f"broker-{1 + index % topology.brokers}"
 
     def _machine(self, broker: int) -> str:
         """The one that is that broker: a twin while it has registered last (P-71)."""

@@ -217,6 +217,9 @@ class SimLoop:
             coro, number=number, loop=self, name=name or f"task-{number}", context=context
         )
         self._tasks.append(task)
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is not None:
+            owner.tasks.append(task)
         return task
 
     def run_in_executor(
@@ -360,6 +363,11 @@ class SimLoop:
     def _unblock(self, owner: Owner) -> None:
         owner.blocked = owner.stalled = False
         self._catch_up(owner)
+
+    def timers_of(self, owner: Owner | None) -> list[SimHandle]:
+        """What it has set and not cancelled."""
+        handles = [handle for _, _, handle in self._timers]
+        return [each for each in handles if each.owner is owner and not each.cancelled_]
 
     def waiting(self) -> str:
         """The unfinished tasks of live nodes, in words."""

@@ -87,6 +87,8 @@ class SimNetwork:
         self.echoer = Echoer(self)
         self.late_streams = 0
         """How often something came late in a stream that was given up."""
+        self.overhear: Callable[[str, str], Any] = lambda node, method: None
+        """Who listens to a call to that method of the node's server; asked once for each call."""
         self.on_handler_error: Callable[[str, str, Exception], None] | None = None
         """Told of an exception that a handler let out: node, method, exception."""
 
@@ -206,6 +208,10 @@ class SimNetwork:
         if link.blocked is not None and link.blocks == blocks:
             self._later(0, end, "keepalive watchdog timeout")
             self._later(0, end.peer, "keepalive watchdog timeout")
+
+    def connections(self, name: str) -> int:
+        """How many it has, of either side."""
+        return len(self._nodes[name].ends)
 
     def _end_life(self, node: NodeNetwork) -> list[End]:
         node.alive = False

@@ -71,6 +71,8 @@ class Node:
         self.on_step: Callable[[], None] | None = None
         """Called after each step of its process, while that lives."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
+        self.on_fate: Callable[[str], None] = lambda what: None
+        """Told in a word what a nemesis does to it."""
         self.on_crash: Callable[[Node], None] = lambda node: None
         """A process has ended in any other way than in order; its disk is as it left it."""
         self.stalled_until_s = 0.0
@@ -101,6 +103,11 @@ class Node:
     @property
     def paused(self) -> bool:
         return self.owner is not None and self.owner.frozen
+
+    def connections(self) -> int:
+        """How many connections its process has, of either side."""
+        count: int = self._network.connections(self.name)
+        return count
 
     def _wall(self) -> float:
         return EPOCH_S + self.wall_offset_s + self.loop.now
@@ -193,6 +200,7 @@ class Node:
 
     def _note(self, what: str, **fields: object) -> None:
         self._timeline.add(self.name, "fault", what, fields)
+        self.on_fate(what)
 
     # What a nemesis does
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_chaos.sim.handle import SimHandle
+    from strandline_chaos.sim.task import SimTask
 
 EPOCH_S = 1_700_000_000.0
 """The wall clock at the start of every run."""
@@ -40,6 +41,8 @@ class Owner:
         self.stalled = False
         """`blocked` as to its event loop only."""
         self.backlog: list[SimHandle] = []
+        self.tasks: list[SimTask] = []
+        """All that it has ever begun, in their order."""
         self.busy_s = 0.0
         """How long the step that runs now has blocked its event loop; the loop takes it."""
         self.on_step: Callable[[], None] | None = None
@@ -50,6 +53,10 @@ class Owner:
         self._base = (0.0, 0.0)
         self.context = contextvars.Context()
         self.context.run(OWNER.set, self)
+
+    def unfinished(self) -> list[SimTask]:
+        self.tasks = [task for task in self.tasks if not task.done()]
+        return self.tasks
 
     @property
     def paused(self) -> bool:

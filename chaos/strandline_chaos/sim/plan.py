@@ -12,15 +12,20 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_chaos.sim.group_moments import draw_group_moment
+from strandline_chaos.sim.groups.spec import DRAWN as GROUPS_DRAWN
+from strandline_chaos.sim.groups.spec import draw_group
 from strandline_chaos.sim.kinds import KINDS
 from strandline_chaos.sim.kinds.admin import COMPACTION, RETENTION
 from strandline_chaos.sim.kinds.disks import CHANGE_BYTES
 from strandline_chaos.sim.kinds.draw import seconds
+from strandline_chaos.sim.kinds.groups import draw_group_fault
 from strandline_chaos.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
 from strandline_chaos.sim.kinds.moves import KINDS as MOVES
-from strandline_chaos.sim.moments import MOMENTS, steps_of
+from strandline_chaos.sim.moments import MOMENTS, Step, steps_of
 from strandline_chaos.sim.plan_check import (
     EVENTS,
+    REBALANCE,
     BadPlan,
     check_fault,
     check_fields,
@@ -73,6 +78,10 @@ FORMAT: Final = 1
 MOMENT: Final = 0.3
 """How likely a plan has one of the moments beside its faults."""
 LAST_MOMENT_S: Final = 6.0
+GROUP_FAULTS: Final = (1, 5)
+"""Beside the others, where there are groups."""
+GROUP_MOMENT: Final = 0.4
+OFFSETS_PARTITIONS: Final = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,8 @@ class Plan:
     patience_s: float | None = PATIENCE_S
     """How long a fault waits for its event before it strikes without it; None: for ever."""
     commit: str = field(default="", compare=False)
+    note: str = field(default="", compare=False)
+    """What it found, if it is kept for that: what was broken, why, and what that teaches."""
 
     def document(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -119,7 +130,8 @@ class Plan:
             head += f", then {self.away} is away for a while"
         if self.unseen:
             head += ", unseen by the controller"
-        return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
+        notes = [self.note] if self.note else []
+        return "\n".join([head, *notes, *(f"  {fault}" for fault in self.faults)])
 
 
 def read_plan(text: str, *, commit: str) -> Plan:
@@ -144,9 +156,8 @@ def read_plan(text: str, *, commit: str) -> Plan:
         topology = Topology(**check_fields("topology", found["topology"], Topology))
     except ImpossibleTopology as error:
         raise BadPlan(str(error)) from None
-    others = {
-        k: found[k] for k in ("chaos_s", "away", "unseen", "patience_s", "commit") if k in found
-    }
+    optional = ("chaos_s", "away", "unseen", "patience_s", "commit", "note")
+    others = {k: found[k] for k in optional if k in found}
     plan = Plan(found["seed"], topology, faults, **others)
     check_plan(plan)
     return plan
@@ -182,9 +193,13 @@ def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
 
 def moment(name: str, rng: random.Random, topology: Topology, begin_s: float) -> list[Fault]:
     """The faults of a moment that begins then."""
+    return _faults(steps_of(name, rng, topology), begin_s)
+
+
+def _faults(steps: Iterable[Step], begin_s: float) -> list[Fault]:
     return [
         Fault(round(begin_s + at_s, 3), kind, arguments, after, delay_s)
-        for at_s, kind, arguments, after, delay_s in steps_of(name, rng, topology)
+        for at_s, kind, arguments, after, delay_s in steps
     ]
 
 
@@ -196,8 +211,33 @@ def _draw_moment(seed: int, topology: Topology) -> list[Fault]:
     return moment(name, rng, topology, seconds(rng, 0.5, LAST_MOMENT_S))
 
 
-def draw_plan(seed: int, *, commit: str = "") -> Plan:
-    """The plan of a seed."""
+def _with_groups(seed: int, topology: Topology) -> Topology:
+    """Most seeds have none."""
+    rng = random.Random(f"groups {seed}")
+    if rng.random() >= GROUPS_DRAWN:
+        return topology
+    groups = tuple(draw_group(rng) for _ in range(rng.choice((1, 1, 1, 2))))
+    partitions = rng.choice(OFFSETS_PARTITIONS)
+    return dataclasses.replace(topology, offsets_partitions=partitions, groups=groups)
+
+
+def _draw_group_faults(seed: int, topology: Topology) -> list[Fault]:
+    rng = random.Random(f"group faults {seed}")
+    if not topology.groups:
+        return []
+    faults = []
+    for _ in range(rng.randint(*GROUP_FAULTS)):
+        kind, arguments = draw_group_fault(rng, topology)
+        after = rng.choice((*EVENTS, REBALANCE, REBALANCE)) if rng.random() < 0.5 else None
+        delay_s = 0.0 if after is None else seconds(rng, 0.0, 0.05)
+        faults.append(Fault(seconds(rng, 0.5, LAST_FAULT_S), kind, arguments, after, delay_s))
+    if rng.random() < GROUP_MOMENT:
+        faults += _faults(draw_group_moment(rng, topology), seconds(rng, 0.5, LAST_MOMENT_S))
+    return faults
+
+
+def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
+    """The plan of a seed; without `groups` as it would be if the seed drew none."""
     rng = random.Random(f"plan {seed}")
     topology = Topology(
         brokers=rng.choice((3, 3, 3, 4)),
@@ -209,6 +249,8 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         sends_per_s=random.Random(f"pace {seed}").choice(SENDS_PER_S),
         racks=random.Random(f"racks {seed}").choice(RACKS),
     )
+    if groups:
+        topology = _with_groups(seed, topology)
     kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
         topology = dataclasses.replace(topology, brokers=max(BROKERS_TO_MOVE, topology.brokers))
@@ -225,6 +267,7 @@ def draw_plan(seed: int, *, commit: str = "") -> Plan:
         delay_s = 0.0 if after is None else seconds(rng, 0.0, 0.05)
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults += _draw_moment(seed, topology)
+    faults += _draw_group_faults(seed, topology)
     faults.sort(key=lambda fault: fault.at_s)
     topology = scrubbed(topology, faults)
     if any(fault.kind in RETENTION for fault in faults):

@@ -9,13 +9,13 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_chaos.sim.kinds import ALL_KINDS
+from strandline_chaos.sim.kinds import ALL_KINDS, GROUP_KINDS
 from strandline_chaos.sim.kinds.clients import LIES
 from strandline_chaos.sim.kinds.disks import FILES
 from strandline_chaos.sim.kinds.network import SHAPES
 from strandline_chaos.sim.kinds.processes import DISKS, POINTS
 from strandline_chaos.sim.moments import ROLES
-from strandline_chaos.sim.topology import CONTROLLER
+from strandline_chaos.sim.topology import CONTROLLER, COORDINATOR
 
 if TYPE_CHECKING:
     from strandline_chaos.sim.plan import Fault, Plan
@@ -25,6 +25,8 @@ EVENTS: Final = ("leader", "isr", "join")
 """What a fault may wait for: a leadership or an ISR that the controller changes, and a leader that
 asks to add a member.
 """
+REBALANCE: Final = "rebalance"
+"""So may those of a plan with groups: for a member that hears that partitions come or go."""
 NAMED: Final[dict[str, tuple[str, ...]]] = {
     "file": tuple(FILES),
     "point": tuple(POINTS),
@@ -117,6 +119,8 @@ def check_plan(plan: Plan) -> None:
         )
     if type(plan.unseen) is not bool or (plan.unseen and not plan.away):
         raise BadPlan(f"unseen={plan.unseen!r} is not false, nor true of a broker that is away")
+    if not isinstance(plan.note, str):
+        raise BadPlan(f"note={plan.note!r} is not a text: write what was found, or leave it out")
     if len(plan.faults) > FAULTS_MAX:
         raise BadPlan(f"it has {len(plan.faults)} faults; leave at most {FAULTS_MAX} of them")
     for fault in plan.faults:
@@ -131,8 +135,9 @@ def check_plan(plan: Plan) -> None:
 def check_fault(fault: Fault, topology: Topology) -> None:
     if not isinstance(fault.kind, str) or fault.kind not in ALL_KINDS:
         raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(ALL_KINDS)}")
-    if fault.after not in (None, *EVENTS):
-        raise BadPlan(f"after={fault.after!r} is not one of {', '.join(EVENTS)}")
+    events = (*EVENTS, REBALANCE) if topology.groups else EVENTS
+    if fault.after not in (None, *events):
+        raise BadPlan(f"after={fault.after!r} is not one of {', '.join(events)}")
     for name, value in (("at_s", fault.at_s), ("delay_s", fault.delay_s)):
         if not _is_number(value) or value < 0:
             raise BadPlan(f"{fault.kind}: {name}={value!r} is not a number of seconds from 0 on")
@@ -187,6 +192,7 @@ def _number_problem(kind: str, name: str, value: Any, *, whole: bool) -> str:
 
 def _check_nodes(fault: Fault, topology: Topology) -> None:
     roles = {f"{role}-{p}" for role in ROLES for p in range(topology.partitions)}
+    roles |= {f"{COORDINATOR}-{group}" for group in range(len(topology.groups))}
     there = f"; there are {', '.join(topology.nodes)} and roles such as leader-0"
     for name in ("node", "a", "b"):
         node = fault.arguments.get(name, CONTROLLER)
@@ -201,6 +207,8 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
             f"{fault.kind}: there is no partition {partition}, they are 0 to"
             f" {topology.partitions - 1}"
         )
+    if fault.kind in GROUP_KINDS:
+        _check_group(fault, topology)
     for name in ("target", "other"):
         _check_replicas(fault, name, topology)
     to = fault.arguments.get("to", 1)
@@ -211,6 +219,21 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
         raise BadPlan(
             f"min-insync: value={least} is not from 1 to"
             f" replication_factor={topology.replication_factor}"
+        )
+
+
+def _check_group(fault: Fault, topology: Topology) -> None:
+    if not topology.groups:
+        raise BadPlan(f"{fault.kind}: there are no groups; the topology names them")
+    group = fault.arguments.get("group", 0)
+    if group >= len(topology.groups):
+        raise BadPlan(
+            f"{fault.kind}: there is no group {group}, they are 0 to {len(topology.groups) - 1}"
+        )
+    member = fault.arguments.get("node", fault.arguments.get("a", topology.member_names[0]))
+    if member not in topology.member_names:
+        raise BadPlan(
+            f"{fault.kind}: {member!r} is no member; they are {', '.join(topology.member_names)}"
         )
 
 

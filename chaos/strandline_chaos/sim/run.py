@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.checkers import CheckResult, check
 from strandline_chaos.sim.churn import CHURN
@@ -23,9 +22,19 @@ from strandline_chaos.sim.kinds.admin import ADDING, COMMANDS
 from strandline_chaos.sim.loop import Deadlock, Livelock
 from strandline_chaos.sim.operator import Operator, waits_for_a_lost_disk
 from strandline_chaos.sim.oracles.audit import audit
+from strandline_chaos.sim.oracles.leaks import left_at_servers
 from strandline_chaos.sim.oracles.losses import check_reported
 from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.topology import COMPACTED, METADATA_MAX_AGE_MS_ADDED, READER, WRITER
+from strandline_chaos.sim.plan_check import REBALANCE
+from strandline_chaos.sim.run_result import RunResult
+from strandline_chaos.sim.topology import (
+    COMMITTER,
+    COMPACTED,
+    GROUP_ADMIN,
+    METADATA_MAX_AGE_MS_ADDED,
+    READER,
+    WRITER,
+)
 from strandline_chaos.sim.watch import Oracles
 from strandline_chaos.sim.world import World
 from strandline_chaos.workload import FinalReadIncomplete
@@ -33,10 +42,11 @@ from strandline_chaos.workload import FinalReadIncomplete
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_chaos.measures import Measures
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.plan import Plan
     from strandline_runtime.runtime import Runtime
+
+__all__ = ["Run", "RunResult", "run_plan"]
 
 LIVENESS_S: Final = 30.0
 """After healing everything must be well within so much simulated time."""
@@ -51,41 +61,6 @@ AUDITOR: Final = "auditor"
 EXCUSED: Final = "loss permitted"
 
 
-@dataclass(slots=True)
-class RunResult:
-    """What came of a run. `failure` is the first thing that was wrong, None for a sound run."""
-
-    plan: Plan
-    failure: BaseException | None = None
-    digest: str = ""
-    steps: int = 0
-    simulated_s: float = 0.0
-    struck: Counter[str] = field(default_factory=Counter)
-    unprompted: int = 0
-    """Faults that were carried out although the event that they waited for had not come."""
-    sometimes: Counter[str] = field(default_factory=Counter)
-    acknowledged: int = 0
-    measures: Measures | None = None
-    """None if the run did not come to its end."""
-    timeline: Any = None
-
-    @property
-    def sound(self) -> bool:
-        return self.failure is None
-
-    @property
-    def invariant(self) -> str:
-        """Number of the invariant that does not hold, or the kind of failure."""
-        if isinstance(self.failure, Violation):
-            return self.failure.invariant
-        return type(self.failure).__name__
-
-    @property
-    def what(self) -> str:
-        """What contradicts the invariant, without its number."""
-        return self.failure.what if isinstance(self.failure, Violation) else str(self.failure)
-
-
 class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -96,6 +71,7 @@ class Run:
         self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
+        self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
         self.operator = Operator(self.nemesis.scene)
         self.verdict: CheckResult | None = None
 
@@ -129,6 +105,7 @@ class Run:
 
     def _sometimes(self) -> Counter[str]:
         found = Counter(self.oracles.sometimes)
+        found.update(self.world.groups.sometimes)
         for node in self.world.nodes.values():
             found.update(node.disk.counts)
         found.update(self.world.timeline.told())
@@ -158,18 +135,46 @@ class Run:
         await self._until(
             lambda: self._unwell() or self._too_few(before), "the cluster is not well again"
         )
-        for name in (WRITER, READER):
-            world.nodes[name].stop()
-        await self._until(
-            lambda: ", ".join(n for n in (WRITER, READER) if world.nodes[n].running),
-            "a client does not stop",
-        )
+        await self._until(world.groups.unsettled, "a group is not settled")
+        await self._stop(WRITER, READER)
+        if self.plan.topology.groups:
+            await self._end_groups()
         await self._end_churn()
         await self._until(self._unlevel, "the replicas are not level")
         self._check_equal_logs()
         await self._check_losses()
         await self._read_back()
+        await self._until(partial(left_at_servers, world), "something is left behind", "I-182")
         self._check_history()
+
+    async def _stop(self, *names: str) -> None:
+        nodes = self.world.nodes
+        for name in names:
+            nodes[name].stop()
+        await self._until(
+            lambda: ", ".join(n for n in names if nodes[n].running), "a client does not stop"
+        )
+
+    async def _end_groups(self) -> None:
+        """Nothing is written any more: those who share it now read it to the end, and leave."""
+        groups, topology = self.world.groups, self.plan.topology
+        groups.ends = True
+        await self._stop(GROUP_ADMIN, COMMITTER)
+        await self._until(
+            lambda: groups.unsettled() or groups.behind(self._readable()),
+            "a group is not at the end",
+        )
+        groups.over = True
+        await self._stop(*topology.member_names)
+
+    def _readable(self) -> dict[int, tuple[int, int]]:
+        """Of each partition in which nothing may be missing: its first offset, and its end."""
+        return {
+            ghost.index: (ghost.begins, ghost.end)
+            for key in self.oracles.control.main_keys()
+            for ghost in [self.oracles.replicas.ghost(key)]
+            if ghost.excused is None and not ghost.lost and not ghost.given_up
+        }
 
     async def _end_churn(self) -> None:
         scene = self.nemesis.scene
@@ -183,13 +188,13 @@ class Run:
     def _running(self, name: str) -> str:
         return name if self.world.nodes[name].running else ""
 
-    async def _until(self, problem: Callable[[], str], what: str) -> None:
-        """Wait until there is no problem any more. I-88 if there is one for too long."""
+    async def _until(self, problem: Callable[[], str], what: str, rule: str = "I-88") -> None:
+        """Wait until there is no problem any more. A violation if there is one for too long."""
         deadline_s = self.world.loop.now + LIVENESS_S
         while (why := problem()) != "":
             self._check_uncaught()
             if self.world.loop.now > deadline_s:
-                raise Violation("I-88", f"{what} {LIVENESS_S:.0f} s after healing: {why}")
+                raise Violation(rule, f"{what} {LIVENESS_S:.0f} s after healing: {why}")
             await asyncio.sleep(LOOK_S)
 
     def _too_few(self, before: int) -> str:
@@ -377,6 +382,7 @@ class Run:
             raise Violation("I-88", "; ".join([*failures, *node.exits]))
 
     def _check_history(self) -> None:
+        self.oracles.groups.check_end()
         excused = self.oracles.excused()
         events = [e for e in (without(e, excused) for e in self.world.history.events) if e]
         self.verdict = verdict = check(events)

@@ -53,6 +53,7 @@ class ServerCall:
         self.status_sent = False
         self.is_over = False
         """For the transport: the status is sent, or the peer is gone."""
+        self.listener = end.node.network.overhear(end.node.name, client.method)
         self.callbacks: list[Callable[[], None]] = []
         self._answer: bytes | None = None
         """What goes with the status: an answer that is no stream."""
@@ -247,12 +248,17 @@ class ServicerContext:
         self._serializer = handler.response_serializer
 
     def serialize(self, message: Any) -> bytes:
+        if self._call.listener is not None:
+            self._call.listener.on_said(message)
         raw: bytes = message if self._serializer is None else self._serializer(message)
         assert isinstance(raw, bytes), f"{self._call.method} answers {type(raw).__name__}"
         return raw
 
     def deserialize(self, raw: bytes) -> Any:
-        return raw if self._deserializer is None else self._deserializer(raw)
+        message = raw if self._deserializer is None else self._deserializer(raw)
+        if self._call.listener is not None:
+            self._call.listener.on_read(message)
+        return message
 
     async def read(self) -> Any:
         self._call.check_running()

@@ -38,6 +38,7 @@ class Tally:
     """
 
     runs: int = 0
+    with_groups: int = 0
     steps: int = 0
     simulated_s: float = 0.0
     acknowledged: int = 0
@@ -50,6 +51,7 @@ class Tally:
     def add(self, result: RunSummary) -> bool:
         """Whether this is the first failure of its kind."""
         self.runs += 1
+        self.with_groups += bool(result.plan.topology.groups)
         self.steps += result.steps
         self.simulated_s += result.simulated_s
         self.acknowledged += result.acknowledged
@@ -71,7 +73,7 @@ class Tally:
 
     def idle(self) -> list[str]:
         """What a long enough sweep should have seen and has not."""
-        return missing(self.runs, self.struck, self.sometimes)
+        return missing(self.runs, self.struck, self.sometimes, groups=self.with_groups > 0)
 
 
 def run_here(plan: Plan) -> RunSummary:

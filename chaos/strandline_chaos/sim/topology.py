@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline_broker.config_loading import load_broker_config, load_controller_config
+from strandline_chaos.sim.groups.spec import GroupSpec, ImpossibleGroup, group_spec, member_name
 
 CONTROLLER: Final = "controller"
 WRITER: Final = "writer"
 READER: Final = "reader"
+COMMITTER: Final = "committer"
+"""Reads without being a member, and commits to a group of its own."""
+GROUP_ADMIN: Final = "group-admin"
+COORDINATOR: Final = "coordinator"
+"""`coordinator-0` is the broker that coordinates the first group."""
 CONTROLLER_PORT: Final = 9090
 BROKER_PORT: Final = 9092
 DATA: Final = "/data"
@@ -26,9 +32,16 @@ COMPACTED: Final = "compacted"
 """The topic that compaction is let loose on, and the node of its clients."""
 KEYS_BYTES: Final = "1024"
 """Of the map of keys of a cleaning: 37 keys, after which it goes on in another pass."""
+GROUPS_MAX: Final = 10
 ADDED_MAX: Final = 2
 """Partitions that the topic may get within a run."""
-
+GROUP_SETTINGS: Final = {
+    "group.consumer.session.timeout.ms": "1500",
+    "group.consumer.min.session.timeout.ms": "1500",
+    "group.consumer.heartbeat.interval.ms": "400",
+    "group.consumer.min.heartbeat.interval.ms": "400",
+    "offsets.commit.timeout.ms": "1000",
+}
 
 BOUNDS: Final = {
     "brokers": (1, 20),
@@ -76,8 +89,10 @@ class Topology:
     """Over how many racks the brokers stand, in turn. 0: nobody says."""
     offsets_partitions: int = 0
     """Of the topic that groups are kept in. 0: there is none, and no group."""
+    groups: tuple[GroupSpec, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_groups()
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
@@ -99,6 +114,19 @@ class Topology:
                 f"flush_policy={self.flush_policy!r} is not one of replicated, always"
             )
 
+    def _check_groups(self) -> None:
+        if not isinstance(self.groups, list | tuple):
+            raise ImpossibleTopology(f"groups={self.groups!r} is not a list of groups")
+        try:
+            groups = tuple(map(group_spec, self.groups))
+        except ImpossibleGroup as error:
+            raise ImpossibleTopology(str(error)) from None
+        object.__setattr__(self, "groups", groups)
+        if len(groups) > GROUPS_MAX:
+            raise ImpossibleTopology(f"{len(groups)} groups are more than {GROUPS_MAX}")
+        if groups and self.offsets_partitions == 0:
+            raise ImpossibleTopology("groups need offsets_partitions, at least 1")
+
     @property
     def broker_names(self) -> tuple[str, ...]:
         return tuple(f"broker-{n}" for n in range(1, self.brokers + 1))
@@ -108,8 +136,22 @@ class Topology:
         return (CONTROLLER, *self.broker_names)
 
     @property
+    def member_names(self) -> tuple[str, ...]:
+        """Of the machines on which members of groups run."""
+        return tuple(
+            member_name(number, member)
+            for number, group in enumerate(self.groups)
+            for member in range(len(group.members))
+        )
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        others = (*self.member_names, COMMITTER, GROUP_ADMIN) if self.groups else ()
+        return (WRITER, READER, *others)
+
+    @property
     def nodes(self) -> tuple[str, ...]:
-        return (*self.servers, WRITER, READER)
+        return (*self.servers, *self.clients)
 
     @property
     def bootstrap(self) -> str:
@@ -156,6 +198,8 @@ def broker_config(topology: Topology, name: str) -> object:
         "flush.policy": topology.flush_policy,
         "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),
     }
+    if topology.groups:
+        settings |= GROUP_SETTINGS
     if topology.racks > 0:
         settings["broker.rack"] = f"rack-{(broker_id(name) - 1) % topology.racks + 1}"
     if topology.fetch_bytes < 1 << 20:

@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
 from strandline_chaos.sim.oracles.compaction import CompactionOracle
@@ -16,8 +17,10 @@ from strandline_chaos.sim.oracles.ends import EndOracle
 from strandline_chaos.sim.oracles.epochs import EpochOracle
 from strandline_chaos.sim.oracles.fencings import FencingOracle
 from strandline_chaos.sim.oracles.full_disks import FullDiskOracle
+from strandline_chaos.sim.oracles.groups.coordinators import Coordinators
 from strandline_chaos.sim.oracles.heartbeats import HeartbeatOracle
 from strandline_chaos.sim.oracles.leaders import LeaderOracle
+from strandline_chaos.sim.oracles.leaks import left_by
 from strandline_chaos.sim.oracles.looks import Look
 from strandline_chaos.sim.oracles.metadata import MetadataOracle
 from strandline_chaos.sim.oracles.replicas import ReplicaOracle
@@ -76,6 +79,7 @@ class Oracles:
         self.store = StoreOracle(self.sometimes)
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
+        self.groups = Coordinators(world, self.control, self.replicas)
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
         self.damaged_identities: set[str] = set()
@@ -137,6 +141,7 @@ class Oracles:
             self.compaction.on_step(node, process.replicas.partitions[compacted])
         self.metadata.on_step(node)
         self.full_disks.on_step(node, self._decided())
+        self.groups.on_step(node)
         if node.stopping:
             self.markers.on_step(node)
             self.leaves.on_step(node)
@@ -155,6 +160,8 @@ class Oracles:
         if partition.leader is not None:
             self.control.on_leads(key, partition.leader)
         self.epochs.on_step(node, key, partition)
+        if partition.log.topic == CONSUMER_OFFSETS:
+            self.groups.on_look(node, key, partition)
         if partition.gate.locked():
             # Some of it may only be judged when what goes on under the gate is over.
             self.replicas.looks.pop(partition, None)
@@ -181,6 +188,8 @@ class Oracles:
         that it is the same server.
         """
         if not why:
+            if left := left_by(node, is_server=node.name in self._world.topology.servers):
+                self._world.loop.fail(Violation("I-182", f"{node.name} ended and left {left}"))
             return
         self.sometimes["process ended by itself"] += 1
         if self.old_store and node is self._controller and "controller restore" in why:

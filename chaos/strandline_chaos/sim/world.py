@@ -14,13 +14,18 @@ from strandline_broker.app import Broker
 from strandline_broker.controller_app import ControllerProcess
 from strandline_chaos.history import History
 from strandline_chaos.sim.clients import run_reader, run_writer
+from strandline_chaos.sim.groups.member import run_member
+from strandline_chaos.sim.groups.outsiders import run_committer, run_group_admin
+from strandline_chaos.sim.groups.scene import Groups
 from strandline_chaos.sim.loop import SimLoop
 from strandline_chaos.sim.network import SimNetwork
 from strandline_chaos.sim.node import Node
 from strandline_chaos.sim.timeline import Timeline
 from strandline_chaos.sim.topology import (
     ADDED_MAX,
+    COMMITTER,
     CONTROLLER,
+    GROUP_ADMIN,
     METADATA_MAX_AGE_MS,
     READER,
     WRITER,
@@ -64,9 +69,12 @@ class World:
         """The next value of each key, over all lives of the writer."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         """Told when a process ends by itself, with its reason; empty for an orderly stop."""
+        self.groups = Groups(self)
         self.nodes: dict[str, Node] = {}
         for name in topology.nodes:
             self.add_node(name, self._main_of(name))
+        for name in topology.member_names:
+            self.groups.watch(self.nodes[name])
         self.members = {broker_id(name): self.nodes[name] for name in topology.broker_names}
         """The machine whose process the controller counts as each broker: the one of that name, but
         for a while after another one has registered under its id (P-71).
@@ -108,6 +116,13 @@ class World:
             return lambda node, runtime, stop: run_writer(self, runtime, stop)
         if name == READER:
             return lambda node, runtime, stop: run_reader(self, runtime, stop)
+        if name == COMMITTER:
+            return lambda node, runtime, stop: run_committer(self, node, runtime, stop)
+        if name == GROUP_ADMIN:
+            return lambda node, runtime, stop: run_group_admin(self, node, runtime, stop)
+        if name in self.topology.member_names:
+            group, member = (int(word) for word in name.split("-")[1:])
+            return lambda node, runtime, stop: run_member(self, node, runtime, stop, group, member)
         return self._run_broker
 
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:

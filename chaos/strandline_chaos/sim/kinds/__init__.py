@@ -12,6 +12,7 @@ from strandline_chaos.sim.kinds import (
     clients,
     clocks,
     disks,
+    groups,
     moves,
     network,
     processes,
@@ -30,5 +31,7 @@ KINDS: Final[dict[str, Draw]] = {
     **moves.KINDS,
     **clients.KINDS,
 }
-ALL_KINDS: Final = {**KINDS, **scripted.KINDS}
+GROUP_KINDS: Final[dict[str, Draw]] = groups.KINDS
+"""Which the seeds draw besides that have groups."""
+ALL_KINDS: Final = {**KINDS, **GROUP_KINDS, **scripted.KINDS}
 """With those that no seed draws."""

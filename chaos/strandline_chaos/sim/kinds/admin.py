@@ -80,7 +80,7 @@ KINDS: Final[dict[str, Draw]] = {
     "compaction": _compact,
     "unclean": _unclean,
 }
-COMMANDS: Final = frozenset({"elect-preferred", "move-leader"})
+COMMANDS: Final = frozenset({"elect-preferred", "move-leader", "coordinator-move"})
 """Kinds that move leaders that live."""
 ADDING: Final = frozenset({"add-partitions"})
 """Kinds that clients only learn of from metadata that they ask for anew."""

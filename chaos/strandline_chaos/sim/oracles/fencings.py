@@ -1,7 +1,8 @@
 """Whom the controller must not fence: a broker that is heard and goes on applying what was pushed
 to it, and one that a single replica holds up (I-94).
 
-A heartbeat counts here as it does at the controller: when it arrives.
+A heartbeat counts here as it does at the controller: when it arrives. A fencing is judged when it
+is decided: what is heard while it is being written comes too late.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from strandline_broker.core.controller.heartbeat import Heartbeat
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.hosts.controller.controller import Controller
     from strandline_chaos.sim.loop import SimLoop
     from strandline_chaos.sim.node import Node
@@ -41,6 +43,9 @@ class FencingOracle:
         self._control = control
         self._loop = loop
         self._heard: dict[int, _Heard] = {}
+        self._pending: Sequence[AnyRecord] = ()
+        self._judged: dict[int, int] = {}
+        """The epoch in which the fencing of each broker was judged when it was decided."""
         self.held: dict[int, str] = {}
         """Brokers of which one replica is held up and nothing else, and which one."""
 
@@ -54,7 +59,21 @@ class FencingOracle:
             if before is None or before.epoch != broker.epoch:
                 continue
             if broker.fenced and not before.fenced:
-                self._on_fenced(int(number), before)
+                self._on_committed(int(number), broker.epoch)
+        pending = controller._pipeline.pending
+        if pending is not self._pending:
+            self._pending = pending
+            self._on_decided()
+
+    def _on_committed(self, number: int, epoch: int) -> None:
+        if self._judged.pop(number, None) != epoch:
+            self._on_fenced(number, epoch)
+
+    def _on_decided(self) -> None:
+        for record in self._pending:
+            if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced:
+                self._judged[int(record.broker_id)] = record.broker_epoch
+                self._on_fenced(int(record.broker_id), record.broker_epoch)
 
     def _on_heartbeat(self, number: int, told: Heartbeat) -> None:
         known, now_s = self._heard.get(number), self._loop.now
@@ -64,12 +83,12 @@ class FencingOracle:
             rose = told.applied_partitions > known.last.applied_partitions
             self._heard[number] = _Heard(told, now_s, now_s if rose else known.rose_s)
 
-    def _on_fenced(self, number: int, before: Broker) -> None:
+    def _on_fenced(self, number: int, epoch: int) -> None:
         node, heard = self._nodes[number], self._heard.get(number)
         lifecycle = getattr(node.process, "lifecycle", None)
-        if heard is None or heard.last.broker_epoch != before.epoch or lifecycle is None:
+        if heard is None or heard.last.broker_epoch != epoch or lifecycle is None:
             return
-        if not node.running or node.stopping or lifecycle.broker_epoch != before.epoch:
+        if not node.running or node.stopping or lifecycle.broker_epoch != epoch:
             return  # its process is gone, or about to be
         now_s = self._loop.now
         if heard.last.want_fence or now_s - heard.at_s > RECENT_S:

@@ -6,6 +6,7 @@ in a row, and has not changed in between, a whole heartbeat has been told of and
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.replica_condition import ReplicaCondition
@@ -47,7 +48,8 @@ class FullDiskOracle:
         if known is None or known.process is not process:
             known = self._known[node.name] = _Known(process, refused)
         if refused != known.refused:
-            known.refused, known.is_full = refused, True
+            known.refused = refused
+            known.is_full = known.is_full or _is_in_use(process, node.disk.refused_in)
         if node.disk.capacity - node.disk.used >= ROOM_BYTES:
             known.is_full = False
         answer_s = process.lifecycle.last_answer_s
@@ -87,3 +89,11 @@ class FullDiskOracle:
                     and member.condition_of(partition.topic_id, partition.index) is None
                 ):
                     yield (replica.partition, partition.partition_epoch, "is in the ISR", other)
+
+
+def _is_in_use(process: Any, segment: str) -> bool:
+    """Whether it is of a replica. One that could not be loaded for want of room is out of service,
+    and says nothing of those that could.
+    """
+    log = posixpath.dirname(segment)
+    return any(partition.log.path == log for partition in process.replicas.partitions.values())

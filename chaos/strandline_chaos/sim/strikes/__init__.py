@@ -10,6 +10,7 @@ from strandline_chaos.sim.strikes.clocks import ClockStrikes
 from strandline_chaos.sim.strikes.damage import DamageStrikes
 from strandline_chaos.sim.strikes.disks import DiskStrikes
 from strandline_chaos.sim.strikes.doubles import DoubleStrikes
+from strandline_chaos.sim.strikes.groups import GroupStrikes
 from strandline_chaos.sim.strikes.hostile import HostileStrikes
 from strandline_chaos.sim.strikes.leadership import LeadershipStrikes
 from strandline_chaos.sim.strikes.moves import MoveStrikes
@@ -37,6 +38,7 @@ FAMILIES = (
     ClientStrikes,
     HostileStrikes,
     ReplicaStrikes,
+    GroupStrikes,
 )
 
 

@@ -5,24 +5,20 @@ None of it may lose a record: a leader is only ever given away to a replica in s
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from strandline import Admin
-from strandline.errors import InvalidPartitions, StrandlineError, UnknownTopicOrPartition
+from strandline.errors import InvalidPartitions
+from strandline_chaos.sim.strikes.orders import give_order
 from strandline_chaos.sim.topology import ADDED_MAX, TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from strandline_chaos.sim.node import Node
+    from strandline import Admin
     from strandline_chaos.sim.strikes.scene import Scene
-    from strandline_runtime.runtime import Runtime
 
 LEADERSHIP: Final = "leadership"
-REQUEST_MS: Final = 1000
-RETRY_S: Final = 0.2
 
 
 class LeadershipStrikes:
@@ -39,14 +35,14 @@ class LeadershipStrikes:
             results = await admin.elect_leaders()
             self._count("leader elected by command", sum(r.error is None for r in results))
 
-        return self._administer(elect)
+        return give_order(self._scene, LEADERSHIP, elect)
 
     def _move(self, partition: int, to: int) -> bool:
         async def move(admin: Admin) -> None:
             (result,) = await admin.move_leaders({(TOPIC, partition): to})
             self._count("leader moved by command", int(result.error is None))
 
-        return self._administer(move)
+        return give_order(self._scene, LEADERSHIP, move)
 
     def _add(self, count: int) -> bool:
         world = self._scene.world
@@ -59,34 +55,8 @@ class LeadershipStrikes:
                 await admin.create_partitions({TOPIC: wanted})
             self._count("partitions added", 1)
 
-        return self._administer(add)
+        return give_order(self._scene, LEADERSHIP, add)
 
     def _count(self, name: str, times: int) -> None:
         if times > 0:
             self._scene.oracles.sometimes[name] += times
-
-    def _administer(self, act: Callable[[Admin], Awaitable[None]]) -> bool:
-        """Until it is done or everything heals; False if another order is still under way."""
-        scene = self._scene
-        if scene.is_busy(LEADERSHIP):
-            return False
-
-        async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
-            while not scene.over:
-                try:
-                    async with Admin(
-                        scene.world.topology.bootstrap,
-                        request_timeout_ms=REQUEST_MS,
-                        connect_timeout_ms=REQUEST_MS,
-                        runtime=runtime,
-                    ) as admin:
-                        await act(admin)
-                except UnknownTopicOrPartition:
-                    return  # it is not there yet
-                except StrandlineError:
-                    await asyncio.sleep(RETRY_S)
-                else:
-                    return
-
-        scene.run_client(LEADERSHIP, main)
-        return True

@@ -10,6 +10,7 @@ from strandline_chaos.mutants.catalogue import MUTANTS, UnknownMutant, mutant_na
 from strandline_chaos.mutants.mutant import Edit, Mutant
 from strandline_chaos.mutants.plans import plans
 from strandline_chaos.mutants.scratch import DoesNotApply, patched, plant, source_root
+from strandline_chaos.mutants.unplanted import UNPLANTED
 from strandline_chaos.sim.plan import check_fault
 
 LEADER = "strandline_broker/core/leader.py"
@@ -28,6 +29,18 @@ def test_there_are_enough_of_them_with_names_and_rules_of_their_own() -> None:
     for mutant in MUTANTS:
         assert re.search(r"\b[PI]-\d+", mutant.rules), mutant.name
     assert len({tuple(patched(mutant).items()) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize(
+    "history", sorted({mutant.history for mutant in MUTANTS if mutant.history})
+)
+def test_a_history_that_finds_a_mutant_is_there(history: str) -> None:
+    file, _, name = history.partition("::")
+    tests = ast.parse((source_root("strandline_chaos").parent / file).read_text("utf-8")).body
+    found = [
+        each.name for each in tests if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert found.count(name) == 1
 
 
 def test_planting_changes_the_copy_and_nothing_else(tmp_path: Path) -> None:
@@ -67,3 +80,10 @@ def test_its_plans_can_be_run_and_follow_from_their_number(mutant: Mutant) -> No
             aimed = fault in mutant.needs.aimed
             assert aimed or not mutant.needs.kinds or fault.kind in mutant.needs.kinds
     assert list(plans(mutant.needs, first=4, number=1)) == drawn[1:2]
+
+
+def test_every_pitfall_is_planted_or_it_is_said_what_stands_for_it() -> None:
+    rules = source_root("strandline_chaos").parent / "docs" / "invariants.md"
+    pitfalls = set(re.findall(r"^\| (P-\d+) \|", rules.read_text("utf-8"), re.MULTILINE))
+    planted = {rule for mutant in MUTANTS for rule in re.findall(r"P-\d+", mutant.rules)}
+    assert pitfalls - planted == set(UNPLANTED)

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.kinds import ALL_KINDS, KINDS
+from strandline_chaos.sim.groups.spec import GroupSpec
+from strandline_chaos.sim.kinds import ALL_KINDS, GROUP_KINDS, KINDS
+from strandline_chaos.sim.kinds.meaning import MEANING
 from strandline_chaos.sim.moments import MOMENTS
 from strandline_chaos.sim.plan import (
     BadPlan,
@@ -29,9 +31,19 @@ def test_a_plan_comes_back_from_its_file(seed: int) -> None:
     assert read_plan(document(seed), commit="here") == draw_plan(seed)
 
 
+def test_a_plan_that_is_kept_says_what_it_found() -> None:
+    kept = read_plan(document(note="Two leaders in one epoch."), commit="here")
+    assert "Two leaders in one epoch." in kept.text()
+    assert json.loads(json.dumps(kept.document()))["note"] == "Two leaders in one epoch."
+
+
+def test_of_every_kind_of_fault_it_is_said_what_it_does() -> None:
+    assert set(MEANING) == set(ALL_KINDS)
+
+
 def test_every_kind_of_fault_is_drawn_by_some_seed() -> None:
     drawn = {fault.kind for seed in range(200) for fault in draw_plan(seed).faults}
-    assert drawn == set(KINDS)
+    assert drawn == {*KINDS, *GROUP_KINDS}
 
 
 @pytest.mark.parametrize("name", MOMENTS)
@@ -44,7 +56,7 @@ def test_a_moment_consists_of_faults_that_there_are(name: str) -> None:
 
 
 def test_what_is_drawn_is_within_its_bounds() -> None:
-    topology = Topology(brokers=4)
+    topology = Topology(brokers=4, offsets_partitions=1, groups=(GroupSpec(),))
     for kind, draw in ALL_KINDS.items():
         for seed in range(60):
             check_fault(Fault(1.0, kind, draw(random.Random(seed), topology)), topology)
@@ -111,6 +123,7 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
             "patience_s='long' is not a number of seconds up to 3600, nor null",
         ),
         ({"patience_s": -1}, "patience_s=-1"),
+        ({"note": 4}, "note=4 is not a text"),
         ({"seed": True}, "seed=True"),
         ({"seed": -4}, "seed=-4"),
         ({"chaos_s": "long"}, "chaos_s='long'"),

@@ -1,0 +1,42 @@
+"""Pitfalls of docs/invariants.md that no mutant is planted for, and what stands in for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNPLANTED: Final[dict[str, str]] = {
+    "P-16": "a replica without a checkpoint begins at its log's start, which is always safe"
+    " (I-10): no run can tell it from one that is old; `storage/test_checkpoint_limits.py`",
+    "P-34": "reads and cuts are each one synchronous step; `storage/test_readers.py` cuts under"
+    " readers on other threads",
+    "P-36": "who cannot apply an election is elected around, under a new leader epoch, which is"
+    " applied anew; `hosts/test_replica_logs.py`, `rpc/test_push.py`",
+    "P-37": "batches out of order are refused by their sequence, so an order broken at one end"
+    " costs time and no record; `test_client_partition_queue_property.py`",
+    "P-38": "an append and its bookkeeping are one synchronous step; what a cancelled follower"
+    " leaves is planted as append-cut-off-before-its-producers",
+    "P-43": "it is deletion-compared-by-epoch; `test_04_unload_overtakes_load`",
+    "P-47": "the horizon stands in the batch; `storage/cleaner/test_cleaner.py`",
+    "P-52": "`test_an_empty_log_may_begin_inside_a_batch`",
+    "P-55": "there are no transactions",
+    "P-57": "a fetch counts when it arrives; `core/test_leader_isr.py`",
+    "P-60": "one durable store: no controller is behind a broker, as an older store is refused"
+    " (P-76)",
+    "P-62": "it costs availability for a moment and heals by itself; tests of sessions",
+    "P-65": "as P-62; `test_sim_shutdown.py`",
+    "P-67": "`log begun anew at its leader's start` must happen sometimes; `core/test_follower.py`",
+    "P-69": "the cleaner never empties the end of a log; property tests of the cleaner",
+    "P-70": "as P-69, and readers' own tests",
+    "P-80": "as P-37; `hosts/test_fetch_stream.py`",
+    "P-81": "as P-62; `test_sim_controller_alone.py`, and the moment controller-alone-comes-back",
+    "P-102": "a decision is appended and replayed in one step; I-102 is an oracle",
+    "P-123": "`core/groups/test_groups_property.py`; I-144 is an oracle",
+    "P-124": "`client/_core/test_membership.py`",
+    "P-136": "`test_much_goes_in_parts`",
+    "P-141": "one request of a member at a time, and epochs; I-135 is an oracle",
+    "P-147": "a decision is written by a task of its own; `rpc/test_group_session_ended.py`",
+    "P-148": "wall clocks jump in a sweep, and I-137 and I-179 are oracles",
+    "P-149": "`test_a_target_for_another_group_of_the_same_name_and_epoch_is_dropped`",
+    "P-151": "there are no transactions",
+    "P-154": "`test_what_was_read_already_comes_before_the_timer`",
+}

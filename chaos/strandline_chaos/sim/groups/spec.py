@@ -1,0 +1,82 @@
+"""Which groups a simulated cluster has, and what their members are like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import random
+
+ASSIGNORS: Final = ("uniform", "range")
+STATIC: Final = "static"
+"""It has an instance id, and keeps its place when it stops."""
+PATTERN: Final = "pattern"
+"""It subscribes by a regular expression."""
+MANUAL: Final = "manual"
+"""It commits by itself, and before it gives partitions up; else the library does."""
+BUSY: Final = "busy"
+"""It must poll again soon, or be taken for gone."""
+HABITS: Final = (STATIC, PATTERN, MANUAL, BUSY)
+NAMES: Final = ("gruppe-\N{ROCKET}", "polygenelubricants")
+"""A character of two UTF-16 units, and a hash without an absolute value (P-153): who coordinates
+these is easily miscounted.
+"""
+MEMBERS_MAX: Final = 20
+DRAWN: Final = 0.3
+"""In which share of the seeds there are groups."""
+
+
+class ImpossibleGroup(ValueError):
+    """No such group can be; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    members: tuple[str, ...] = ("", MANUAL)
+    """The habits of each, with spaces between them."""
+    assignor: str = ASSIGNORS[0]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.members) <= MEMBERS_MAX:
+            raise ImpossibleGroup(
+                f"a group has 1 to {MEMBERS_MAX} members, not {len(self.members)}"
+            )
+        for habits in self.members:
+            unknown = set(habits.split()) - set(HABITS)
+            if unknown:
+                raise ImpossibleGroup(
+                    f"the habits of a member, {habits!r}, are not of {', '.join(HABITS)}"
+                )
+        if self.assignor not in ASSIGNORS:
+            raise ImpossibleGroup(f"assignor={self.assignor!r} is not of {', '.join(ASSIGNORS)}")
+
+
+def group_spec(found: Any) -> GroupSpec:
+    """As a plan has it that somebody may have written. Raises ImpossibleGroup."""
+    match found:
+        case GroupSpec():
+            return found
+        case {"members": list(members), "assignor": str(assignor), **others} if not others:
+            if all(isinstance(habits, str) for habits in members):
+                return GroupSpec(tuple(members), assignor)
+    raise ImpossibleGroup(f"{found!r} is not a group of members (texts) and an assignor")
+
+
+def group_name(number: int) -> str:
+    return NAMES[number] if number < len(NAMES) else f"group-{number}"
+
+
+def member_name(group: int, member: int) -> str:
+    """Of its machine."""
+    return f"member-{group}-{member}"
+
+
+def draw_group(rng: random.Random) -> GroupSpec:
+    members = []
+    for _ in range(rng.choice((1, 2, 2, 3, 3, 4))):
+        habits = [
+            h for h, share in zip(HABITS, (0.3, 0.3, 0.5, 0.2), strict=True) if rng.random() < share
+        ]
+        members.append(" ".join(habits))
+    return GroupSpec(tuple(members), rng.choice(ASSIGNORS))

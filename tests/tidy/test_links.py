@@ -1,0 +1,75 @@
+"""House rules on what documents point at: every link, file and heading that they name is there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.tidy_tree import ROOT, name_of, python_files, text_files
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CITED_FILE = re.compile(r"`([\w/.-]*\w\.(?:py|proto|md|sh))`")
+ORACLES = ROOT / "chaos" / "strandline_chaos" / "sim" / "oracles"
+RULE = re.compile(r"^\| (I-\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
+STEP = re.compile(r"step ((?:`[\w/]+\.py`(?:, )?)+)")
+
+DOCUMENTS = [path for path in text_files() if path.suffix == ".md"]
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a document, as a link names them."""
+    headings = HEADING.findall(FENCED.sub("", path.read_text("utf-8")))
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def dead_links(path: Path) -> Iterator[str]:
+    for link in LINK.findall(FENCED.sub("", path.read_text("utf-8"))):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
+    assert list(dead_links(document)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_file_that_a_document_names_is_there(document: Path) -> None:
+    known = {f"/{name_of(path)}" for path in [*text_files(), *python_files()]}
+    cited = set(CITED_FILE.findall(document.read_text("utf-8")))
+    missing = {file for file in cited if not any(name.endswith(f"/{file}") for name in known)}
+    assert missing == set()
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        links = [link.partition("#")[0] for link in LINK.findall(page.read_text("utf-8"))]
+        pages = {(page.parent / link).resolve() for link in links if link.endswith(".md")}
+        waiting += [each for each in pages if each.is_file() and each not in reached]
+    assert [name_of(p) for p in (ROOT / "docs").rglob("*.md") if p not in reached] == []
+
+
+def test_an_oracle_that_a_rule_names_knows_that_rule() -> None:
+    rules = (ROOT / "docs" / "invariants.md").read_text("utf-8")
+    unknown = [
+        f"{rule}: {file}"
+        for rule, checked_by in RULE.findall(rules)
+        for files in STEP.findall(checked_by)
+        for file in re.findall(r"`([\w/]+\.py)`", files)
+        if not re.search(rf"{rule}\b", oracle(file).read_text("utf-8"))
+    ]
+    assert unknown == []
+
+
+def oracle(file: str) -> Path:
+    return ORACLES.parent / file if file == "watch.py" else ORACLES / file

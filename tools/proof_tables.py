@@ -1,0 +1,84 @@
+"""docs/proof-tables.md, from the code of the simulator: faults, moments, events, planted bugs."""
+
+from collections.abc import Iterator
+from inspect import getdoc
+
+from md_table import table
+from strandline_chaos.mutants.catalogue import MUTANTS
+from strandline_chaos.mutants.unplanted import UNPLANTED
+from strandline_chaos.sim.expected import EVENTS, GROUP_EVENTS, runs_needed
+from strandline_chaos.sim.group_moments import GROUP_MOMENTS
+from strandline_chaos.sim.kinds import GROUP_KINDS, KINDS
+from strandline_chaos.sim.kinds.meaning import MEANING
+from strandline_chaos.sim.moments import MOMENTS
+
+HEAD = """\
+# Tables of the proof
+
+Made from the code by `make docs`; change it there. [proof.md](proof.md) says what they are for.
+"""
+FAULTS = """\
+A seed draws from one to nine of these kinds, their times and their arguments. A target may be a
+role, such as the leader of partition 0 when the fault strikes.
+"""
+MOMENTS_HEAD = """\
+Short sequences of faults, each aimed at a window that single ones hardly meet.
+"""
+SOMETIMES = """\
+A sweep of so many schedules or more fails if it has never seen this, and so for each kind of fault.
+"""
+BUGS = """\
+`strandline chaos mutants` plants each in a copy of the sources, and says after how many seeds which
+oracle objects.
+"""
+PLANS = {
+    "any": "Looked for by ordinary seeds",
+    "narrowed": "Looked for by seeds with the faults or the cluster that the bug needs to matter",
+    "aimed": "Looked for by seeds with faults that are aimed by hand besides",
+    "history": "Looked for by a written history",
+}
+
+
+def proof_tables() -> str:
+    return "\n".join(
+        [
+            HEAD,
+            f"## Faults\n\n{FAULTS}\n{table(('fault', 'drawn by', 'what it does'), faults())}",
+            f"## Moments\n\n{MOMENTS_HEAD}\n{table(('moment', 'what happens'), moments())}",
+            f"## Sometimes\n\n{SOMETIMES}\n{table(('event', 'schedules'), events())}",
+            f"## Planted bugs\n\n{BUGS}",
+            *(planted(how, title) for how, title in PLANS.items()),
+            f"### Equivalent, and not counted\n\n{table(('bug', 'rules', 'why'), equivalent())}",
+            "### Pitfalls without a planted bug\n\n"
+            + table(("pitfall", "what stands for it"), UNPLANTED.items()),
+        ]
+    )
+
+
+def faults() -> Iterator[tuple[str, str, str]]:
+    for kind, what in MEANING.items():
+        drawn = "seeds with groups" if kind in GROUP_KINDS else "tests"
+        yield f"`{kind}`", "any seed" if kind in KINDS else drawn, what
+
+
+def moments() -> Iterator[tuple[str, str]]:
+    for name, steps in [*MOMENTS.items(), *GROUP_MOMENTS.items()]:
+        yield f"`{name}`", " ".join((getdoc(steps) or "").split())
+
+
+def events() -> Iterator[tuple[str, str]]:
+    for event, rate in EVENTS.items():
+        groups = " with groups" if event in GROUP_EVENTS else ""
+        yield event, f"{runs_needed(rate)}{groups}"
+
+
+def planted(how: str, title: str) -> str:
+    bugs = [mutant for mutant in MUTANTS if mutant.plans == how and not mutant.equivalent]
+    rows = ((f"`{bug.name}`", bug.rules, bug.what) for bug in bugs)
+    return f"### {title}: {len(bugs)}\n\n{table(('bug', 'rules', 'what is broken'), rows)}"
+
+
+def equivalent() -> Iterator[tuple[str, str, str]]:
+    for mutant in MUTANTS:
+        if mutant.equivalent:
+            yield f"`{mutant.name}`", mutant.rules, mutant.equivalent
