@@ -7,20 +7,39 @@ where a transformation of one's own would go.
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.ids import topic_id_bytes
+from strandline_spark.audit import AuditCopier, audit_path
 from strandline_spark.bronze_source import TABLE_PATH, BronzeSource
 from strandline_spark.cluster import Cluster, close_channels
-from strandline_spark.errors import OptionError, StrandlineSparkError, TableError, remedy_line
-from strandline_spark.micro_batch import BatchReport, MicroBatchWriter
-from strandline_spark.options import EARLIEST, LATEST
-from strandline_spark.positions import Lineage, PositionFiles
-from strandline_spark.session import check_java, interrupts, start_session, stop_jvm
+from strandline_spark.errors import (
+    EnvironmentProblem,
+    OptionError,
+    StrandlineSparkError,
+    TableError,
+    first_line,
+    remedy_line,
+)
+from strandline_spark.listener import LagListener
+from strandline_spark.losses import OnLoss, for_job
+from strandline_spark.micro_batch import BatchReport, MicroBatchWriter, app_id, read_query_id
+from strandline_spark.offsets import StreamOffset, decimal, stream_to_json
+from strandline_spark.session import (
+    check_java,
+    end_session,
+    interrupts,
+    jvm_has_ended,
+    start_session,
+)
+from strandline_spark.source import StrandlineDataSource
 from strandline_spark.table import BronzeTable
+from strandline_spark.workers import Workers, check_python_here
 
 if TYPE_CHECKING:
     import threading
@@ -32,6 +51,10 @@ if TYPE_CHECKING:
     from strandline_spark.offsets import Offsets
 
 POLL_SECONDS: Final = 0.2
+RESTARTS_MAX: Final = 3
+"""How often a query that Spark ended is started again without a batch in between. A Python process
+that starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
+"""
 HISTORY_COMMITS_MAX: Final = 1000
 """How far back the topic ids and epochs of a table are looked for when a checkpoint starts."""
 
@@ -47,13 +70,18 @@ class BronzeJob:
     direct: bool = True
     start: str = "table"
     """`earliest`, `latest`, or `table`: where the table ends. Used by a new checkpoint only."""
+    record_losses: bool = False
+    """Go on where retention has taken records, and say so in the table; or stop."""
     max_offsets_per_trigger: int | None = None
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     master: str = "local[2]"
     memory: str = "1g"
+    worker_python: str = sys.executable
+    """The interpreter of Spark's workers: a path, or a name that each machine's PATH has."""
 
     @property
     def offsets_file(self) -> str:
+        """Where earlier versions kept what Spark's checkpoint says now."""
         return os.path.join(self.checkpoint, "strandline", "initial-offsets.json")
 
     @property
@@ -65,6 +93,7 @@ class BronzeJob:
 class Totals:
     batches: int = 0
     rows: int = 0
+    lost: int = 0
     size: int = 0
     files: int = 0
     version: int = -1
@@ -72,40 +101,49 @@ class Totals:
     def add(self, report: BatchReport) -> None:
         self.batches += 0 if report.skipped else 1
         self.rows += report.rows
+        self.lost += report.lost
         self.size += report.size
         self.files += report.files
         self.version = report.version
 
 
-def run_bronze(job: BronzeJob, on_batch: Callable[[BatchReport], None]) -> Totals:
-    """Runs the job to its end (`every` has none but an interrupt). Raises StrandlineSparkError.
+def run_bronze(
+    job: BronzeJob, on_batch: Callable[[BatchReport], None], note: Callable[[str], None]
+) -> Totals:
+    """Runs the job to its end (`every` has none but an interrupt), and notes what its user should
+    know meanwhile. Raises StrandlineSparkError.
 
     The table, the topics and the start are checked first: Spark takes seconds to start.
     """
-    prepare(job)
+    start = prepare(job)
     spark = start_session(
         "strandline ingest bronze",
         master=job.master,
         memory=job.memory,
         log_path=job.log_file,
         direct=job.direct,
+        worker_python=job.worker_python,
     )
+    spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
     try:
         with interrupts() as interrupted:
-            totals = stream(spark, job, on_batch, interrupted)
+            totals = stream(spark, job, start, on_batch, interrupted, note)
     finally:
-        spark.stop()
-        stop_jvm()
+        end_session(spark)
     if interrupted.is_set():
         raise KeyboardInterrupt
     return totals
 
 
-def prepare(job: BronzeJob) -> None:
-    """The table is there, the topics are, and the checkpoint knows where it starts."""
+def prepare(job: BronzeJob) -> str:
+    """Looks that the table is there, the topics are, and the checkpoint is the table's; the offsets
+    where a new checkpoint starts, as the option startingOffsets.
+    """
     check_java()
     try:
-        prepare_start(job, BronzeTable.open_or_create(job.table))
+        table = BronzeTable.open_or_create(job.table)
+        check_python_here(job.worker_python, job.table)
+        return prepare_start(job, table)
     finally:
         close_channels()
 
@@ -113,71 +151,114 @@ def prepare(job: BronzeJob) -> None:
 def stream(
     spark: SparkSession,
     job: BronzeJob,
+    start: str,
     on_batch: Callable[[BatchReport], None],
     interrupted: threading.Event | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> Totals:
     """The prepared job on a session that is there already; ends early once `interrupted` is set."""
-    totals = Totals(version=BronzeTable.open(job.table).version)
+    table = BronzeTable.open(job.table)
+    totals = Totals(version=table.version)
+    audit = AuditCopier(job.table)
+    if missing := audit.copy(table):
+        note(
+            f"{missing} versions of {job.table} had left its log before they were copied to"
+            f" {audit_path(job.table)}"
+        )
 
     def noted(report: BatchReport) -> None:
         totals.add(report)
         on_batch(report)
 
+    workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
     writer = MicroBatchWriter(
         table_path=job.table,
         checkpoint=job.checkpoint,
         offsets_file=job.offsets_file,
         direct=job.direct,
         on_batch=noted,
+        check_workers=workers.check,
     )
-    query = _start(spark, job, writer)
+    restarts, batches = 0, 0
+    while True:
+        try:
+            _run(_start(spark, job, start, writer), interrupted)
+            audit.copy(BronzeTable.open(job.table))
+            return totals
+        except Exception as why:
+            if jvm_has_ended(why):
+                raise EnvironmentProblem(
+                    f"Spark's JVM has ended (killed, or short of memory? {job.log_file} has its"
+                    " last words): start the job again, it goes on where the table ends"
+                ) from why
+            if totals.batches > batches:
+                restarts, batches = 0, totals.batches
+            if restarts == RESTARTS_MAX or _named(why) is not None:
+                raise _of_ours(why, job.log_file) from why
+            restarts += 1
+            note(
+                f"{_of_ours(why, job.log_file)}; starting the query again, {restarts} of"
+                f" {RESTARTS_MAX} times"
+            )
+
+
+def _run(query: StreamingQuery, interrupted: threading.Event | None) -> None:
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
             if interrupted is not None and interrupted.is_set():
                 break
-    except Exception as why:
-        raise _of_ours(why, job.log_file) from why
     finally:
         query.stop()
-    return totals
 
 
-def prepare_start(job: BronzeJob, table: BronzeTable) -> None:
-    """Decides once where a new checkpoint starts, and stores it before Spark can ask.
-
-    With the offsets go the topic ids and leader epochs that the table's last commits name, so a
+def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
+    """With the offsets go the topic ids and leader epochs that the table's last commits name, so a
     topic that was truncated or created anew since then is noticed, whatever checkpoint is used.
     """
-    files = PositionFiles(job.offsets_file)
     cluster = Cluster(job.bootstrap.split(","))
     leaders = cluster.leaders(job.topics)
-    if files.initial() is not None:
-        return
     if os.path.isdir(os.path.join(job.checkpoint, "offsets")):
-        raise TableError(f"{job.checkpoint} is a checkpoint of another job; give an empty path")
-    wanted = LATEST if job.start == "latest" else EARLIEST
-    offsets: Offsets = {
-        tp: end.offset for tp, end in cluster.offsets_at(dict.fromkeys(leaders, wanted)).items()
-    }
-    ends = {tp: table.end(tp) for tp in leaders}
-    for tp, end in ends.items():
+        _check_checkpoint(job, table)
+        return "earliest"
+    marks = cluster.marks(leaders)
+    latest = job.start == "latest"
+    ends = {tp: mark.high_watermark if latest else mark.log_start for tp, mark in marks.items()}
+    for tp in leaders:
+        end = table.end(tp)
         if end is not None and job.start == "table":
-            offsets[tp] = end
-        table.check_fence(tp, offsets[tp])
-    lineage = Lineage()
+            ends[tp] = end
+        table.check_fence(tp, ends[tp])
+    ids: dict[str, bytes] = {}
+    epochs: Offsets = {}
     for tp, last in table.last_ranges(HISTORY_COMMITS_MAX).items():
         if tp in leaders:
-            lineage.topic_ids[tp.topic] = topic_id_bytes(last.topic_id)
+            ids[tp.topic] = topic_id_bytes(last.topic_id)
             if last.leader_epoch >= 0:
-                lineage.note(tp, epoch=last.leader_epoch, end=last.end)
-    files.write_lineage(lineage)
-    files.write_initial(offsets)
+                epochs[tp] = last.leader_epoch
+    return json.dumps(stream_to_json(StreamOffset(ends, ids, epochs)))
 
 
-def _start(spark: SparkSession, job: BronzeJob, writer: MicroBatchWriter) -> StreamingQuery:
+def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
+    """Raises TableError unless the batches that the checkpoint counts as done are in the table."""
+    query = read_query_id(job.checkpoint)
+    commits = os.path.join(job.checkpoint, "commits")
+    done = os.path.isdir(commits) and any(name.isdigit() for name in os.listdir(commits))
+    own = query is not None and (not done or table.committed_batch(app_id(query)) is not None)
+    if not own:
+        raise TableError(
+            f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
+            " path"
+        )
+
+
+def _start(
+    spark: SparkSession, job: BronzeJob, start: str, writer: MicroBatchWriter
+) -> StreamingQuery:
     options: dict[str, Any] = {
         "bootstrap.servers": job.bootstrap,
         "subscribe": ",".join(job.topics),
+        "startingOffsets": start,
+        "failOnDataLoss": OnLoss.EXCEPT_RETENTION if job.record_losses else OnLoss.STOP,
         "initialOffsetsPath": job.offsets_file,
         "maxDecompressedBytes": str(job.max_decompressed_bytes),
     }
@@ -187,6 +268,8 @@ def _start(spark: SparkSession, job: BronzeJob, writer: MicroBatchWriter) -> Str
         spark.dataSource.register(BronzeSource)
         stream = spark.readStream.format(BronzeSource.name()).option(TABLE_PATH, job.table)
     else:
+        # A source that Spark finds by itself has the driver's interpreter on the workers too.
+        spark.dataSource.register(StrandlineDataSource)
         stream = spark.readStream.format("strandline").option("includeHeaders", "true")
     output = (
         stream.options(**options)
@@ -200,22 +283,33 @@ def _start(spark: SparkSession, job: BronzeJob, writer: MicroBatchWriter) -> Str
     return output.trigger(processingTime=job.every).start()
 
 
+def _named(why: Exception) -> str | None:
+    """What one of our errors says in what Spark raised; None if there is none, and so nothing that
+    is known to stay as it is.
+    """
+    return str(why) if isinstance(why, StrandlineSparkError) else remedy_line(str(why))
+
+
 def _of_ours(why: Exception, log_file: str) -> StrandlineSparkError:
     """The message that matters in what Spark raised: one of our own, else its first line."""
-    if isinstance(why, StrandlineSparkError):
-        return why
-    text = str(why)
-    ours = remedy_line(text)
+    ours = _named(why)
     if ours is not None:
-        return StrandlineSparkError(ours)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), repr(why))
+        return StrandlineSparkError(for_job(ours))
+    first = first_line(why)
     return StrandlineSparkError(f"Spark stopped the query: {first} ({log_file} has the rest)")
 
 
 def checked_interval(text: str) -> str:
     """`10s`, `2m`, `1h` as Spark wants it. Raises OptionError for anything else."""
     units = {"s": "seconds", "m": "minutes", "h": "hours"}
-    number, unit = text[:-1], text[-1:]
-    if not number.isdigit() or int(number) < 1 or unit not in units:
+    word = text.replace("-", "").replace("_", "").lower()
+    if word.startswith(("continuous", "realtime")):
+        raise OptionError(
+            f"--every {text!r}: Spark runs a source in Python in micro-batches alone, so there are"
+            " no continuous triggers and no Real-time Mode; give a number with s, m or h, at best"
+            " 1s"
+        )
+    number, unit = decimal(text[:-1]), text[-1:]
+    if number is None or number < 1 or unit not in units:
         raise OptionError(f"--every {text!r}: give a number with s, m or h, for instance 10s")
     return f"{number} {units[unit]}"

@@ -12,29 +12,34 @@ are between the two of them.
 from __future__ import annotations
 
 import os
+import platform
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline_proto.ids import topic_id_text
+from strandline_spark.durable import sync, sync_names
+from strandline_spark.errors import EnvironmentProblem, OptionError
 from strandline_spark.options import SourceOptions, check_for_stream, parse_options
+from strandline_spark.schema import HEADERS, PLAIN
 from strandline_spark.source import RangePartition, StrandlineStreamReader
-from strandline_spark.table import FILE_SCHEMA
+from strandline_spark.table import FILE_SCHEMA, ROW_GROUP_BYTES, WRITER_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql.types import StructType
 
-    from strandline_spark.planner import PlannedRange
+    from strandline_spark.splitting import PlannedRange
 
 TABLE_PATH: Final = "tablePath"
-ROW_GROUP_BYTES: Final = 32 << 20
-"""Arrow bytes gathered before a row group is written: what a task holds in memory at most."""
+_READ: Final = tuple(name for name in PLAIN if name != "topic") + HEADERS
+"""What a file is made of; the topic stands in its path."""
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 """The local property under which Spark tells its tasks the micro-batch."""
 
@@ -47,6 +52,7 @@ _MANIFEST: Final = (
     ("leader_epoch", "INT", pa.int32()),
     ("rows", "BIGINT", pa.int64()),
     ("skipped", "BIGINT", pa.int64()),
+    ("lost", "BIGINT", pa.int64()),
     ("path", "STRING", pa.string()),
     ("ingest_date", "STRING", pa.string()),
     ("size", "BIGINT", pa.int64()),
@@ -54,16 +60,12 @@ _MANIFEST: Final = (
     ("offset_max", "BIGINT", pa.int64()),
     ("leader_epoch_min", "INT", pa.int32()),
     ("leader_epoch_max", "INT", pa.int32()),
+    ("timestamp_min_ms", "BIGINT", pa.int64()),
+    ("timestamp_max_ms", "BIGINT", pa.int64()),
+    ("high_watermark", "BIGINT", pa.int64()),
+    ("host", "STRING", pa.string()),
 )
 _MANIFEST_SCHEMA: Final[Any] = pa.schema([(name, kind) for name, _, kind in _MANIFEST])
-# Offsets rise by one and keys and values rarely repeat: a dictionary of them is wasted work.
-_WRITER_OPTIONS: Final[dict[str, Any]] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    "use_dictionary": ["partition", "timestamp_type", "leader_epoch", "batch_id"],
-    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
-    "write_statistics": ["partition", "offset", "timestamp", "leader_epoch"],
-}
 
 
 class BronzeSource(DataSource):
@@ -72,7 +74,10 @@ class BronzeSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         given = {name.lower(): value for name, value in dict(options).items()}
-        self.table_path = given.pop(TABLE_PATH.lower())
+        table_path = given.pop(TABLE_PATH.lower(), None)
+        if table_path is None:
+            raise OptionError(f"{TABLE_PATH} is required: the table whose files the tasks write")
+        self.table_path = table_path
         self.parsed = parse_options(given)
 
     @classmethod
@@ -102,7 +107,11 @@ class BronzeStreamReader(StrandlineStreamReader):
             return iter(())
         context = TaskContext.get()
         batch_id = context.getLocalProperty(BATCH_ID_PROPERTY) if context is not None else None
-        assert batch_id is not None, f"Spark set no {BATCH_ID_PROPERTY}: not a streaming task"
+        if batch_id is None:
+            raise EnvironmentProblem(
+                f"Spark set no {BATCH_ID_PROPERTY}: this source is for the micro-batches of"
+                " `strandline-spark ingest bronze` alone"
+            )
         manifest = write_range(self.options, partition.planned, self.table_path, int(batch_id))
         return iter([pa.RecordBatch.from_pylist([manifest], schema=_MANIFEST_SCHEMA)])
 
@@ -116,20 +125,26 @@ def write_range(
     reader = RangeReader(
         planned,
         options.bootstrap,
-        include_headers=True,
-        fail_on_data_loss=options.fail_on_data_loss,
+        columns=_READ,
+        on_loss=options.on_loss,
         max_decompressed_bytes=options.max_decompressed_bytes,
+        stall_seconds=options.poll_timeout_seconds,
     )
     date = datetime.now(UTC).date().isoformat()
     directory = f"topic={planned.tp.topic}/ingest_date={date}"
     # Every attempt of a task writes a file of its own name.
     unique = os.urandom(8).hex()
     name = f"{planned.tp.partition:05d}-{planned.start:020d}-{planned.stop:020d}-{unique}.parquet"
-    file = _RangeFile(os.path.join(table_path, directory, name), batch_id)
+    path = os.path.join(table_path, directory, name)
+    file = _RangeFile(path, batch_id)
     try:
         for batch in reader.batches():
             file.add(batch)
         size = file.close()
+        if size > 0:
+            # Before the driver hears of it: what it commits must be there after a loss of power.
+            sync(path)
+            sync_names(path, table_path)
     except BaseException:
         file.discard()
         raise
@@ -142,9 +157,12 @@ def write_range(
         "leader_epoch": planned.leader_epoch,
         "rows": reader.decoder.rows,
         "skipped": reader.decoder.skipped,
+        "lost": reader.decoder.lost,
         "path": f"{directory}/{name}" if size > 0 else None,
         "ingest_date": date,
         "size": size,
+        "high_watermark": planned.high_watermark if planned.high_watermark >= 0 else None,
+        "host": platform.node(),
         **file.bounds(),
     }
 
@@ -160,6 +178,7 @@ class _RangeFile:
         self._pending_bytes = 0
         self._offsets = (0, 0)
         self._epochs = (0, 0)
+        self._times_us: list[int] = []
 
     def add(self, batch: Any) -> None:
         rows = batch.num_rows
@@ -181,6 +200,9 @@ class _RangeFile:
         # Offsets and epochs never fall within a range, so the last row has the largest.
         self._offsets = (self._offsets[0], offsets[rows - 1].as_py())
         self._epochs = (self._epochs[0], epochs[rows - 1].as_py())
+        times = pc.min_max(columns["timestamp"].cast(pa.int64())).as_py()
+        known = [*self._times_us, times["min"], times["max"]]
+        self._times_us = [min(known), max(known)]
         arrays = list(columns.values())
         self._pending.append(pa.RecordBatch.from_arrays(arrays, schema=FILE_SCHEMA))
         self._pending_bytes += batch.nbytes
@@ -192,7 +214,7 @@ class _RangeFile:
             return
         if self._writer is None:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, FILE_SCHEMA, **_WRITER_OPTIONS)
+            self._writer = pq.ParquetWriter(self._path, FILE_SCHEMA, **WRITER_OPTIONS)
         table = pa.Table.from_batches(self._pending)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._pending, self._pending_bytes = [], 0
@@ -211,8 +233,11 @@ class _RangeFile:
             self._writer.close()
             os.unlink(self._path)
 
-    def bounds(self) -> dict[str, int]:
+    def bounds(self) -> dict[str, int | None]:
+        first, last = (us // 1000 for us in self._times_us) if self._times_us else (None, None)
         return {
+            "timestamp_min_ms": first,
+            "timestamp_max_ms": last,
             "offset_min": self._offsets[0],
             "offset_max": self._offsets[1],
             "leader_epoch_min": self._epochs[0],

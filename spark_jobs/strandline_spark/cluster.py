@@ -14,26 +14,27 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import grpc
 
 from strandline_proto.errors import (
     NONE,
     OffsetNotAvailable,
-    UnknownTopicId,
     UnknownTopicOrPartition,
-    WireError,
     from_code,
 )
 from strandline_proto.v1 import fetch_pb2, metadata_pb2, services_pb2_grpc
 from strandline_runtime.real import CHANNEL_OPTIONS
 from strandline_spark.errors import ClusterUnreachable, UnknownTopic
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.failed_calls import retriable_text, transport_text
+from strandline_spark.list_offsets import ListOffsetsQuestion
+from strandline_spark.offsets import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    import re
+    from collections.abc import Iterable, Iterator, Mapping
 
 CALL_SECONDS: Final = 5.0
 """Deadline of one unary call."""
@@ -47,11 +48,16 @@ _channels: dict[tuple[int, str], grpc.Channel] = {}
 
 def stub_for(address: str) -> services_pb2_grpc.BrokerServiceStub:
     """A stub on this process's channel to `address`."""
+    return services_pb2_grpc.BrokerServiceStub(channel_to(address))
+
+
+def channel_to(address: str) -> grpc.Channel:
+    """This process's channel to `address`."""
     key = (os.getpid(), address)
     channel = _channels.get(key)
     if channel is None:
         channel = _channels[key] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-    return services_pb2_grpc.BrokerServiceStub(channel)
+    return channel
 
 
 def close_channels() -> None:
@@ -75,8 +81,7 @@ def pauses(patience: float) -> Iterator[float]:
         left = deadline - time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(NamedTuple):
     """One partition as the cluster describes it."""
 
     topic_id: bytes
@@ -85,74 +90,137 @@ class Leader:
     epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    internal: bool = False
+    """Of a topic that the cluster keeps for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """An offset, and the leader epoch in which the broker gave it."""
+class Mark(NamedTuple):
+    """Where a partition's log begins and how far consumers may read it, by the leader of an
+    epoch.
+    """
 
-    offset: int
-    epoch: int
+    leader: Leader
+    log_start: int
+    high_watermark: int
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.leader.topic_id
+
+    @property
+    def epoch(self) -> int:
+        return self.leader.epoch
 
 
 Leaders = dict[TopicPartition, Leader]
+Marks = dict[TopicPartition, Mark]
+_Answer = TypeVar("_Answer")
+_Answers = Callable[[], "Iterator[tuple[TopicPartition, int, _Answer]]"]
+"""Waits for a call that is under way: partition, error code, answer. Raises RpcError."""
+
+
+class TopicChanged(UnknownTopic):
+    """A topic is another one than the caller has seen a moment before."""
 
 
 class Cluster:
     """The brokers behind a bootstrap list."""
 
-    def __init__(self, bootstrap: Iterable[str]) -> None:
+    def __init__(self, bootstrap: Iterable[str], patience: float | None = None) -> None:
         self.bootstrap = tuple(bootstrap)
+        self._patience = PATIENCE_SECONDS if patience is None else patience
         self._known: tuple[str, ...] = ()
         self._epochs: dict[tuple[bytes, int], int] = {}
+        self._raised = 0
+        self._read: tuple[metadata_pb2.MetadataResponse, int, Leaders] | None = None
+        """Metadata's last answer, as of how many raised epochs, and what was made of it: most
+        triggers get the same one again.
+        """
+        self._asked: dict[str, ListOffsetsQuestion] = {}
+        """What `marks` asked each broker last, for the same reason."""
 
     def remember_epoch(self, topic_id: bytes, partition: int, epoch: int) -> None:
         """From now on a leader of an earlier epoch is not believed."""
         key = (topic_id, partition)
-        self._epochs[key] = max(epoch, self._epochs.get(key, -1))
+        if epoch > self._epochs.get(key, -1):
+            self._epochs[key] = epoch
+            self._raised += 1
 
     def leaders(self, topics: Iterable[str], patience: float | None = None) -> Leaders:
         """Every partition of the topics. Raises UnknownTopic or, past the patience,
         ClusterUnreachable.
+        """
+        found, absent = self.existing(topics, patience)
+        if absent:
+            raise UnknownTopic(
+                f"topic {', '.join(sorted(absent))} does not exist; create it with "
+                "`strandline topic create`"
+            )
+        return found
+
+    def existing(
+        self, topics: Iterable[str], patience: float | None = None
+    ) -> tuple[Leaders, set[str]]:
+        """The partitions of those topics that exist, and the names of the others.
 
         A topic that was just created is not known to every broker at once, so "unknown" is asked of
         each of them.
         """
         wanted = tuple(topics)
-        patience = PATIENCE_SECONDS if patience is None else patience
+        return self._described(wanted, set(wanted), patience)
+
+    def matching(self, pattern: re.Pattern[str], known: Iterable[str]) -> tuple[Leaders, set[str]]:
+        """The partitions of the topics whose whole name matches (internal ones never do), and those
+        of `known` that do not exist: a broker that lags may not tell of a topic, so each is asked.
+        """
+        found, _ = self._described(None, set(), None)
+        found = {
+            tp: one for tp, one in found.items() if pattern.fullmatch(tp.topic) and not one.internal
+        }
+        missing = {topic for topic in known if pattern.fullmatch(topic)}
+        missing -= {tp.topic for tp in found}
+        if not missing:
+            return found, missing
+        more, absent = self.existing(sorted(missing))
+        return found | more, absent
+
+    def _described(
+        self, wanted: tuple[str, ...] | None, needed: set[str], patience: float | None
+    ) -> tuple[Leaders, set[str]]:
+        """What Metadata tells of the wanted topics (None: all of them), and what is needed and not
+        there.
+        """
+        patience = self._patience if patience is None else patience
         why = "no answer"
         for _ in pauses(patience):
-            unknown: set[str] = set()
+            partial: tuple[Leaders, set[str]] | None = None
             for address in (*self.bootstrap, *(a for a in self._known if a not in self.bootstrap)):
                 answer = self._metadata(address, wanted)
                 if isinstance(answer, str):
                     why = answer
                     continue
-                absent = {
-                    t.name for t in answer.topics if t.error_code == UnknownTopicOrPartition.code
-                }
-                if absent:
-                    unknown = absent
-                    continue
                 found = self._leaders_in(answer)
-                if found is not None:
-                    return found
-                why = f"{address} knows an older leader than was seen before"
-            if unknown:
-                raise UnknownTopic(
-                    f"topic {', '.join(sorted(unknown))} does not exist; create it with "
-                    "`strandline topic create`"
-                )
+                if found is None:
+                    why = f"{address} knows an older leader than was seen before"
+                    continue
+                absent = needed - {tp.topic for tp in found}
+                if not absent:
+                    return found, absent
+                if partial is None or len(absent) < len(partial[1]):
+                    partial = found, absent
+            if partial is not None:
+                return partial
         raise ClusterUnreachable(
             f"no broker of {', '.join(self.bootstrap)} answered within {patience:.0f} s ({why});"
             " is the cluster up, and are its advertised addresses reachable from here?"
         )
 
     def _metadata(
-        self, address: str, topics: tuple[str, ...]
+        self, address: str, topics: tuple[str, ...] | None
     ) -> metadata_pb2.MetadataResponse | str:
         request = metadata_pb2.MetadataRequest(
-            only_named=True, topics=[metadata_pb2.TopicRef(name=name) for name in topics]
+            only_named=topics is not None,
+            topics=[metadata_pb2.TopicRef(name=name) for name in topics or ()],
         )
         try:
             answer = stub_for(address).Metadata(request, timeout=CALL_SECONDS)
@@ -165,9 +233,13 @@ class Cluster:
         """The partitions described, or None if one of them is described by a broker that lags
         behind what was seen.
         """
+        if self._read is not None and self._read[:2] == (answer, self._raised):
+            return self._read[2]
         addresses = {b.node_id: f"{b.host}:{b.port}" for b in answer.brokers}
         out: Leaders = {}
         for topic in answer.topics:
+            if topic.error_code == UnknownTopicOrPartition.code:
+                continue
             if topic.error_code != NONE:
                 raise from_code(topic.error_code)
             for p in topic.partitions:
@@ -180,47 +252,61 @@ class Cluster:
                     p.leader_epoch,
                     tuple(p.isr),
                     tuple(p.replicas),
+                    topic.is_internal,
                 )
+        self._read = answer, self._raised, out
         return out
 
-    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, End]:
-        """ListOffsets: for each partition the offset that a timestamp (-1 latest, -2 earliest)
-        stands for.
+    def marks(self, leaders: Leaders) -> Marks:
+        """Log start and high watermark of each partition, of one ListOffsets a broker.
 
-        "Latest" is the high watermark, which a new leader gives only once it cannot go back (I-11).
+        A new leader gives its high watermark only once that cannot go back (I-11).
         """
 
-        def ask(
-            address: str, part: dict[TopicPartition, Leader]
-        ) -> Iterator[tuple[TopicPartition, int, int]]:
-            topics: dict[bytes, fetch_pb2.ListOffsetsTopic] = {}
-            for tp, leader in part.items():
-                topic = topics.setdefault(
-                    leader.topic_id, fetch_pb2.ListOffsetsTopic(topic_id=leader.topic_id)
-                )
-                topic.partitions.add(
-                    partition=tp.partition, current_leader_epoch=leader.epoch, timestamp=wanted[tp]
-                )
-            answer = stub_for(address).ListOffsets(
-                fetch_pb2.ListOffsetsRequest(replica_id=-1, topics=topics.values()),
-                timeout=CALL_SECONDS,
-            )
-            names = {(leader.topic_id, tp.partition): tp for tp, leader in part.items()}
-            for result_topic in answer.topics:
-                for p in result_topic.partitions:
-                    yield names[(result_topic.topic_id, p.partition)], p.error_code, p.offset
+        def ask(address: str, part: Leaders) -> _Answers[tuple[int, int]]:
+            question = self._asked.get(address)
+            if question is None or question.part != part:
+                both = [(tp, at) for tp in part for at in (EARLIEST, LATEST)]
+                question = self._asked[address] = ListOffsetsQuestion(part, both)
+            call = question.ask(stub_for(address), CALL_SECONDS)
 
-        found = self._of_leaders(wanted, ask)
-        return {tp: End(offset, leader.epoch) for tp, (offset, leader) in found.items()}
+            def results() -> Iterator[tuple[TopicPartition, int, tuple[int, int]]]:
+                answers = iter(question.answers(call))
+                for tp, first, last in zip(part, answers, answers, strict=True):
+                    yield tp, first.error_code or last.error_code, (first.offset, last.offset)
 
-    def epoch_ends(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, End]:
-        """OffsetsForLeaderEpoch: where the leader's log leaves the given epoch; offset -1 if it
-        never held it.
+            return results
+
+        found = self._of_leaders(leaders, ask, leaders)
+        return {tp: Mark(leader, *answer) for tp, (answer, leader) in found.items()}
+
+    def offsets_at(
+        self, times: Mapping[TopicPartition, int], leaders: Leaders
+    ) -> dict[TopicPartition, int]:
+        """The first offset whose timestamp is at or after the time in milliseconds; -1 if there is
+        none yet.
         """
 
-        def ask(
-            address: str, part: dict[TopicPartition, Leader]
-        ) -> Iterator[tuple[TopicPartition, int, int]]:
+        def ask(address: str, part: Leaders) -> _Answers[int]:
+            question = ListOffsetsQuestion(part, ((tp, times[tp]) for tp in part))
+            call = question.ask(stub_for(address), CALL_SECONDS)
+
+            def results() -> Iterator[tuple[TopicPartition, int, int]]:
+                for tp, answer in zip(part, question.answers(call), strict=True):
+                    yield tp, answer.error_code, answer.offset
+
+            return results
+
+        return {tp: at for tp, (at, _) in self._of_leaders(times, ask, leaders).items()}
+
+    def epoch_ends(
+        self, wanted: Mapping[TopicPartition, int], leaders: Leaders
+    ) -> dict[TopicPartition, int]:
+        """OffsetsForLeaderEpoch: where the leader's log leaves the given epoch. Raises TopicChanged
+        if a topic is not that of `leaders` any more.
+        """
+
+        def ask(address: str, part: Leaders) -> _Answers[int]:
             topics: dict[bytes, fetch_pb2.OffsetsForLeaderEpochTopic] = {}
             for tp, leader in part.items():
                 topic = topics.setdefault(
@@ -231,42 +317,52 @@ class Cluster:
                     current_leader_epoch=leader.epoch,
                     leader_epoch=wanted[tp],
                 )
-            answer = stub_for(address).OffsetsForLeaderEpoch(
+            call = stub_for(address).OffsetsForLeaderEpoch.future(
                 fetch_pb2.OffsetsForLeaderEpochRequest(replica_id=-1, topics=topics.values()),
                 timeout=CALL_SECONDS,
             )
-            names = {(leader.topic_id, tp.partition): tp for tp, leader in part.items()}
-            for result_topic in answer.topics:
-                for p in result_topic.partitions:
-                    yield names[(result_topic.topic_id, p.partition)], p.error_code, p.end_offset
 
-        found = self._of_leaders(wanted, ask)
-        return {tp: End(offset, leader.epoch) for tp, (offset, leader) in found.items()}
+            def results() -> Iterator[tuple[TopicPartition, int, int]]:
+                names = {(leader.topic_id, tp.partition): tp for tp, leader in part.items()}
+                for result_topic in call.result().topics:
+                    for p in result_topic.partitions:
+                        tp = names[(result_topic.topic_id, p.partition)]
+                        # A leader that cannot say has not begun its own epoch yet.
+                        silent = p.error_code == NONE and p.end_offset < 0
+                        yield tp, OffsetNotAvailable.code if silent else p.error_code, p.end_offset
+
+            return results
+
+        return {tp: end for tp, (end, _) in self._of_leaders(wanted, ask, leaders).items()}
 
     def _of_leaders(
         self,
         wanted: Iterable[TopicPartition],
-        ask: Callable[
-            [str, dict[TopicPartition, Leader]], Iterator[tuple[TopicPartition, int, int]]
-        ],
-    ) -> dict[TopicPartition, tuple[int, Leader]]:
-        """Asks each partition's leader, and again after elections, until every partition has an
-        answer.
+        ask: Callable[[str, Leaders], _Answers[_Answer]],
+        leaders: Leaders,
+    ) -> dict[TopicPartition, tuple[_Answer, Leader]]:
+        """Asks each partition's leader, all brokers at once, and again after elections, until every
+        partition has an answer.
         """
-        pending = set(wanted)
-        done: dict[TopicPartition, tuple[int, Leader]] = {}
+        pending = dict.fromkeys(wanted)
+        known = leaders
+        done: dict[TopicPartition, tuple[_Answer, Leader]] = {}
         why: dict[TopicPartition, str] = {}
-        for left in pauses(PATIENCE_SECONDS) if pending else ():
-            leaders = self.leaders(sorted({tp.topic for tp in pending}), left)
-            by_address = _by_address(pending, leaders, why)
-            for address, part in by_address.items():
+        first = True
+        for left in pauses(self._patience) if pending else ():
+            if not first:
+                leaders = self._same(known, pending, left)
+            first = False
+            parts = _by_address(pending, leaders, why)
+            asked = [(address, part, ask(address, part)) for address, part in parts.items()]
+            for address, part, results in asked:
                 try:
-                    for tp, code, offset in ask(address, part):
+                    for tp, code, answer in results():
                         if code == NONE:
-                            done[tp] = (offset, part[tp])
-                            pending.discard(tp)
+                            done[tp] = (answer, part[tp])
+                            del pending[tp]
                         else:
-                            why[tp] = _retriable_text(tp, code)
+                            why[tp] = retriable_text(tp, code)
                 except grpc.RpcError as error:
                     why |= dict.fromkeys(part, f"{address}: {transport_text(error)}")
             if not pending:
@@ -274,10 +370,18 @@ class Cluster:
         if pending:
             worst = min(pending)
             raise ClusterUnreachable(
-                f"{worst} gave no offset within {PATIENCE_SECONDS:.0f} s: "
+                f"{worst} gave no offset within {self._patience:.0f} s: "
                 f"{why.get(worst, 'no answer')}"
             )
         return done
+
+    def _same(self, known: Leaders, pending: Iterable[TopicPartition], left: float) -> Leaders:
+        """The leaders now, of the same topics as before."""
+        found, _ = self.existing(sorted({tp.topic for tp in pending}), left)
+        for tp in pending:
+            if tp not in found or found[tp].topic_id != known[tp].topic_id:
+                raise TopicChanged(f"topic {tp.topic} was deleted or created again meanwhile")
+        return found
 
 
 def _by_address(
@@ -286,24 +390,8 @@ def _by_address(
     """The pending partitions by leader's address; `why` explains what has no leader."""
     out: dict[str, Leaders] = {}
     for tp in sorted(pending):
-        if tp not in leaders:
-            raise UnknownTopic(f"topic {tp.topic} has no partition {tp.partition}")
         if leaders[tp].address:
             out.setdefault(leaders[tp].address, {})[tp] = leaders[tp]
         else:
             why[tp] = "it has no leader"
     return out
-
-
-def _retriable_text(tp: TopicPartition, code: int) -> str:
-    """Why to ask again. Raises what asking again cannot cure."""
-    error: WireError = from_code(code)
-    if not error.retriable and not isinstance(error, OffsetNotAvailable | UnknownTopicId):
-        raise error
-    return f"{type(error).__name__}: {error} ({tp})"
-
-
-def transport_text(error: grpc.RpcError) -> str:
-    """A transport failure in a few words."""
-    code = error.code() if isinstance(error, grpc.Call) else None
-    return code.name if code is not None else "no connection"

@@ -1,4 +1,6 @@
-"""What a commit of the bronze table says of itself: the offset ranges that it took in."""
+"""What a commit of the bronze table says of itself: the offset ranges that it took in, what came of
+them, and how far the topic reached then.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,26 @@ from typing import Any, Final
 
 from strandline_proto.ids import topic_id_bytes
 from strandline_spark.errors import TableError
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.offsets import INT32_MAX, OFFSET_MAX, TopicPartition
 
-METADATA_FORMAT: Final = 1
-OFFSET_MAX: Final = (1 << 63) - 1
-INT32_MAX: Final = (1 << 31) - 1
+METADATA_FORMAT: Final = 3
+METADATA_FORMATS: Final = (1, 2, 3)
+"""Those that are read: the first did not know of lost records, for it stopped at them; the second
+said nothing of what a range's records are.
+"""
+
+
+_MAY_BE_UNKNOWN: Final = (
+    "skipped",
+    "size",
+    "offset_min",
+    "offset_max",
+    "leader_epoch_min",
+    "leader_epoch_max",
+    "timestamp_min_ms",
+    "timestamp_max_ms",
+    "high_watermark",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +46,34 @@ class CommittedRange:
     """Offsets without a record (control batches, compacted); None if the job did not see them."""
     leader_epoch: int
     """The leader's epoch when the range was planned; -1 if it is not known."""
+    lost: int = 0
+    """Offsets whose records retention had taken before they were read."""
+    size: int | None = None
+    """Bytes of the files that hold the rows; None in commits of earlier versions, as below."""
+    offset_min: int | None = None
+    offset_max: int | None = None
+    """Of the rows, as are epochs and timestamps; None without a row."""
+    leader_epoch_min: int | None = None
+    leader_epoch_max: int | None = None
+    timestamp_min_ms: int | None = None
+    timestamp_max_ms: int | None = None
+    high_watermark: int | None = None
+    """Of the partition when the range was planned; None if the job did not see it."""
 
     @property
     def tp(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of the table that a job made."""
+
+    version: int
+    committed_at_ms: int
+    job: str
+    batch_id: int
+    ranges: list[CommittedRange]
 
 
 def to_metadata(app_id: str, batch_id: int, ranges: list[CommittedRange]) -> dict[str, Any]:
@@ -44,16 +85,20 @@ def to_metadata(app_id: str, batch_id: int, ranges: list[CommittedRange]) -> dic
     }
 
 
-def from_metadata(data: Any, file: str) -> list[CommittedRange]:
-    """The ranges in what delta-rs has read, or has left as JSON, from a commit's `file`.
+def from_metadata(data: Any, file: str, version: int = -1, committed_at_ms: int = -1) -> Commit:
+    """The account in what delta-rs has read, or has left as JSON, from a commit's `file`.
     TableError unless a job of ours wrote it.
     """
     try:
         if isinstance(data, str):
             data = json.loads(data)
-        if data["format"] != METADATA_FORMAT:
-            raise ValueError(f"format {data['format']!r}, known is {METADATA_FORMAT}")
-        return [_checked(CommittedRange(**one)) for one in data["ranges"]]
+        if data["format"] not in METADATA_FORMATS:
+            raise ValueError(f"format {data['format']!r}, known are {METADATA_FORMATS}")
+        job, batch_id = data["job"], data["batch_id"]
+        if not isinstance(job, str) or type(batch_id) is not int:
+            raise TypeError(f"the job is {job!r}, the batch {batch_id!r}")
+        ranges = [_checked(CommittedRange(**one)) for one in data["ranges"]]
+        return Commit(version, committed_at_ms, job, batch_id, ranges)
     except (KeyError, TypeError, ValueError, RecursionError) as why:
         raise TableError(
             f"{file} is no commit that this job can account for ({type(why).__name__}: {why}): put "
@@ -72,11 +117,20 @@ def _checked(one: CommittedRange) -> CommittedRange:
         "end": (0, OFFSET_MAX),
         "rows": (0, OFFSET_MAX),
         "skipped": (0, OFFSET_MAX),
+        "lost": (0, OFFSET_MAX),
         "leader_epoch": (-1, INT32_MAX),
+        "size": (0, OFFSET_MAX),
+        "offset_min": (one.start, one.end),
+        "offset_max": (one.start, one.end),
+        "leader_epoch_min": (-1, INT32_MAX),
+        "leader_epoch_max": (-1, INT32_MAX),
+        "timestamp_min_ms": (-OFFSET_MAX, OFFSET_MAX),
+        "timestamp_max_ms": (-OFFSET_MAX, OFFSET_MAX),
+        "high_watermark": (0, OFFSET_MAX),
     }
     for name, (least, most) in limits.items():
         value = getattr(one, name)
-        if name == "skipped" and value is None:
+        if value is None and name in _MAY_BE_UNKNOWN:
             continue
         if type(value) is not int or not least <= value <= most:
             raise ValueError(f"{name} is {value!r}")

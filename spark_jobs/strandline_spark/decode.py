@@ -22,10 +22,12 @@ from strandline_proto.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches,
 from strandline_proto.decompression import Bound, decompress
 from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion
 from strandline_spark.kernel import SOUND, walk_headers, walk_records
-from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE, arrow_schema
+from strandline_spark.schema import HEADER_TYPE, PLAIN, TIMESTAMP_TYPE, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from strandline_proto.decompression import Buffer
 
 # Decompressed bodies are emitted once they reach this size: it bounds memory, and larger Arrow
 # batches gain nothing. With a message and one body more, of 1 GiB at most, a group stays below the
@@ -47,13 +49,24 @@ class _Body:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """What the kernel found of the rows of a group: see `walk_records`."""
+
+    marks: Any
+    nulls: Any
+    offsets: Any
+    timestamps: Any
+    batch_of: Any
+
+
 class RangeDecoder:
     """Decodes the messages of one range [start, stop), in order, and keeps account of every offset
     in it.
 
     `position` is the next offset to come. `rows` were yielded; `skipped` offsets of the range hold
-    no record: control batches, and holes that compaction left. `rows + skipped == position - start`
-    always.
+    no record: control batches, and holes that compaction left; the records of `lost` offsets are
+    gone. `rows + skipped + lost == position - start` always.
     """
 
     def __init__(
@@ -63,7 +76,7 @@ class RangeDecoder:
         start: int,
         stop: int,
         *,
-        include_headers: bool,
+        columns: tuple[str, ...] = PLAIN,
         bound: Bound = DEFAULT_BOUND,
     ) -> None:
         self.topic = topic
@@ -73,12 +86,12 @@ class RangeDecoder:
         self.position = start
         self.rows = 0
         self.skipped = 0
+        self.lost = 0
         self.leader_epoch = -1
-        self._schema = arrow_schema(include_headers=include_headers)
-        self._include_headers = include_headers
+        self._schema = arrow_schema(columns)
         self._bound = bound
 
-    def decode(self, records: bytes) -> Iterator[Any]:
+    def decode(self, records: Buffer) -> Iterator[Any]:
         """The Arrow batches of one message. Raises CorruptMessage before anything of a broken batch
         is yielded.
         """
@@ -100,10 +113,16 @@ class RangeDecoder:
         self.skipped += end - self.position
         self.position = end
 
+    def lose(self, next_offset: int) -> None:
+        """The records below `next_offset` that have not come are gone."""
+        end = min(max(next_offset, self.position), self.stop)
+        self.lost += end - self.position
+        self.position = end
+
     def _where(self, offset: int) -> str:
         return f"{self.topic}/{self.partition} at offset {offset}"
 
-    def _bodies(self, records: bytes) -> Iterator[_Body]:
+    def _bodies(self, records: Buffer) -> Iterator[_Body]:
         view = memoryview(records)
         # A message may be decoded again after a failure, so what is learnt from it counts only once
         # it was emitted.
@@ -148,7 +167,7 @@ class RangeDecoder:
         if consumed != len(view):
             raise CorruptMessage(f"{self._where(self.position)}: a batch is cut off")
 
-    def _emit(self, group: list[_Body], records: bytes) -> Iterator[Any]:
+    def _emit(self, group: list[_Body], records: Buffer) -> Iterator[Any]:
         if not group:
             return
         buffer = records if all(body.at >= 0 for body in group) else _joined(group)
@@ -156,7 +175,7 @@ class RangeDecoder:
         if columns is not None:
             yield columns
 
-    def _columns(self, buffer: bytes, group: list[_Body]) -> Any:
+    def _columns(self, buffer: Buffer, group: list[_Body]) -> Any:
         batches = self._batch_table(group)
         rows_max = int(batches[:, 2].sum())
         marks = np.empty(4 * rows_max + 1, np.int32)
@@ -184,26 +203,45 @@ class RangeDecoder:
         self._account(group, rows)
         if rows == 0:
             return None
-        marks, headers = marks[: 4 * rows + 1], headers[:, :rows]
-        np.clip(timestamps[:rows], -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX, out=timestamps[:rows])
-        data = pa.py_buffer(buffer)
-        spans = _spans(marks, data)
-        batch_of = batch_of[:rows]
-        epochs = np.array([body.header.leader_epoch for body in group], np.int32)
-        kinds = np.array([body.header.is_log_append_time for body in group], np.int32)
-        columns = [
-            _taken(spans, 0, rows, nulls[0, :rows]),
-            _taken(spans, 2, rows, nulls[1, :rows]),
-            pa.repeat(pa.scalar(self.topic, pa.string()), rows),
-            pa.repeat(pa.scalar(self.partition, pa.int32()), rows),
-            pa.array(offsets[:rows]),
-            pa.array(timestamps[:rows] * 1000).view(TIMESTAMP_TYPE),
-            pa.array(kinds[batch_of]),
-            pa.array(epochs[batch_of]),
-        ]
-        if self._include_headers:
-            columns.append(self._headers(raw, data, headers))
+        positions = _Positions(
+            marks[: 4 * rows + 1], nulls, offsets[:rows], timestamps[:rows], batch_of[:rows]
+        )
+        makers = self._makers(positions, group, pa.py_buffer(buffer))
+        makers["headers"] = lambda: self._headers(raw, pa.py_buffer(buffer), headers[:, :rows])
+        columns = [makers[name]() for name in self._schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _makers(
+        self, found: _Positions, group: list[_Body], data: Any
+    ) -> dict[str, Callable[[], Any]]:
+        """How each column is made; one that is not asked for costs nothing."""
+        rows = len(found.offsets)
+
+        def of_batch(name: str, kind: Any) -> Any:
+            values = np.array([getattr(body.header, name) for body in group], kind)
+            return pa.array(values[found.batch_of])
+
+        def spans(first: int) -> Any:
+            null = found.nulls[first // 2, :rows]
+            return _taken(_spans(found.marks, data), first, rows, null)
+
+        def times() -> Any:
+            limited = np.clip(found.timestamps, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX)
+            return pa.array(limited * 1000).view(TIMESTAMP_TYPE)
+
+        return {
+            "key": lambda: spans(0),
+            "value": lambda: spans(2),
+            "topic": lambda: pa.repeat(pa.scalar(self.topic, pa.string()), rows),
+            "partition": lambda: pa.repeat(pa.scalar(self.partition, pa.int32()), rows),
+            "offset": lambda: pa.array(found.offsets),
+            "timestamp": times,
+            "timestampType": lambda: of_batch("is_log_append_time", np.int32),
+            "leaderEpoch": lambda: of_batch("leader_epoch", np.int32),
+            "producerId": lambda: of_batch("producer_id", np.int64),
+            "producerEpoch": lambda: of_batch("producer_epoch", np.int32),
+            "baseSequence": lambda: of_batch("base_sequence", np.int32),
+        }
 
     def _batch_table(self, group: list[_Body]) -> Any:
         """One row for each batch, as the kernel wants it. Counts are bounded before anything is

@@ -44,15 +44,25 @@ class TableError(StrandlineSparkError):
     """The Delta table is missing, of another shape, or was written by somebody else meanwhile."""
 
 
+class WriteFailed(StrandlineSparkError):
+    """Rows could not be written to their topic, or may not be."""
+
+
 class EnvironmentProblem(StrandlineSparkError):
     """Java, Python or Spark is not set up as the job needs it."""
 
 
 _NAMED: Final = re.compile(
     r"^(?:\w+\.)*(OptionError|ClusterUnreachable|UnknownTopic|DataLoss|RangeStalled|FenceError|TableError"
-    r"|EnvironmentProblem|CorruptMessage|RecordTooLarge): (.+)$",
+    r"|WriteFailed|EnvironmentProblem|CorruptMessage|RecordTooLarge): (.+)$",
     re.MULTILINE,
 )
+
+
+def first_line(why: Exception) -> str:
+    """What a library says, without the stack that it may add."""
+    lines = (line.strip() for line in str(why).splitlines())
+    return next((line for line in lines if line), repr(why))
 
 
 def remedy_line(text: str) -> str | None:

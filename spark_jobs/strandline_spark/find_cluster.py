@@ -12,9 +12,30 @@ from typing import TYPE_CHECKING, Final
 from strandline_spark.errors import OptionError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping
 
 DEFAULT_DIR: Final = ".strandline"
+
+
+def add_cluster(command: argparse.ArgumentParser) -> None:
+    """The flags that name a cluster."""
+    command.add_argument(
+        "--bootstrap", help="host:port of one or more brokers (default: STRANDLINE_BOOTSTRAP)"
+    )
+    command.add_argument(
+        "--dir", help="directory of a local cluster (default: STRANDLINE_DIR, else ./.strandline)"
+    )
+
+
+def find_bootstrap_if_any(
+    bootstrap: str | None, directory: str | None, environ: Mapping[str, str]
+) -> str | None:
+    """As `find_bootstrap`; None if nothing names a cluster and ./.strandline is not there."""
+    named = bootstrap or directory or environ.get("STRANDLINE_BOOTSTRAP")
+    if not named and not environ.get("STRANDLINE_DIR") and not Path(DEFAULT_DIR).is_dir():
+        return None
+    return find_bootstrap(bootstrap, directory, environ)
 
 
 def find_bootstrap(bootstrap: str | None, directory: str | None, environ: Mapping[str, str]) -> str:

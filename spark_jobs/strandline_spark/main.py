@@ -1,4 +1,5 @@
-"""The `strandline-spark` command: `ingest bronze` and `verify`.
+"""The `strandline-spark` command: `ingest bronze`, `verify`, `compact`, `vacuum`, `lag`
+and `replay`.
 
 Exit status: 0 done, 1 an error or a table that is not sound, 2 wrong usage, 130 interrupted.
 Progress goes to standard error, the result to standard output.
@@ -15,12 +16,17 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from strandline_runtime.extras import what_is_missing
+from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.errors import OptionError, StrandlineSparkError
-from strandline_spark.find_cluster import find_bootstrap
+from strandline_spark.find_cluster import add_cluster, find_bootstrap, find_bootstrap_if_any
+from strandline_spark.lag_command import add_lag
+from strandline_spark.replay_command import add_replay
+from strandline_spark.table_commands import add_compact, add_vacuum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strandline_spark.bronze import Totals
     from strandline_spark.micro_batch import BatchReport
     from strandline_spark.verify import PartitionFindings
 
@@ -33,12 +39,16 @@ _VERIFY_COLUMNS: Final = (
     "gaps",
     "doubles",
     "skipped",
+    "lost",
+    "unchecked",
+    "differing",
     "high_watermark",
     "lag",
 )
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
+    without_event_engine()
     arguments = _parser().parse_args(argv)
     if missing := what_is_missing("spark"):
         _note(f"error: {missing}")
@@ -71,17 +81,40 @@ def _parser() -> argparse.ArgumentParser:
     ingest = commands.add_parser("ingest", help="run an ingestion job")
     jobs = ingest.add_subparsers(required=True, metavar="JOB")
     _add_bronze(jobs.add_parser("bronze", help="raw records into a Delta table, each offset once"))
-    _add_verify(commands.add_parser("verify", help="prove that a table holds each offset once"))
+    verify = commands.add_parser(
+        "verify",
+        help="prove that a table holds each offset once",
+        description="Proves that a bronze table holds each offset of a topic once. If a cluster is"
+        " named (by a flag, STRANDLINE_BOOTSTRAP, STRANDLINE_DIR or ./.strandline), the table is"
+        " compared with its topic ids and high watermarks too.",
+    )
+    _add_verify(verify)
+    add_compact(commands)
+    add_vacuum(commands)
+    add_lag(commands)
+    add_replay(commands)
     return parser
 
 
+def _add_spark(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--master",
+        default="local[2]",
+        help="Spark's master: local[N], or spark://HOST:PORT of a standalone cluster (default:"
+        " local[2]); a task may fail four times",
+    )
+    job.add_argument(
+        "--worker-python",
+        metavar="PYTHON",
+        default=sys.executable,
+        help="the interpreter of Spark's workers: a path, or a name on the PATH of each machine,"
+        " this one included (default: the one that runs this command)",
+    )
+    job.add_argument("--memory", default="1g", help="the driver's JVM heap (default: 1g)")
+
+
 def _add_bronze(bronze: argparse.ArgumentParser) -> None:
-    bronze.add_argument(
-        "--bootstrap", help="host:port of one or more brokers (default: STRANDLINE_BOOTSTRAP)"
-    )
-    bronze.add_argument(
-        "--dir", help="directory of a local cluster (default: STRANDLINE_DIR, else ./.strandline)"
-    )
+    add_cluster(bronze)
     bronze.add_argument("--topics", required=True, help="topics, comma separated")
     bronze.add_argument("--table", required=True, help="path of the Delta table")
     bronze.add_argument("--checkpoint", required=True, help="path of Spark's checkpoint")
@@ -104,15 +137,20 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
         help="where a new checkpoint starts (default: where the table ends)",
     )
     bronze.add_argument(
-        "--max-offsets-per-trigger", type=int, metavar="N", help="bound of one micro-batch"
+        "--on-loss",
+        choices=("stop", "record"),
+        default="stop",
+        help="where retention took records before they were read: stop (default), or go on at the"
+        " first one left and count the lost ones in the table; a topic created anew and a log cut"
+        " back always stop the job",
     )
+    bronze.add_argument("--max-offsets-per-trigger", metavar="N", help="bound of one micro-batch")
     bronze.add_argument(
         "--max-decompressed-bytes",
         metavar="BYTES",
         help="how far the records of one compressed batch may unpack (default: 32 MiB)",
     )
-    bronze.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    bronze.add_argument("--memory", default="1g", help="the driver's JVM heap (default: 1g)")
+    _add_spark(bronze)
     bronze.add_argument("--format", choices=("table", "json"), default="table")
     bronze.set_defaults(run=_run_bronze)
 
@@ -120,24 +158,40 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
 def _add_verify(verify: argparse.ArgumentParser) -> None:
     verify.add_argument("table", metavar="TABLE", help="path of the Delta table")
     verify.add_argument("topic", metavar="TOPIC")
+    add_cluster(verify)
     verify.add_argument(
-        "--bootstrap", help="also compare with the cluster's high watermarks and topic id"
+        "--complete", action="store_true", help="fail if the topic has more than the table"
+    )
+    verify.add_argument(
+        "--values",
+        action="store_true",
+        help="read the topic again and compare key, value, headers and timestamp of each row",
+    )
+    verify.add_argument(
+        "--allow-lost", action="store_true", help="accept what retention took before it was read"
     )
     verify.add_argument("--format", choices=("table", "json"), default="table")
     verify.set_defaults(run=_run_verify)
 
 
 def _run_bronze(arguments: argparse.Namespace) -> int:
-    from strandline_spark.options import local_path, parse_options
+    from strandline_spark.option_values import local_path
+    from strandline_spark.options import parse_options
 
     bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
-    if arguments.max_offsets_per_trigger is not None and arguments.max_offsets_per_trigger < 1:
-        raise OptionError("--max-offsets-per-trigger must be above 0")
+    if arguments.on_loss == "record" and arguments.mode == "dataframe":
+        raise OptionError(
+            "--on-loss record: in dataframe mode the job does not see which records are gone; use"
+            " --mode direct"
+        )
     given = {"bootstrap.servers": bootstrap, "subscribe": arguments.topics}
     if arguments.max_decompressed_bytes is not None:
         given["maxDecompressedBytes"] = arguments.max_decompressed_bytes
+    if arguments.max_offsets_per_trigger is not None:
+        given["maxOffsetsPerTrigger"] = arguments.max_offsets_per_trigger
     options = parse_options(given)
     from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
+    from strandline_spark.session import checked_master
 
     job = BronzeJob(
         bootstrap=",".join(options.bootstrap),
@@ -147,21 +201,28 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         every=None if arguments.every is None else checked_interval(arguments.every),
         direct=arguments.mode == "direct",
         start=arguments.start,
-        max_offsets_per_trigger=arguments.max_offsets_per_trigger,
+        record_losses=arguments.on_loss == "record",
+        max_offsets_per_trigger=options.max_offsets_per_trigger,
         max_decompressed_bytes=options.max_decompressed_bytes,
-        master=arguments.master,
+        master=checked_master(arguments.master),
         memory=arguments.memory,
+        worker_python=arguments.worker_python,
     )
     began = time.monotonic()
     _note(f"starting Spark (its log: {job.log_file})")
-    totals = run_bronze(job, _progress)
-    seconds = time.monotonic() - began
-    if arguments.format == "json":
+    totals = run_bronze(job, _progress, _note)
+    _print_totals(job.table, totals, time.monotonic() - began, arguments.format)
+    return 0
+
+
+def _print_totals(table: str, totals: Totals, seconds: float, form: str) -> None:
+    if form == "json":
         document = {
-            "table": job.table,
+            "table": table,
             "version": totals.version,
             "batches": totals.batches,
             "rows": totals.rows,
+            "lost": totals.lost,
             "files": totals.files,
             "size_bytes": totals.size,
             "elapsed_s": round(seconds, 3),
@@ -169,11 +230,11 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         print(json.dumps(document))  # noqa: T201 - the command's result
     else:
         print(  # noqa: T201 - the command's result
-            f"{totals.rows:,} rows in {totals.batches} batches and {totals.files} files"
-            f" ({totals.size / 1e6:.1f} MB); {job.table} is at version {totals.version}"
+            f"{totals.rows:,} rows{_lost(totals.lost)} in {totals.batches} batches and"
+            f" {totals.files} files"
+            f" ({totals.size / 1e6:.1f} MB); {table} is at version {totals.version}"
             f" ({seconds:.1f} s)"
         )
-    return 0
 
 
 def _progress(report: BatchReport) -> None:
@@ -181,24 +242,42 @@ def _progress(report: BatchReport) -> None:
         _note(f"batch {report.batch_id}: the table has it already (version {report.version})")
     else:
         _note(
-            f"batch {report.batch_id}: {report.rows:,} rows, {report.size / 1e6:.1f} MB,"
+            f"batch {report.batch_id}: {report.rows:,} rows{_lost(report.lost)},"
+            f" {report.size / 1e6:.1f} MB,"
             f" table version {report.version}"
         )
 
 
+def _lost(offsets: int) -> str:
+    return f" ({offsets:,} offsets lost to retention)" if offsets > 0 else ""
+
+
 def _run_verify(arguments: argparse.Namespace) -> int:
-    from strandline_spark.options import local_path, parse_options
+    from strandline_spark.option_values import local_path
+    from strandline_spark.options import parse_options
     from strandline_spark.verify import as_json, verify
 
-    servers = None
-    if arguments.bootstrap is not None:
-        servers = ",".join(
-            parse_options(
-                {"bootstrap.servers": arguments.bootstrap, "subscribe": arguments.topic}
-            ).bootstrap
+    servers = find_bootstrap_if_any(arguments.bootstrap, arguments.dir, os.environ)
+    asked = [f"--{name}" for name in ("complete", "values") if getattr(arguments, name)]
+    if servers is None and asked:
+        raise OptionError(
+            f"{asked[0]} compares with a cluster: say where it is with --bootstrap HOST:PORT,"
+            " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
         )
+    if servers is not None:
+        given = {"bootstrap.servers": servers, "subscribe": arguments.topic}
+        servers = ",".join(parse_options(given).bootstrap)
+    else:
+        _note("no cluster is named, so the table is checked by itself")
     table = os.path.abspath(local_path("TABLE", arguments.table))
-    found = verify(table, arguments.topic, servers)
+    found = verify(
+        table,
+        arguments.topic,
+        servers,
+        complete=arguments.complete,
+        allow_lost=arguments.allow_lost,
+        values=arguments.values,
+    )
     sound = all(one.sound for one in found)
     if arguments.format == "json":
         document = {
@@ -208,6 +287,7 @@ def _run_verify(arguments: argparse.Namespace) -> int:
             "rows": sum(one.rows for one in found),
             "gaps": sum(one.gaps for one in found),
             "doubles": sum(one.doubles for one in found),
+            "lost": sum(one.lost for one in found),
             "partitions": [as_json(one) for one in found],
         }
         print(json.dumps(document))  # noqa: T201 - the command's result
@@ -228,8 +308,11 @@ def _print_findings(found: list[PartitionFindings], sound: bool) -> None:
     for one in found:
         for problem in one.problems:
             print(f"{one.topic}/{one.partition}: {problem}")  # noqa: T201 - the command's result
+    lost = any(one.lost for one in found)
     print(  # noqa: T201 - the command's result
-        "sound: every offset once" if sound else "NOT sound"
+        ("sound: every offset once" + (", but the lost ones" if lost else ""))
+        if sound
+        else "NOT sound"
     )
 
 

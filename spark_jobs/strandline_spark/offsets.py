@@ -1,13 +1,36 @@
 """Offsets as Spark stores them: `{"topic": {"0": 23}}`, end-exclusive, the shape that Spark's Kafka
-source uses.
+source uses, and beside it where those offsets come from:
+
+    {"t": {"0": 23}, "@lineage": {"t": {"id": "…", "epochs": {"0": 4}, "starts": {"0": 20}}}}
+
+An offset means a record only within one topic (`id`) and one history of leaders (`epochs`: all
+records below the offset are of that leader epoch or an earlier one). `starts` says where a batch
+begins whose partition does not begin where the batch before ended: the first batch of a stream, a
+topic created anew, a log that was cut back. The plain form, without `@lineage`, is read too.
 
 Spark compares two offsets as JSON text, so the text must be a function of the offsets alone: topics
 are sorted, and partitions sorted by number (an unstable order makes an availableNow run that never
 ends).
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from strandline_proto.ids import topic_id_bytes, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LINEAGE: Final = "@lineage"
+"""No topic can have this name."""
+OFFSET_MAX: Final = (1 << 63) - 1
+INT32_MAX: Final = (1 << 31) - 1
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""What ListOffsets, and offsets in options, mean by these numbers."""
 
 
 class TopicPartition(NamedTuple):
@@ -24,6 +47,24 @@ Offsets = dict[TopicPartition, int]
 OffsetJson = dict[str, dict[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Where a stream stands after a batch, and what its offsets mean."""
+
+    ends: Offsets
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    starts: Offsets = field(default_factory=dict)
+
+
+def begins(start: StreamOffset | None, end: StreamOffset) -> Offsets:
+    """Where the batch from `start` to `end` begins. A partition that is new to the stream begins
+    with its first record.
+    """
+    before = {} if start is None else start.ends
+    return {tp: end.starts.get(tp, before.get(tp, 0)) for tp in end.ends}
+
+
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
     """The nested form, in the one order that all of our offsets have."""
     out: OffsetJson = {}
@@ -33,7 +74,9 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
 
 
 def from_json(data: Any) -> Offsets:
-    """The inverse of `to_json`. Raises ValueError naming the part that has another shape."""
+    """The inverse of `to_json`; LATEST and EARLIEST are taken for offsets too. Raises ValueError
+    naming the part that has another shape.
+    """
     if not isinstance(data, dict):
         raise ValueError(f"{data!r} is not an object of topics")
     out: Offsets = {}
@@ -41,12 +84,86 @@ def from_json(data: Any) -> Offsets:
         if not isinstance(partitions, dict):
             raise ValueError(f"{topic!r} has {partitions!r}, not an object of partitions")
         for partition, offset in partitions.items():
-            if not str(partition).isdigit():
-                raise ValueError(f"{partition!r} of topic {topic!r} is not a partition number")
-            if not isinstance(offset, int) or isinstance(offset, bool):
-                raise ValueError(f"{offset!r} of {topic}/{partition} is not an offset")
-            out[TopicPartition(topic, int(partition))] = offset
+            tp = TopicPartition(topic, partition_number(partition, topic))
+            if type(offset) is not int or not EARLIEST <= offset <= OFFSET_MAX:
+                raise ValueError(
+                    f"{offset!r} of {tp} is not an offset, -1 (latest) or -2 (earliest)"
+                )
+            out[tp] = offset
     return {tp: out[tp] for tp in sorted(out)}
+
+
+def partition_number(text: str, topic: str) -> int:
+    """`text` as the number of a partition, which has one way of being written."""
+    number = decimal(text)
+    if number is None or number > INT32_MAX or str(number) != text:
+        raise ValueError(f"{text!r} of topic {topic!r} is not a partition number")
+    return number
+
+
+def stream_to_json(offset: StreamOffset) -> dict[str, Any]:
+    """The form that Spark checkpoints."""
+    out: dict[str, Any] = dict(to_json(offset.ends))
+    lineage: dict[str, Any] = {}
+    epochs, starts = to_json(offset.epochs), to_json(offset.starts)
+    for topic in sorted(offset.topic_ids):
+        lineage[topic] = {"id": topic_id_text(offset.topic_ids[topic])}
+        if topic in epochs:
+            lineage[topic]["epochs"] = epochs[topic]
+        if topic in starts:
+            lineage[topic]["starts"] = starts[topic]
+    return out | {LINEAGE: lineage} if lineage else out
+
+
+def stream_from_json(data: Any) -> StreamOffset:
+    """The inverse of `stream_to_json`; the plain form is read too. Raises ValueError."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{data!r} is not an object of topics")
+    ends = from_json({topic: found for topic, found in data.items() if topic != LINEAGE})
+    lineage = data.get(LINEAGE, {})
+    if not isinstance(lineage, dict):
+        raise ValueError(f"{LINEAGE} is {lineage!r}, not an object of topics")
+    ids: dict[str, bytes] = {}
+    of: dict[str, dict[str, Any]] = {"epochs": {}, "starts": {}}
+    for topic, found in lineage.items():
+        if not isinstance(found, dict) or not {"id"} <= set(found) <= {"id", *of}:
+            raise ValueError(f"{LINEAGE} of {topic!r} is {found!r}, not its id, epochs and starts")
+        try:
+            ids[topic] = bytes(topic_id_bytes(found["id"]))
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"{found['id']!r} of {topic!r} is not a topic id") from None
+        for name, parts in of.items():
+            parts[topic] = found.get(name, {})
+    epochs, starts = from_json(of["epochs"]), from_json(of["starts"])
+    for tp, number in (*epochs.items(), *starts.items()):
+        if number < 0:
+            raise ValueError(f"{LINEAGE} of {tp} holds {number}, which is below 0")
+    return StreamOffset(ends, ids, epochs, starts)
+
+
+def decimal(text: str) -> int | None:
+    """A whole number of the digits 0 to 9, at most 2^63 - 1; None for any other text."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        return None
+    number = int(text)
+    return number if number <= OFFSET_MAX else None
+
+
+def parse_json(text: str) -> Any:
+    """JSON in which no object has a key twice. Raises ValueError."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"the key {key!r} stands there twice")
+            found[key] = value
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:

@@ -1,43 +1,94 @@
-"""The options of the source: a few names, checked when `load()` is called. Whatever is not listed
-is refused.
+"""The options of the source, named as those of Spark's Kafka source, and checked when `load()` is
+called. Whatever is not listed is refused.
 
 Spark hands options over with lower-cased names; messages use the names as they are documented.
+Every name may have Kafka's prefix (`kafka.bootstrap.servers`), and some have another in Spark.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from strandline_spark.errors import OptionError
-from strandline_spark.offsets import Offsets, TopicPartition, from_json
+from strandline_spark.offsets import EARLIEST, LATEST, StreamOffset
+from strandline_spark.option_names import OptionNames
+from strandline_spark.option_values import (
+    OFFSET_RETRIES,
+    OFFSET_RETRY_MS,
+    POLL_TIMEOUT_MS,
+    assigned_of,
+    check_isolation,
+    columns_of,
+    count,
+    delay,
+    group_of,
+    no_offset_of,
+    on_loss_of,
+    optional_path,
+    pattern_of,
+    position_of,
+    positive,
+    seconds_of_ms,
+    servers_of,
+    times_of,
+    topics_of,
+    unpacked_of,
+)
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-"""What ListOffsets, and offsets in options, mean by these numbers."""
+    from strandline_spark.losses import OnLoss
+    from strandline_spark.offsets import TopicPartition
+    from strandline_spark.option_values import NoOffset, Position, Times
 
 KNOWN: Final = (
     "bootstrap.servers",
     "subscribe",
+    "subscribePattern",
     "assign",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "isolation.level",
+    "group.id",
+    "groupIdPrefix",
     "maxDecompressedBytes",
     "failOnDataLoss",
     "includeHeaders",
+    "includeBatchMeta",
+    "columns",
     "initialOffsetsPath",
 )
-_BY_LOWER_NAME: Final = {name.lower(): name for name in KNOWN}
-
-Position = str | Offsets
-"""`earliest`, `latest`, or an offset (or -1, -2) for each partition."""
+_BINARY: Final = "keys and values are binary columns: cast or decode them after load()"
+NAMES: Final = OptionNames(
+    owner="source",
+    known=KNOWN,
+    prefixes=("kafka.", "kafkaconsumer."),
+    cannot_work={
+        "key.deserializer": _BINARY,
+        "value.deserializer": _BINARY,
+        "auto.offset.reset": "a query starts at startingOffsets, and its checkpoint says where it"
+        " goes on",
+        "enable.auto.commit": "offsets live in Spark's checkpoint, and no group is read",
+        "interceptor.classes": "no consumer of Kafka's reads here: transform the rows after load()",
+        "client.rack": "followers do not serve consumers yet: leave it out, leaders are read",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +96,26 @@ class SourceOptions:
     bootstrap: tuple[str, ...]
     topics: tuple[str, ...]
     """Topics subscribed whole; empty if partitions are assigned."""
+    pattern: re.Pattern[str] | None
+    """The topics whose whole names match it, those that come later too."""
     assigned: tuple[TopicPartition, ...]
     starting: Position | None
     ending: Position | None
+    starting_times: Times | None
+    ending_times: Times | None
+    no_offset: NoOffset
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    trigger_delay_seconds: float
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    poll_timeout_seconds: float
+    offset_retries: int
+    offset_retry_seconds: float
     max_decompressed_bytes: int
-    fail_on_data_loss: bool
-    include_headers: bool
+    on_loss: OnLoss
+    columns: tuple[str, ...]
+    group_id: str | None
     initial_offsets_path: str | None
 
     @property
@@ -61,43 +125,60 @@ class SourceOptions:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Checked options. Raises OptionError naming the option, its value and what is accepted."""
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        known = _BY_LOWER_NAME.get(name.lower())
-        if known is None:
-            raise OptionError(_unknown(name))
-        given[known] = value
-    bootstrap = _servers(given.get("bootstrap.servers"))
-    if ("subscribe" in given) == ("assign" in given):
+    given = NAMES.given(options)
+    check_isolation(given.get("isolation.level"))
+    bootstrap = servers_of(given.get("bootstrap.servers"))
+    if sum(name in given for name in ("subscribe", "subscribePattern", "assign")) != 1:
         raise OptionError(
-            "give exactly one of the options subscribe (topics, comma separated) and assign"
-            ' (partitions, as {"topic": [0, 1]})'
+            "give exactly one of the options subscribe (topics, comma separated), subscribePattern"
+            ' (a regular expression) and assign (partitions, as {"topic": [0, 1]})'
+        )
+    at_least = positive("minOffsetsPerTrigger", given.get("minOffsetsPerTrigger"))
+    at_most = positive("maxOffsetsPerTrigger", given.get("maxOffsetsPerTrigger"))
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise OptionError(
+            f"minOffsetsPerTrigger {at_least} is above maxOffsetsPerTrigger {at_most}: a batch"
+            " cannot have both"
         )
     return SourceOptions(
         bootstrap=bootstrap,
-        topics=_topics(given["subscribe"]) if "subscribe" in given else (),
-        assigned=_assigned(given["assign"]) if "assign" in given else (),
-        starting=_position("startingOffsets", given.get("startingOffsets")),
-        ending=_position("endingOffsets", given.get("endingOffsets")),
-        max_offsets_per_trigger=_positive(
-            "maxOffsetsPerTrigger", given.get("maxOffsetsPerTrigger")
+        topics=topics_of(given["subscribe"]) if "subscribe" in given else (),
+        pattern=pattern_of(given.get("subscribePattern")),
+        assigned=assigned_of(given["assign"]) if "assign" in given else (),
+        starting=position_of("startingOffsets", given.get("startingOffsets")),
+        ending=position_of("endingOffsets", given.get("endingOffsets")),
+        starting_times=times_of(given, "starting"),
+        ending_times=times_of(given, "ending"),
+        no_offset=no_offset_of(given),
+        max_offsets_per_trigger=at_most,
+        min_offsets_per_trigger=at_least,
+        trigger_delay_seconds=delay(given.get("maxTriggerDelay")),
+        min_partitions=positive("minPartitions", given.get("minPartitions")),
+        max_records_per_partition=positive(
+            "maxRecordsPerPartition", given.get("maxRecordsPerPartition")
         ),
-        max_decompressed_bytes=_unpacked(given.get("maxDecompressedBytes")),
-        fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss"), default=True),
-        include_headers=_flag("includeHeaders", given.get("includeHeaders"), default=False),
-        initial_offsets_path=_local_path(given.get("initialOffsetsPath")),
+        poll_timeout_seconds=seconds_of_ms(given, "pollTimeoutMs", POLL_TIMEOUT_MS),
+        offset_retries=count(given, "fetchOffset.numRetries", OFFSET_RETRIES),
+        offset_retry_seconds=seconds_of_ms(given, "fetchOffset.retryIntervalMs", OFFSET_RETRY_MS),
+        max_decompressed_bytes=unpacked_of(given.get("maxDecompressedBytes")),
+        on_loss=on_loss_of(given.get("failOnDataLoss")),
+        columns=columns_of(given),
+        group_id=group_of(given),
+        initial_offsets_path=optional_path(given.get("initialOffsetsPath")),
     )
 
 
 def check_for_batch(options: SourceOptions) -> None:
     """Refuses what only a stream can do."""
-    if options.starting == "latest":
+    if options.starting == "latest" and options.starting_times is None:
         raise OptionError(
             "startingOffsets=latest reads nothing in a batch query; use earliest or offsets"
         )
     for name, value in (
         ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+        ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
         ("initialOffsetsPath", options.initial_offsets_path),
+        ("group.id (or groupIdPrefix)", options.group_id),
     ):
         if value is not None:
             raise OptionError(
@@ -107,121 +188,16 @@ def check_for_batch(options: SourceOptions) -> None:
         raise OptionError(
             "endingOffsets=earliest ends before the first record; use latest or offsets"
         )
-    if isinstance(options.starting, dict) and LATEST in options.starting.values():
+    if isinstance(options.starting, StreamOffset) and LATEST in options.starting.ends.values():
         raise OptionError("startingOffsets holds -1 (latest), which reads nothing in a batch query")
-    if isinstance(options.ending, dict) and EARLIEST in options.ending.values():
+    if isinstance(options.ending, StreamOffset) and EARLIEST in options.ending.ends.values():
         raise OptionError("endingOffsets holds -2 (earliest), which ends before the first record")
 
 
 def check_for_stream(options: SourceOptions) -> None:
     """Refuses what only a batch query can do."""
-    if options.ending is not None:
-        raise OptionError("endingOffsets is for batch queries (read); a stream has no end")
-
-
-def _unknown(name: str) -> str:
-    plain = name.lower().removeprefix("kafka.")
-    close = difflib.get_close_matches(plain, list(_BY_LOWER_NAME), n=1)
-    hint = f"; did you mean {_BY_LOWER_NAME[close[0]]}?" if close else ""
-    return (
-        f"option {name!r} is not supported by the strandline source{hint} Known: {', '.join(KNOWN)}"
-    )
-
-
-def _servers(value: str | None) -> tuple[str, ...]:
-    servers = tuple(part.strip() for part in (value or "").split(",") if part.strip())
-    if not servers:
-        raise OptionError("option bootstrap.servers is required: host:port of one or more brokers")
-    for server in servers:
-        host, colon, port = server.rpartition(":")
-        if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
-            raise OptionError(f"bootstrap.servers: {server!r} is not host:port")
-    return servers
-
-
-def _topics(value: str) -> tuple[str, ...]:
-    topics = tuple(sorted({part.strip() for part in value.split(",") if part.strip()}))
-    if not topics:
-        raise OptionError("subscribe names no topic; give one or more, comma separated")
-    return topics
-
-
-def _assigned(value: str) -> tuple[TopicPartition, ...]:
-    wrong = OptionError(f'assign: {value!r} is not of the form {{"topic": [0, 1]}}')
-    try:
-        data = json.loads(value)
-    except (ValueError, RecursionError) as why:
-        raise wrong from why
-    if not isinstance(data, dict) or not data:
-        raise wrong
-    found: set[TopicPartition] = set()
-    for topic, partitions in data.items():
-        if not isinstance(partitions, list) or not partitions:
-            raise wrong
-        for partition in partitions:
-            if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
-                raise wrong
-            found.add(TopicPartition(topic, partition))
-    return tuple(sorted(found))
-
-
-def _position(name: str, value: str | None) -> Position | None:
-    if value is None:
-        return None
-    word = value.strip().lower()
-    if word in ("earliest", "latest"):
-        return word
-    try:
-        offsets = from_json(json.loads(value))
-    except (ValueError, RecursionError) as why:
+    if options.ending is not None or options.ending_times is not None:
         raise OptionError(
-            f"{name}: {value!r} is not earliest, latest, or offsets as"
-            f' {{"topic": {{"0": 23, "1": -2}}}} ({why})'
-        ) from why
-    for tp, offset in offsets.items():
-        if offset < EARLIEST:
-            raise OptionError(
-                f"{name}: {offset} of {tp} is not an offset, -1 (latest) or -2 (earliest)"
-            )
-    return offsets
-
-
-def _positive(name: str, value: str | None) -> int | None:
-    if value is None:
-        return None
-    digits = value.strip()
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18 or int(digits) < 1:
-        raise OptionError(f"{name}: {value!r} is not a whole number above 0")
-    return int(digits)
-
-
-def _unpacked(value: str | None) -> int:
-    found = _positive("maxDecompressedBytes", value)
-    if found is not None and found > DECOMPRESSED_BYTES_LIMIT:
-        raise OptionError(f"maxDecompressedBytes: {found} is above {DECOMPRESSED_BYTES_LIMIT}")
-    return DECOMPRESSED_BYTES_MAX if found is None else found
-
-
-def _flag(name: str, value: str | None, *, default: bool) -> bool:
-    if value is None:
-        return default
-    word = value.strip().lower()
-    if word not in ("true", "false"):
-        raise OptionError(f"{name}: {value!r} is neither true nor false")
-    return word == "true"
-
-
-def _local_path(value: str | None) -> str | None:
-    return None if value is None else local_path("initialOffsetsPath", value)
-
-
-def local_path(name: str, value: str) -> str:
-    """`value` as a path of this machine's file system. Raises OptionError for another scheme."""
-    path = (
-        value.removeprefix("file://")
-        if value.startswith("file:///")
-        else value.removeprefix("file:")
-    )
-    if "://" in path or not path.strip():
-        raise OptionError(f"{name}: {value!r} is not a path of a local or mounted file system")
-    return path
+            "endingOffsets, endingTimestamp and endingOffsetsByTimestamp are for batch queries"
+            " (read); a stream has no end"
+        )

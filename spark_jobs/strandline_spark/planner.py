@@ -1,58 +1,64 @@
-"""Which offsets a query reads: where it starts, how far a micro-batch goes, and whether what it
-read is still so.
+"""Which offsets a query reads: where it starts, how far a micro-batch goes, and what is done where
+records that it relies on are gone.
 
 All of it runs on the driver. What Spark does with these answers shapes the rules:
 
-* The initial offset is decided once and kept in a file, because it is asked for again after a
-  restart.
-* An end offset is never below the start it is asked for: a new leader's high watermark may
-  trail for a moment.
+* Spark keeps end offsets alone, and asks for the initial offset again after a restart in which
+  batch 0 had not committed. So the first batch's end says where the stream began, and that batch is
+  made even if there is nothing to read yet.
+* Spark compares offsets as text. A batch in which nothing moves answers with the very offset that
+  it was asked for, so a new leader without new records makes no batch.
+* An end offset is never below the start it is asked for, unless records are gone: a new leader's
+  high watermark may trail for a moment.
 * Under availableNow nothing that appeared after the target was taken is read, new partitions
   included.
-* Offsets below which records were read stay tied to a topic id and a leader epoch. If the topic was
-  created anew, or the leader's log leaves that epoch earlier, records that were read are gone: data
-  loss, said once and not read over.
+* Offsets are tied to a topic id and to a leader epoch (P-82). Losses are found for all partitions
+  before anything is said, and reading goes on at the first record not yet read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline_spark.cluster import Cluster, End, Leaders, pauses
-from strandline_spark.errors import DataLoss, OptionError, UnknownTopic
-from strandline_spark.offsets import Offsets, TopicPartition, limited, names
-from strandline_spark.options import EARLIEST, LATEST
-from strandline_spark.positions import Lineage, PositionFiles
+from strandline_spark.cluster import Cluster, TopicChanged, pauses
+from strandline_spark.errors import ClusterUnreachable, OptionError, UnknownTopic
+from strandline_spark.group_progress import GroupProgress
+from strandline_spark.history import Found, History, retained
+from strandline_spark.losses import Loss, Reason, settle
+from strandline_spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    StreamOffset,
+    TopicPartition,
+    begins,
+    limited,
+    names,
+)
+from strandline_spark.option_values import NoOffset
+from strandline_spark.positions import PositionFiles
+from strandline_spark.splitting import PlannedRange, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from strandline_spark.options import Position, SourceOptions
+    from strandline_spark.cluster import Mark, Marks
+    from strandline_spark.option_values import Position, Times
+    from strandline_spark.options import SourceOptions
 
 _logger: Final = logging.getLogger(__name__)
 
+TRY_SECONDS: Final = 7.5
+"""How long one try to plan waits for answers: elections are ridden out by the default retries."""
+CHANGING_SECONDS: Final = 300.0
+"""Bound of all tries together."""
 TRAILING_SECONDS: Final = 5.0
 """How long a high watermark below the start is waited for before a trigger is given up as empty."""
 
-_WAYS_OUT: Final = (
-    "start a new checkpoint (and table), or set failOnDataLoss=false to go on with what is there"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRange:
-    """One task: the records of [start, stop) of one partition, as of one topic id and at least one
-    leader epoch.
-    """
-
-    tp: TopicPartition
-    topic_id: bytes
-    start: int
-    stop: int
-    leader_epoch: int
+_Answer = TypeVar("_Answer")
 
 
 class Planner:
@@ -60,268 +66,343 @@ class Planner:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.bootstrap)
+        self._cluster = Cluster(options.bootstrap, TRY_SECONDS)
+        self._history = History(self._cluster)
         self._files = PositionFiles(options.initial_offsets_path)
-        self._lineage: Lineage | None = None
-        self._initial: Offsets | None = None
-        self._target: Offsets | None = None
-        self._checked: dict[TopicPartition, tuple[int, int]] = {}
+        self._group = (
+            None if options.group_id is None else GroupProgress(options.bootstrap, options.group_id)
+        )
+        self._initial: StreamOffset | None = None
+        self._begun = False
+        self._target: dict[tuple[bytes, TopicPartition], int] | None = None
+        self._planned: tuple[StreamOffset, Marks] | None = None
+        self._told: set[Loss] = set()
+        self._believed: tuple[StreamOffset, StreamOffset] | None = None
+        """What `_trusted` was asked last, and its answer."""
+        self._waiting_since = time.monotonic()
         self.high_watermarks: Offsets | None = None
         """The ends of the logs at the last micro-batch, whatever limits and targets said: for
         progress reports.
         """
+        self.ends: Offsets = {}
+        """Where the query stands after that micro-batch."""
 
-    def initial(self) -> Offsets:
-        """Where the query starts: the stored answer, or what the options mean now; the same at
-        every call.
+    def initial(self) -> StreamOffset:
+        """Where the query starts: the answer of an earlier version's file, or what the options mean
+        now; the same at every call.
         """
         if self._initial is None:
             stored = self._files.initial()
-            self._initial = self._decide_initial() if stored is None else stored
-        return dict(self._initial)
+            self._initial = (
+                self._unchanged(self._decide_initial)
+                if stored is None
+                else self._files.completed(StreamOffset(stored))
+            )
+        return self._initial
 
     def take_target(self) -> None:
         """Fixes what "available now" means."""
-        self._target = {tp: end.offset for tp, end in self._ends(self._leaders()).items()}
+        marks, _ = self._unchanged(self._look)
+        self._target = {(mark.topic_id, tp): mark.high_watermark for tp, mark in marks.items()}
 
-    def latest(self, start: Offsets, max_offsets: int | None) -> Offsets:
-        """The end of the micro-batch that starts at `start`, with every partition of `start` that
-        still exists.
+    def latest(self, start: StreamOffset, max_offsets: int | None) -> StreamOffset:
+        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing to
+        do.
         """
-        leaders = self._leaders()
-        self._report_gone(set(start) - set(leaders))
-        wanted = (
-            set(leaders)
-            if self._target is None
-            else set(leaders) & (set(start) | set(self._target))
-        )
-        begin = self._with_new_partitions(start, wanted)
-        ends, rewound = self._settled_ends(begin)
-        self._check_lineage(begin, ends)
-        self.high_watermarks = {tp: mark.offset for tp, mark in ends.items()}
-        end = {tp: max(self._up_to_target(tp, ends[tp].offset), begin[tp]) for tp in begin}
-        end |= {tp: ends[tp].offset for tp in rewound}
+        known = self._trusted(start)
+        if self._group is not None and start != self._initial:
+            self._group.show(known)
+        found = self._settled(known)
+        self._settle(found.losses)
+        marks = found.marks
+        self.high_watermarks = {tp: mark.high_watermark for tp, mark in marks.items()}
+        self.ends = dict(found.begins)
+        ends = {tp: max(self._available(tp, marks[tp]), at) for tp, at in found.begins.items()}
+        # What retention took is not read, so it does not count.
+        first = {tp: min(max(at, marks[tp].log_start), ends[tp]) for tp, at in found.begins.items()}
         if max_offsets is not None:
-            end = limited({tp: begin[tp] for tp in end}, end, max_offsets)
-        self._note(leaders, {tp: End(end[tp], ends[tp].epoch) for tp in end})
+            ends = limited(first, ends, max_offsets)
+        if self._too_little(sum(ends.values()) - sum(first.values())):
+            ends = dict(found.begins)
+        began = start == self._initial and not self._begun
+        end = self._described(known, found, ends, began=began)
+        if end is None:
+            return start
+        self._planned = end, marks
+        self.ends = end.ends
+        self._waiting_since = time.monotonic()
         return end
 
-    def _up_to_target(self, tp: TopicPartition, offset: int) -> int:
-        return offset if self._target is None else min(offset, self._target.get(tp, 0))
-
-    def batch_bounds(self) -> tuple[Offsets, Offsets]:
-        """Start and end of a batch query. Raises OptionError if they contradict each other."""
-        leaders = self._leaders()
-        start = self._resolve(self._options.starting or "earliest", "startingOffsets", leaders)
-        end = self._resolve(self._options.ending or "latest", "endingOffsets", leaders)
-        marks = self._ends(leaders)
-        for tp, offset in start.items():
-            if end[tp] < offset:
-                raise OptionError(
-                    f"{tp} would be read from {offset} to {end[tp]}: the end is before the start"
-                )
-            if end[tp] > marks[tp].offset:
-                raise OptionError(
-                    f"endingOffsets: {tp} has records up to {marks[tp].offset} only, not to "
-                    f"{end[tp]}"
-                )
-        return start, end
-
-    def ranges(self, start: Offsets, end: Offsets) -> list[PlannedRange]:
-        """The tasks that read [start, end): one for each partition that has anything in it."""
-        leaders = self._leaders()
-        self._report_gone(set(end) - set(leaders))
-        planned = []
-        present = {tp: end[tp] for tp in end if tp in leaders}
-        begin = self._with_new_partitions(start, present)
-        self._check_lineage(present, {tp: End(end[tp], leaders[tp].epoch) for tp in present})
-        for tp in sorted(present):
-            first = begin[tp]
-            if end[tp] < first:
-                self._lost(f"{tp} was planned up to {end[tp]}, which is before its start {first}")
-                first = min(self._earliest([tp])[tp], end[tp])
-            if end[tp] > first:
-                leader = leaders[tp]
-                planned.append(PlannedRange(tp, leader.topic_id, first, end[tp], leader.epoch))
-        return planned
-
-    def _leaders(self) -> Leaders:
-        """The query's partitions. A topic that came again under another id is data loss (or, if
-        asked, a warning).
+    def ranges(self, start: StreamOffset, end: StreamOffset) -> list[PlannedRange]:
+        """The tasks that read from `start` to `end`: one for each partition that has anything to
+        read.
         """
+        self._begun = True
+        if start == end:
+            return []
+        first = begins(start, end)
+        if self._planned is not None and self._planned[0] == end:
+            return self._tasks(first, end.ends, self._planned[1])
+        # A batch that was planned before a restart: what it is made of may be gone by now.
+        known = self._trusted(end)
+        found = self._unchanged(lambda: self._compared(known))
+        lost = [loss for loss in found.losses if loss.reason is not Reason.RETENTION]
+        anew = {loss.tp for loss in lost if loss.reason is Reason.NEW_TOPIC}
+        stops = {
+            tp: min(stop, found.begins[tp])
+            for tp, stop in known.ends.items()
+            if tp in found.marks and tp not in anew
+        }
+        self._settle([*lost, *retained(first, stops, found.marks)])
+        return self._tasks(first, stops, found.marks)
+
+    def batch_ranges(self) -> list[PlannedRange]:
+        """The tasks of a batch query. Raises OptionError if its bounds contradict each other."""
+        return self._unchanged(self._batch_ranges)
+
+    def _batch_ranges(self) -> list[PlannedRange]:
+        marks = self._whole()
+        start = self._first(marks, "earliest")
+        ends = self._last(marks)
+        for tp, offset in start.ends.items():
+            if ends[tp] < offset:
+                raise OptionError(
+                    f"{tp} would be read from {offset} to {ends[tp]}: the end is before the start"
+                )
+            if ends[tp] > marks[tp].high_watermark:
+                raise OptionError(
+                    f"endingOffsets: {tp} has records up to {marks[tp].high_watermark} only, not to"
+                    f" {ends[tp]}"
+                )
+        found = self._history.compare(self._trusted(start), marks, set())
+        lost = [loss for loss in found.losses if loss.reason is not Reason.RETENTION]
+        self._settle([*lost, *retained(found.begins, ends, marks)])
+        return self._tasks(found.begins, ends, marks)
+
+    def _tasks(self, first: Offsets, stops: Offsets, marks: Marks) -> list[PlannedRange]:
+        ranges = [
+            PlannedRange(
+                tp,
+                mark.topic_id,
+                first[tp],
+                stops[tp],
+                mark.epoch,
+                log_start=mark.log_start,
+                high_watermark=mark.high_watermark,
+            )
+            for tp, mark in sorted(marks.items())
+            if tp in stops and first[tp] < stops[tp]
+        ]
         options = self._options
-        lineage = self._known_lineage()
-        leaders = self._existing(lineage)
-        if options.assigned:
-            absent = [tp for tp in options.assigned if tp not in leaders]
-            if absent:
-                raise UnknownTopic(f"there is no partition {names(absent)}; assign names it")
-            leaders = {tp: leaders[tp] for tp in options.assigned}
-        for tp, leader in leaders.items():
-            known = lineage.topic_ids.get(tp.topic)
-            if known is not None and known != leader.topic_id:
-                self._lost(
-                    f"topic {tp.topic} was deleted and created again; its offsets mean other "
-                    "records now"
-                )
-                lineage.epochs = {t: e for t, e in lineage.epochs.items() if t.topic != tp.topic}
-            lineage.topic_ids[tp.topic] = leader.topic_id
-        return leaders
+        return split(
+            ranges,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
 
-    def _existing(self, lineage: Lineage) -> Leaders:
-        """The partitions of every topic. One that is gone is an error, and data loss if it was read
-        before.
+    def _settle(self, losses: list[Loss]) -> None:
+        """Stops the query, or says each loss once."""
+        settle([loss for loss in losses if loss not in self._told], self._options.on_loss)
+        self._told |= set(losses)
+
+    def _available(self, tp: TopicPartition, mark: Mark) -> int:
+        if self._target is None:
+            return mark.high_watermark
+        return min(mark.high_watermark, self._target.get((mark.topic_id, tp), 0))
+
+    def _trusted(self, offset: StreamOffset) -> StreamOffset:
+        """`offset` with the lineage that an earlier version kept elsewhere; leaders of earlier
+        epochs are not believed from now on.
         """
-        topics = self._options.topic_names
-        try:
-            return self._cluster.leaders(topics)
-        except UnknownTopic as why:
-            if not any(topic in lineage.topic_ids for topic in topics):
-                raise
-            self._lost(str(why))
-        found: Leaders = {}
-        for topic in topics:
-            with contextlib.suppress(UnknownTopic):
-                found |= self._cluster.leaders([topic])
-        return found
+        if self._believed is not None and self._believed[0] is offset:
+            return self._believed[1]
+        known = self._files.completed(offset)
+        for tp, epoch in known.epochs.items():
+            if tp.topic in known.topic_ids:
+                self._cluster.remember_epoch(known.topic_ids[tp.topic], tp.partition, epoch)
+        self._believed = offset, known
+        return known
 
-    def _known_lineage(self) -> Lineage:
-        if self._lineage is None:
-            self._lineage = self._files.lineage()
-            for tp, ends in self._lineage.epochs.items():
-                topic_id = self._lineage.topic_ids.get(tp.topic, b"")
-                self._cluster.remember_epoch(topic_id, tp.partition, max(ends))
-        return self._lineage
-
-    def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
-        return self._cluster.offsets_at(dict.fromkeys(partitions, LATEST))
-
-    def _earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        found = self._cluster.offsets_at(dict.fromkeys(partitions, EARLIEST))
-        return {tp: end.offset for tp, end in found.items()}
-
-    def _decide_initial(self) -> Offsets:
-        leaders = self._leaders()
-        offsets = self._resolve(self._options.starting or "latest", "startingOffsets", leaders)
-        ends = self._ends(leaders)
-        for tp, offset in offsets.items():
-            if offset > ends[tp].offset:
-                raise OptionError(
-                    f"startingOffsets: {tp} has records up to {ends[tp].offset} only, {offset} "
-                    "lies beyond"
-                )
-        self._note(leaders, {tp: End(offset, ends[tp].epoch) for tp, offset in offsets.items()})
-        return self._files.write_initial(offsets)
-
-    def _resolve(self, position: Position, name: str, leaders: Leaders) -> Offsets:
-        if position == "earliest":
-            return self._earliest(leaders)
-        if position == "latest":
-            return {tp: end.offset for tp, end in self._ends(leaders).items()}
-        assert isinstance(position, dict), f"{name} is {position!r}"
-        if set(position) != set(leaders):
-            raise OptionError(
-                f"{name} must name every partition that is read and no other:"
-                f" missing {names(set(leaders) - set(position)) or 'none'},"
-                f" not read {names(set(position) - set(leaders)) or 'none'}"
-            )
-        words = {tp: offset for tp, offset in position.items() if offset < 0}
-        meant = self._cluster.offsets_at(words)
-        return {tp: meant[tp].offset if tp in meant else position[tp] for tp in sorted(position)}
-
-    def _with_new_partitions(self, start: Offsets, wanted: Iterable[TopicPartition]) -> Offsets:
-        """The start of each wanted partition: one that is new to the query begins with its first
-        record.
+    def _look(self, read: Iterable[str] = ()) -> tuple[Marks, set[str]]:
+        """The query's partitions that exist, and the topics that do not, of those that it names and
+        those that it has read.
         """
-        partitions = set(wanted)
-        begin = {tp: offset for tp, offset in start.items() if tp in partitions}
-        for tp, offset in self._earliest(partitions - set(start)).items():
-            if offset > 0:
-                self._lost(f"{tp} is new to the query and begins at {offset}, not at 0")
-            begin[tp] = offset
-        return begin
+        if self._options.pattern is not None:
+            leaders, absent = self._cluster.matching(self._options.pattern, read)
+            return self._cluster.marks(leaders), absent
+        leaders, absent = self._cluster.existing(self._options.topic_names)
+        if self._options.assigned:
+            leaders = {tp: leaders[tp] for tp in self._options.assigned if tp in leaders}
+        return self._cluster.marks(leaders), absent
 
-    def _settled_ends(
-        self, begin: Offsets
-    ) -> tuple[dict[TopicPartition, End], set[TopicPartition]]:
-        """The high watermarks, after a while of waiting for those that trail behind their start.
+    def _whole(self) -> Marks:
+        """The query's partitions, which must all exist."""
+        marks, absent = self._look()
+        _must_exist(absent, set(self._options.assigned) - set(marks))
+        return marks
 
-        Also the partitions whose log really ends before their start, if that is to be lived with.
+    def _unchanged(self, ask: Callable[[], _Answer]) -> _Answer:
+        """The answer, asked again if a topic came or went in between, and as often as the options
+        say if no broker gave one.
         """
-        ends: dict[TopicPartition, End] = {}
-        behind: list[TopicPartition] = []
+        left = self._options.offset_retries
+        for _ in pauses(CHANGING_SECONDS):
+            try:
+                return ask()
+            except TopicChanged as why:
+                _logger.info("%s; looking again", why)
+            except ClusterUnreachable:
+                if left == 0:
+                    raise
+                left -= 1
+                time.sleep(self._options.offset_retry_seconds)
+        raise ClusterUnreachable("topics are created and deleted faster than they can be read")
+
+    def _too_little(self, offsets: int) -> bool:
+        """Whether a batch of so many offsets waits for more. What is available now is read now."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or offsets >= least or self._target is not None:
+            return False
+        return time.monotonic() - self._waiting_since < self._options.trigger_delay_seconds
+
+    def _settled(self, offset: StreamOffset) -> Found:
+        """What the cluster shows of `offset`, after a while of waiting for high watermarks that
+        trail behind it.
+        """
         for _ in pauses(TRAILING_SECONDS):
-            ends = self._ends(begin)
-            behind = [tp for tp in begin if ends[tp].offset < begin[tp]]
-            if not behind:
-                break
-        return ends, self._report_behind(behind, begin, ends)
+            found = self._unchanged(lambda: self._compared(offset))
+            if not found.behind:
+                return found
 
-    def _report_behind(
-        self, behind: list[TopicPartition], begin: Offsets, ends: dict[TopicPartition, End]
-    ) -> set[TopicPartition]:
-        """Data loss only if the log itself, not merely its high watermark, ends before the start on
-        a full ISR.
+        def judged() -> Found:
+            found = self._compared(offset)
+            self._history.judge_behind(found)
+            return found
+
+        return self._unchanged(judged)
+
+    def _compared(self, offset: StreamOffset) -> Found:
+        read = {tp.topic for tp in offset.ends}
+        marks, absent = self._look(read)
+        _must_exist(absent - read, set(self._options.assigned) - set(marks) - set(offset.ends))
+        if self._target is not None:
+            target = self._target
+            marks = {
+                tp: mark
+                for tp, mark in marks.items()
+                if tp in offset.ends or (mark.topic_id, tp) in target
+            }
+        return self._history.compare(offset, marks, absent)
+
+    def _described(
+        self, start: StreamOffset, found: Found, ends: Offsets, *, began: bool
+    ) -> StreamOffset | None:
+        """The end offset with its lineage; None if it is where `start` is.
+
+        A partition that has not moved keeps the epoch it had, whoever leads it now, and one that is
+        gone its offset: should it be the same topic after all, it goes on there.
         """
-        if not behind:
-            return set()
-        lost = set()
-        leaders = self._leaders()
-        logs = self._cluster.epoch_ends({tp: ends[tp].epoch for tp in behind})
-        for tp in behind:
-            whole = set(leaders[tp].isr) == set(leaders[tp].replicas)
-            if 0 <= logs[tp].offset < begin[tp] and whole:
-                self._lost(
-                    f"{tp} ends at {logs[tp].offset}, before {begin[tp]} up to which it was read"
-                )
-                lost.add(tp)
-            else:
-                _logger.warning(
-                    "%s: the high watermark %d is below %d, up to which it was read; waiting for "
-                    "its replicas",
-                    tp,
-                    ends[tp].offset,
-                    begin[tp],
-                )
-        return lost
-
-    def _check_lineage(self, offsets: Offsets, ends: dict[TopicPartition, End]) -> None:
-        """Asks, once for each leader epoch, whether the leader's log still holds what was read
-        (KIP-320).
-        """
-        lineage = self._known_lineage()
-        asked: dict[TopicPartition, int] = {}
-        for tp, offset in offsets.items():
-            epoch = lineage.epoch_of(tp, offset)
-            checked_epoch, checked_offset = self._checked.get(tp, (-1, -1))
-            unchecked = ends[tp].epoch > checked_epoch or offset > checked_offset
-            if epoch is not None and 0 <= epoch < ends[tp].epoch and offset > 0 and unchecked:
-                asked[tp] = epoch
-        for tp, found in self._cluster.epoch_ends(asked).items():
-            if found.offset < offsets[tp]:
-                self._lost(
-                    f"{tp} was read up to {offsets[tp]} in leader epoch {asked[tp]}, but the log "
-                    "left that epoch at"
-                    f" {found.offset}: committed records were truncated"
-                )
-            self._checked[tp] = (ends[tp].epoch, offsets[tp])
-
-    def _note(self, leaders: Leaders, ends: dict[TopicPartition, End]) -> None:
-        """Stores ids and epochs for these ends, before anyone can rely on them."""
-        lineage = self._known_lineage()
-        news = [lineage.note(tp, epoch=end.epoch, end=end.offset) for tp, end in ends.items()]
+        known = start.topic_ids
+        now = {tp.topic: found.marks[tp].topic_id for tp in ends}
+        gone = {
+            tp: end
+            for tp, end in start.ends.items()
+            if tp not in ends and now.get(tp.topic, known.get(tp.topic)) == known.get(tp.topic)
+        }
+        ids = {tp.topic: known[tp.topic] for tp in gone if tp.topic in known} | now
+        epochs = {tp: at for tp, at in start.epochs.items() if tp in ends or tp in gone}
+        starts: Offsets = {}
+        moved = began
+        self._history.note(found.marks)
         for tp, end in ends.items():
-            self._cluster.remember_epoch(leaders[tp].topic_id, tp.partition, end.epoch)
-        if any(news):
-            self._files.write_lineage(lineage)
+            before, at = start.ends.get(tp), found.begins[tp]
+            if began or (before is not None and at != before):
+                starts[tp] = at
+            if before == end == at and known.get(tp.topic, now[tp.topic]) == now[tp.topic]:
+                continue
+            moved = True
+            epochs[tp] = self._history.epoch_of(tp, end, found.marks)
+        return StreamOffset(gone | ends, ids, epochs, starts) if moved else None
 
-    def _report_gone(self, gone: set[TopicPartition]) -> None:
-        if gone:
-            self._lost(
-                f"{names(gone)} is no longer part of the query; records of it may have been missed"
+    def _decide_initial(self) -> StreamOffset:
+        marks = self._whole()
+        start = self._first(marks, "latest")
+        for tp, offset in start.ends.items():
+            if offset > marks[tp].high_watermark and tp.topic not in start.topic_ids:
+                raise OptionError(
+                    f"startingOffsets: {tp} has records up to {marks[tp].high_watermark} only,"
+                    f" {offset} lies beyond"
+                )
+        ids = {tp.topic: mark.topic_id for tp, mark in marks.items()}
+        epochs = {tp: mark.epoch for tp, mark in marks.items() if tp.topic not in start.topic_ids}
+        return replace(start, topic_ids=ids | start.topic_ids, epochs=epochs | start.epochs)
+
+    def _first(self, marks: Marks, default: str) -> StreamOffset:
+        """Where a new query starts: a time goes before offsets."""
+        options = self._options
+        if options.starting_times is None:
+            return self._resolve(options.starting or default, "startingOffsets", marks)
+        found = self._at(options.starting_times, "starting", marks)
+        none = [tp for tp, offset in found.items() if offset is None]
+        if none and options.no_offset is NoOffset.ERROR:
+            raise OptionError(
+                f"{_name_of(options.starting_times, 'starting')}: {names(none)} has no record at or"
+                " after that time; give an earlier one, or"
+                " startingOffsetsByTimestampStrategy=latest to start there with the next record"
             )
+        return StreamOffset(_or_latest(found, marks))
 
-    def _lost(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLoss(f"{what}; {_WAYS_OUT}")
-        _logger.warning("data loss: %s", what)
+    def _last(self, marks: Marks) -> Offsets:
+        """Where a batch query ends."""
+        options = self._options
+        if options.ending_times is None:
+            return self._resolve(options.ending or "latest", "endingOffsets", marks).ends
+        return _or_latest(self._at(options.ending_times, "ending", marks), marks)
+
+    def _at(self, times: Times, side: str, marks: Marks) -> dict[TopicPartition, int | None]:
+        """The first offset at or after its time; None where there is none."""
+        wanted = times if isinstance(times, dict) else dict.fromkeys(marks, times)
+        _must_name(_name_of(times, side), wanted, marks)
+        leaders = {tp: mark.leader for tp, mark in marks.items()}
+        found = self._cluster.offsets_at(wanted, leaders)
+        return {tp: None if found[tp] < 0 else found[tp] for tp in sorted(found)}
+
+    def _resolve(self, position: Position, name: str, marks: Marks) -> StreamOffset:
+        """Words as numbers; a lineage that was given stays."""
+        words = {
+            EARLIEST: {tp: mark.log_start for tp, mark in marks.items()},
+            LATEST: {tp: mark.high_watermark for tp, mark in marks.items()},
+        }
+        if isinstance(position, str):
+            return StreamOffset(words[EARLIEST if position == "earliest" else LATEST])
+        _must_name(name, position.ends, marks)
+        ends = {tp: words[at][tp] if at in words else at for tp, at in position.ends.items()}
+        return replace(position, ends=ends, starts={})
+
+
+def _must_exist(topics: set[str], partitions: set[TopicPartition]) -> None:
+    """Raises UnknownTopic if there are any that a query names and has never read."""
+    if topics:
+        raise UnknownTopic(
+            f"topic {', '.join(sorted(topics))} does not exist; create it with "
+            "`strandline topic create`"
+        )
+    if partitions:
+        raise UnknownTopic(f"there is no partition {names(partitions)}; assign names it")
+
+
+def _must_name(name: str, given: Offsets, marks: Marks) -> None:
+    if set(given) != set(marks):
+        raise OptionError(
+            f"{name} must name every partition that is read, and no other:"
+            f" missing {names(set(marks) - set(given)) or 'none'},"
+            f" not read {names(set(given) - set(marks)) or 'none'}"
+        )
+
+
+def _name_of(times: Times, side: str) -> str:
+    return f"{side}Timestamp" if isinstance(times, int) else f"{side}OffsetsByTimestamp"
+
+
+def _or_latest(found: dict[TopicPartition, int | None], marks: Marks) -> Offsets:
+    return {tp: marks[tp].high_watermark if at is None else at for tp, at in found.items()}

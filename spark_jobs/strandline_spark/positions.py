@@ -1,50 +1,38 @@
-"""What a stream keeps beside Spark's checkpoint, because Spark keeps offsets only and never tells a
-source where.
+"""What streams of earlier versions kept beside Spark's checkpoint, whose offsets then said nothing
+of their lineage. It is read at the first resume, and never written.
 
-Two files, both written whole and then renamed into place:
+Two files:
 
-* the *initial offsets* (the option `initialOffsetsPath`), written once. Spark asks for the initial
-  offset again after a restart in which batch 0 had not committed; without the file `latest` would
-  be another offset by then, and the records between would be lost with no error.
+* the *initial offsets* (the option `initialOffsetsPath`), where the stream began. Spark asks for
+  that again after a restart in which batch 0 had not committed.
 * `<initialOffsetsPath>.epochs`, the topic ids that the offsets belong to, and for each partition
-  which leader epoch had been seen when which end offset was planned. Committed records below such
-  an end are of that epoch or an earlier one, so a leader whose log leaves the epoch before that
-  offset has lost records that were read (KIP-320). It is written before an end offset is handed to
-  Spark, hence before Spark can have logged it.
+  which leader epoch had been seen when which end offset was planned: all records below such an end
+  are of that epoch or an earlier one.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from strandline_proto.ids import topic_id_bytes, topic_id_text
+from strandline_proto.ids import topic_id_bytes
 from strandline_spark.errors import OptionError
-from strandline_spark.offsets import Offsets, TopicPartition, from_json, to_json
-
-FORMAT: Final = 1
+from strandline_spark.offsets import Offsets, StreamOffset, TopicPartition, from_json, parse_json
 
 
 @dataclass(slots=True)
 class Lineage:
-    """Topic ids, and for each partition its leader epochs with the largest end offset planned in
+    """Topic ids, and for each partition its leader epochs with the largest end offset seen in
     each.
     """
 
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     epochs: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
 
-    def note(self, tp: TopicPartition, *, epoch: int, end: int) -> bool:
-        """Records that `end` was planned while `epoch` was the leader's; whether that says anything
-        new.
-        """
+    def note(self, tp: TopicPartition, *, epoch: int, end: int) -> None:
+        """Records below `end` were committed while `epoch` was the leader's."""
         ends = self.epochs.setdefault(tp, {})
-        if end <= ends.get(epoch, -1):
-            return False
-        ends[epoch] = end
-        return True
+        ends[epoch] = max(end, ends.get(epoch, -1))
 
     def epoch_of(self, tp: TopicPartition, offset: int) -> int | None:
         """The smallest epoch that all records below `offset` are known to be within; None if
@@ -53,13 +41,13 @@ class Lineage:
         fitting = [epoch for epoch, end in self.epochs.get(tp, {}).items() if end >= offset]
         return min(fitting, default=None)
 
-    def to_data(self) -> dict[str, Any]:
-        epochs: dict[str, dict[str, list[list[int]]]] = {}
-        for tp in sorted(self.epochs):
-            entries = [[epoch, end] for epoch, end in sorted(self.epochs[tp].items())]
-            epochs.setdefault(tp.topic, {})[str(tp.partition)] = entries
-        ids = {topic: topic_id_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
-        return {"format": FORMAT, "topic_ids": ids, "epochs": epochs}
+    def completed(self, offset: StreamOffset) -> StreamOffset:
+        """`offset` with what it does not say itself."""
+        plain = {tp: end for tp, end in offset.ends.items() if tp.topic not in offset.topic_ids}
+        ids = {tp.topic: self.topic_ids[tp.topic] for tp in plain if tp.topic in self.topic_ids}
+        epochs = {tp: self.epoch_of(tp, end) for tp, end in plain.items() if tp.topic in ids}
+        known = {tp: epoch for tp, epoch in epochs.items() if epoch is not None}
+        return replace(offset, topic_ids=ids | offset.topic_ids, epochs=known | offset.epochs)
 
     @classmethod
     def from_data(cls, data: Any) -> Lineage:
@@ -73,13 +61,14 @@ class Lineage:
 
 
 class PositionFiles:
-    """The two files. Without a path both are absent, and nothing outlives the process."""
+    """The two files. Either may be absent, and both are without a path."""
 
     def __init__(self, path: str | None) -> None:
         self.path = path
+        self._lineage: Lineage | None = None
 
     def initial(self) -> Offsets | None:
-        data = self._read(self.path)
+        data = _read(self.path)
         if data is None:
             return None
         try:
@@ -87,27 +76,15 @@ class PositionFiles:
         except (AttributeError, KeyError, TypeError, ValueError) as why:
             raise _unreadable(self.path, why) from why
 
-    def write_initial(self, offsets: Offsets) -> Offsets:
-        """Stores the offsets unless some are stored already; what is stored afterwards."""
-        if self.path is None:
-            return offsets
-        data = {"format": FORMAT, "offsets": to_json(offsets)}
-        temporary = _write_beside(self.path, data)
-        try:
-            # A link fails if the name is taken, so the first writer wins, whole.
-            os.link(temporary, self.path)
-        except FileExistsError:
-            stored = self.initial()
-            if stored is None:
-                raise _unreadable(self.path, ValueError("it holds nothing")) from None
-            return stored
-        finally:
-            os.unlink(temporary)
-        return offsets
+    def completed(self, offset: StreamOffset) -> StreamOffset:
+        """`offset` with the lineage that the file adds to the plain form."""
+        if self._lineage is None:
+            self._lineage = self.lineage()
+        return self._lineage.completed(offset)
 
     def lineage(self) -> Lineage:
-        path = self._lineage_path()
-        data = self._read(path)
+        path = None if self.path is None else f"{self.path}.epochs"
+        data = _read(path)
         if data is None:
             return Lineage()
         try:
@@ -115,35 +92,20 @@ class PositionFiles:
         except (AttributeError, KeyError, TypeError, ValueError) as why:
             raise _unreadable(path, why) from why
 
-    def write_lineage(self, lineage: Lineage) -> None:
-        path = self._lineage_path()
-        if path is not None:
-            os.replace(_write_beside(path, lineage.to_data()), path)
 
-    def _lineage_path(self) -> str | None:
-        return None if self.path is None else f"{self.path}.epochs"
-
-    def _read(self, path: str | None) -> Any:
-        if path is None:
-            return None
-        try:
-            with open(path, encoding="utf-8") as file:
-                return json.load(file)
-        except FileNotFoundError:
-            return None
-        except (ValueError, RecursionError) as why:
-            raise _unreadable(path, why) from why
-
-
-def _write_beside(path: str, data: Any) -> str:
-    """A durable file next to `path` that holds `data`; the caller gives it its name."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(data, file, separators=(",", ":"))
-        file.flush()
-        os.fsync(file.fileno())
-    return temporary
+def _read(path: str | None) -> Any:
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = parse_json(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as why:
+        raise _unreadable(path, why) from why
+    if data is None:
+        raise _unreadable(path, ValueError("it holds nothing"))
+    return data
 
 
 def _unreadable(path: str | None, why: Exception) -> OptionError:

@@ -12,12 +12,12 @@ a slow reader is not cut off.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from strandline_proto import hot_calls
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 from strandline_proto.errors import (
     NONE,
@@ -26,31 +26,32 @@ from strandline_proto.errors import (
     WireError,
     from_code,
 )
-from strandline_proto.v1 import fetch_pb2
+from strandline_proto.hot_messages import FetchRangeRequest
 from strandline_spark.cluster import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
     Cluster,
     Leader,
-    stub_for,
-    transport_text,
+    channel_to,
 )
 from strandline_spark.decode import OPTION, RangeDecoder
-from strandline_spark.errors import ClusterUnreachable, DataLoss, RangeStalled, UnknownTopic
+from strandline_spark.errors import ClusterUnreachable, RangeStalled, UnknownTopic
+from strandline_spark.failed_calls import transport_text
+from strandline_spark.losses import Loss, OnLoss, Reason, settle
+from strandline_spark.schema import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_spark.planner import PlannedRange
-
-_logger: Final = logging.getLogger(__name__)
+    from strandline_proto.hot_messages import FetchRangeResponse
+    from strandline_spark.splitting import PlannedRange
 
 MESSAGE_BYTES: Final = 2 << 20
 """Best measured size of one message, and so of one Arrow batch: larger ones cost the JVM more than
 they save.
 """
 STALL_SECONDS: Final = 120.0
-"""Longest wait for the next record of a range."""
+"""Longest wait for the next record of a range (the option pollTimeoutMs)."""
 STREAM_SECONDS: Final = 60.0
 """Deadline of one stream; a stream that has delivered something is renewed, one that has not is an
 error to retry.
@@ -77,12 +78,16 @@ class RangeReader:
         planned: PlannedRange,
         bootstrap: tuple[str, ...],
         *,
-        include_headers: bool,
-        fail_on_data_loss: bool,
+        columns: tuple[str, ...] = PLAIN,
+        on_loss: OnLoss,
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+        stall_seconds: float | None = None,
     ) -> None:
         self._planned = planned
-        self._fail_on_data_loss = fail_on_data_loss
+        self._on_loss = on_loss
+        self._stall_seconds = STALL_SECONDS if stall_seconds is None else stall_seconds
+        self._stop = planned.stop
+        self._epoch = planned.leader_epoch
         self._cluster = Cluster(bootstrap)
         self._cluster.remember_epoch(planned.topic_id, planned.tp.partition, planned.leader_epoch)
         self.decoder = RangeDecoder(
@@ -90,7 +95,7 @@ class RangeReader:
             planned.tp.partition,
             planned.start,
             planned.stop,
-            include_headers=include_headers,
+            columns=columns,
             bound=Bound(max_decompressed_bytes, OPTION),
         )
         self._waiting_since = 0.0
@@ -103,10 +108,10 @@ class RangeReader:
         offset.
         """
         self._waiting_since = time.monotonic()
-        while self.decoder.position < self._planned.stop:
+        while self.decoder.position < self._stop:
             try:
                 leader = self._leader()
-                if leader is not None:
+                if leader is not None and self._holds_the_range(leader):
                     yield from self._stream(leader)
             except grpc.RpcError as error:
                 self._why = transport_text(error)
@@ -119,8 +124,9 @@ class RangeReader:
                 self._handle(error)
             except _Gone as gone:
                 self._handle_gone(gone)
-            if self.decoder.position < self._planned.stop:
+            if self.decoder.position < self._stop:
                 self._back_off()
+        self.decoder.lose(self._planned.stop)
 
     def _leader(self) -> Leader | None:
         planned = self._planned
@@ -138,15 +144,39 @@ class RangeReader:
             return None
         return leader
 
+    def _holds_the_range(self, leader: Leader) -> bool:
+        """Whether anything is left to read of the range, which was planned by the log of an earlier
+        leader: a later one may have been elected without it, and its records of the same offsets
+        are others.
+        """
+        tp = self._planned.tp
+        if leader.epoch > self._epoch:
+            try:
+                ends = self._cluster.epoch_ends({tp: self._planned.leader_epoch}, {tp: leader})
+            except ClusterUnreachable as why:
+                self._why = str(why)
+                return False
+            except UnknownTopic as why:
+                raise _Gone(str(why)) from why
+            self._epoch = leader.epoch
+            if ends[tp] < self._stop:
+                what = (
+                    f"the log left leader epoch {self._planned.leader_epoch} at {ends[tp]} while"
+                    f" {self._range()} was read: committed records were truncated"
+                )
+                self._lost(max(ends[tp], self.decoder.position), Reason.TRUNCATION, what)
+                self._stop = max(ends[tp], self.decoder.position)
+        return self.decoder.position < self._stop
+
     def _stream(self, leader: Leader) -> Iterator[Any]:
         """Everything one call delivers. An error inside is for `batches` to judge."""
-        call = stub_for(leader.address).FetchRange(
-            fetch_pb2.FetchRangeRequest(
+        call = hot_calls.fetch_range(channel_to(leader.address))(
+            FetchRangeRequest(
                 topic_id=leader.topic_id,
                 partition=self._planned.tp.partition,
                 current_leader_epoch=leader.epoch,
                 start_offset=self.decoder.position,
-                stop_offset=self._planned.stop,
+                stop_offset=self._stop,
                 max_message_bytes=MESSAGE_BYTES,
             ),
             timeout=STREAM_SECONDS,
@@ -181,19 +211,23 @@ class RangeReader:
         """A broker may lag behind the controller for a while; after that the topic is gone."""
         self._why = str(gone)
         if time.monotonic() - self._waiting_since >= GONE_SECONDS:
-            self._lost(f"{self._where()}: the topic was deleted or created again ({gone})")
-            self.decoder.finish(self._planned.stop)
+            what = f"the topic was deleted or created again ({gone})"
+            self._lost(self.decoder.position, Reason.DELETION, what)
+            self._stop = self.decoder.position
 
-    def _out_of_range(self, message: fetch_pb2.FetchRangeResponse) -> None:
+    def _out_of_range(self, message: FetchRangeResponse) -> None:
         """The log starts later than it did. (A trailing watermark is OFFSET_NOT_AVAILABLE.)"""
         if message.log_start_offset <= self.decoder.position:
             raise from_code(message.error_code, message.error_message)
-        self._lost(f"{self._where()}: the log starts at {message.log_start_offset} now")
-        self.decoder.finish(message.log_start_offset)
+        first = self.decoder.position
+        end = min(message.log_start_offset, self._stop)
+        what = f"the log starts at {message.log_start_offset} now"
+        self._lost(first, Reason.RETENTION, what, end)
+        self.decoder.lose(end)
 
     def _back_off(self) -> None:
         waited = time.monotonic() - self._waiting_since
-        if waited > STALL_SECONDS:
+        if waited > self._stall_seconds:
             raise RangeStalled(
                 f"{self._where()} got no record for {waited:.0f} s: {self._why}."
                 " The batch will be read again once the partition is available"
@@ -202,13 +236,11 @@ class RangeReader:
         self._pause = min(2 * self._pause, BACKOFF_SECONDS_MAX)
 
     def _where(self) -> str:
-        bounds = f"[{self._planned.start}, {self._planned.stop})"
-        return f"{self._planned.tp} at offset {self.decoder.position} of {bounds}"
+        return f"{self._planned.tp} at offset {self.decoder.position} of {self._range()}"
 
-    def _lost(self, what: str) -> None:
-        if self._fail_on_data_loss:
-            raise DataLoss(
-                f"{what}; read sooner or keep records longer, start a new checkpoint, or set "
-                "failOnDataLoss=false"
-            )
-        _logger.warning("data loss: %s", what)
+    def _range(self) -> str:
+        return f"[{self._planned.start}, {self._planned.stop})"
+
+    def _lost(self, start: int, reason: Reason, what: str, end: int | None = None) -> None:
+        end = self._planned.stop if end is None else end
+        settle([Loss(self._planned.tp, start, end, reason, what)], self._on_loss)

@@ -1,41 +1,75 @@
-"""The columns of the source: those of Spark's Kafka source, and the leader epoch of each record's
-batch.
+"""The columns of the source: those of Spark's Kafka source, the leader epoch of each record's
+batch, and on demand the record's headers and what the producer wrote into the batch.
 
 Spark compares the schema of an Arrow batch with its own field by field, nullability and time zone
 included, so the two forms here are one decision written twice.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-_COLUMNS: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "timestampType INT, leaderEpoch INT"
-)
-_HEADERS: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql.types import StructType
 
 HEADER_TYPE: Final[Any] = pa.struct([("key", pa.string()), ("value", pa.binary())])
 TIMESTAMP_TYPE: Final[Any] = pa.timestamp("us", tz="UTC")
+_ARROW: Final[dict[str, Any]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP_TYPE,
+    "timestampType": pa.int32(),
+    "leaderEpoch": pa.int32(),
+    "headers": pa.list_(pa.field("element", HEADER_TYPE)),
+    "producerId": pa.int64(),
+    "producerEpoch": pa.int32(),
+    "baseSequence": pa.int32(),
+}
+HEADERS: Final = ("headers",)
+BATCH_META: Final = ("producerId", "producerEpoch", "baseSequence")
+PLAIN: Final = tuple(name for name in _ARROW if name not in HEADERS + BATCH_META)
+"""The columns unless more, or fewer, are asked for."""
 
 
-def spark_schema(*, include_headers: bool) -> str:
-    """The schema as Spark DDL."""
-    return f"{_COLUMNS}, {_HEADERS}" if include_headers else _COLUMNS
+def column_names(*, include_headers: bool, include_batch_meta: bool) -> tuple[str, ...]:
+    """The columns in their one order."""
+    return PLAIN + (HEADERS if include_headers else ()) + (BATCH_META if include_batch_meta else ())
 
 
-def arrow_schema(*, include_headers: bool) -> Any:
+def spark_schema(columns: Iterable[str]) -> StructType:
+    """The schema as Spark has it."""
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructType,
+        TimestampType,
+    )
+
+    header = StructType().add("key", StringType()).add("value", BinaryType())
+    kinds = {
+        pa.binary(): BinaryType(),
+        pa.string(): StringType(),
+        pa.int32(): IntegerType(),
+        pa.int64(): LongType(),
+        TIMESTAMP_TYPE: TimestampType(),
+        _ARROW["headers"]: ArrayType(header),
+    }
+    schema = StructType()
+    for name in columns:
+        schema = schema.add(name, kinds[_ARROW[name]])
+    return schema
+
+
+def arrow_schema(columns: Iterable[str]) -> Any:
     """The same schema as Arrow's."""
-    fields = [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", TIMESTAMP_TYPE),
-        pa.field("timestampType", pa.int32()),
-        pa.field("leaderEpoch", pa.int32()),
-    ]
-    if include_headers:
-        fields.append(pa.field("headers", pa.list_(pa.field("element", HEADER_TYPE))))
-    return pa.schema(fields)
+    return pa.schema([pa.field(name, _ARROW[name]) for name in columns])

@@ -18,9 +18,9 @@ import sys
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.errors import EnvironmentProblem
+from strandline_spark.errors import EnvironmentProblem, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN: Final = 17
 START_SECONDS_MAX: Final = 120.0
 POLL_SECONDS: Final = 0.05
+END_SECONDS: Final = 5.0
 _LOG_CONFIGURATION: Final = os.path.join(os.path.dirname(__file__), "log4j2.properties")
+TASK_FAILURES_MAX: Final = 4
+"""As on a cluster: a local master takes the first failure of a task for the end of the query."""
+_LOCAL_MASTER: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?")
+_STANDALONE: Final = re.compile(r"spark://[^:/,\s]+:\d+(,[^:/,\s]+:\d+)*")
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_REMEDY: Final = (
     "install a Java 17 runtime (for instance: apt-get install default-jre-headless)"
@@ -65,38 +71,80 @@ def check_java() -> None:
         raise EnvironmentProblem(f"{java} is Java {found[1]}, Spark needs 17; {_JAVA_REMEDY}")
 
 
-def set_worker_python() -> None:
+def is_local(master: str) -> bool:
+    """Whether everything runs on this machine, in the driver's JVM and its children."""
+    return master.partition("[")[0] == "local"
+
+
+def checked_master(text: str) -> str:
+    """Raises OptionError for a master that the jobs cannot work with."""
+    if _LOCAL_MASTER.fullmatch(text) or _STANDALONE.fullmatch(text):
+        return text
+    raise OptionError(
+        f"--master {text!r}: give local[N] or a standalone master, spark://HOST:PORT (several,"
+        " where one stands by: spark://HOST:PORT,HOST:PORT); other cluster managers are not"
+        " supported"
+    )
+
+
+def set_worker_python(python: str) -> None:
     """Spark's workers must run this interpreter: with another they do not find the source."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def start_session(
-    app_name: str, *, master: str, memory: str, log_path: str, direct: bool
+    app_name: str,
+    *,
+    master: str,
+    memory: str,
+    log_path: str,
+    direct: bool,
+    worker_python: str = sys.executable,
+    jars: str | None = None,
 ) -> SparkSession:
-    """A session. Raises EnvironmentProblem if Java or Spark cannot be started."""
+    """A session, with `jars` (paths, comma separated) beside Spark's. Raises EnvironmentProblem if
+    Java or Spark cannot be started, or no master answers.
+    """
     check_java()
-    set_worker_python()
+    set_worker_python(worker_python)
     os.makedirs(os.path.dirname(os.path.abspath(log_path)), exist_ok=True)
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     # A failing micro-batch is an error of its query; the bridge would print its traceback as well.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    settings = _configuration(master, memory, direct=direct)
+    settings = _configuration(master, memory, direct=direct, worker_python=worker_python)
+    settings |= {} if jars is None else {"spark.jars": jars}
+    master = with_task_failures(master)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     if SparkContext._gateway is not None:
         return builder.getOrCreate()
+    logging.getLogger().addFilter(_not_of_a_dead_jvm)
     port, secret = _start_jvm(settings | {"spark.master": master}, log_path)
     # PySpark connects to the JVM that these name in place of forking one.
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        _end_accumulators_quietly(session)
+        return session
+    except Py4JError as why:
+        raise EnvironmentProblem(
+            f"Spark did not start on {master}: see whether that is the master's address and"
+            f" whether it is up; {log_path} has the rest"
+        ) from why
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def with_task_failures(master: str) -> str:
+    """`local[N]` as `local[N,4]`; any other master as it is."""
+    found = _LOCAL.fullmatch(master)
+    return master if found is None else f"local[{found[1] or 1},{TASK_FAILURES_MAX}]"
 
 
 @contextlib.contextmanager
@@ -120,6 +168,39 @@ def interrupts() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def jvm_has_ended(why: BaseException) -> bool:
+    """Whether the JVM that `start_session` started has died. What it has closed is seen before its
+    end, so after an error of the connection it is waited for a little.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    lost = isinstance(why, OSError | Py4JError) and not isinstance(why, Py4JJavaError)
+    try:
+        return any(jvm.wait(END_SECONDS if lost else 0) is not None for jvm in _jvms)
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def end_session(session: SparkSession) -> None:
+    """Stops the session, if its JVM still lives, and the JVM."""
+    if all(jvm.poll() is None for jvm in _jvms):
+        session.stop()
+    stop_jvm()
+
+
+def _end_accumulators_quietly(session: SparkSession) -> None:
+    """Spark's server for accumulators prints a traceback when the JVM goes away, as a job does not
+    that says what has happened.
+    """
+    server: Any = session.sparkContext._accumulatorServer
+    server.handle_error = lambda request, address: None
+
+
+def _not_of_a_dead_jvm(record: logging.LogRecord) -> bool:
+    """The bridge logs with a traceback that the JVM is gone, which is an error of its caller."""
+    return record.msg != "Exception while sending command."
 
 
 def stop_jvm() -> None:
@@ -164,16 +245,15 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
             return port, file.read(secret_size).decode("utf-8")
 
 
-def _configuration(master: str, memory: str, *, direct: bool) -> dict[str, str]:
-    java = [f"-Dlog4j2.configurationFile=file:{_LOG_CONFIGURATION}"]
-    if direct:
-        # The JVM only plans and commits: the second compiler and a concurrent collector would take
-        # more of the processor than they give, and the start would cost twice as much.
-        java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+def _configuration(master: str, memory: str, *, direct: bool, worker_python: str) -> dict[str, str]:
+    # In direct mode a JVM only plans and commits: the second compiler and a concurrent collector
+    # would take more of the processor than they give, and the start would cost twice as much.
+    java = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if direct else []
+    log = f"-Dlog4j2.configurationFile=file:{_LOG_CONFIGURATION}"
     settings = {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.pyspark.python": sys.executable,
+        "spark.driver.extraJavaOptions": " ".join([log, *java]),
+        "spark.pyspark.python": worker_python,
         "spark.pyspark.driver.python": sys.executable,
         # A worker process takes its time to start on a busy machine.
         "spark.python.authenticate.socketTimeout": "60s",
@@ -181,11 +261,18 @@ def _configuration(master: str, memory: str, *, direct: bool) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.maxConcurrentOutputFileWriters": "64",
+        # Spark's own default, INT96, is no Delta type, and has no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if master.startswith("local"):
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return settings
+    if is_local(master):
+        return settings | {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    if java:
+        settings["spark.executor.extraJavaOptions"] = " ".join(java)
+    return settings | {f"spark.executorEnv.{name}": value for name, value in _MALLOC.items()}

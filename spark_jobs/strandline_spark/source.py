@@ -8,16 +8,23 @@ that is open. What each process does, and why the readers are shaped so:
     as the query)
     driver, once           another stream reader, of which only `read` is pickled
     executor, each task    `read` of one input partition
+    driver, each write     another data source: options and columns are checked, the writer pickled
+    executor, each task    `write` of the writer, see sink.py
+    driver, at the end     `commit` of the writer, for a stream of a data source that was pickled
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -27,7 +34,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from strandline_spark.offsets import from_json, to_json
+from strandline_spark.errors import OptionError
+from strandline_spark.offsets import stream_from_json, stream_to_json, to_json
 from strandline_spark.options import SourceOptions, check_for_batch, check_for_stream, parse_options
 from strandline_spark.schema import spark_schema
 
@@ -36,7 +44,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from strandline_spark.planner import PlannedRange, Planner
+    from strandline_spark.offsets import StreamOffset
+    from strandline_spark.planner import Planner
+    from strandline_spark.sink_options import SinkOptions
+    from strandline_spark.splitting import PlannedRange
+
+
+SEEN: Final = 2
+"""Offsets that a stream's reader remembers: the start and the end of a micro-batch."""
 
 
 class RangePartition(InputPartition):
@@ -50,24 +65,77 @@ class RangePartition(InputPartition):
 class StrandlineDataSource(DataSource):
     """`spark.read.format("strandline")` and `spark.readStream.format("strandline")`."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self.parsed = parse_options(dict(options))
+    _is_checked = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # What was pickled was looked at before: it has been written through already.
+        self.__dict__.update(state, _is_checked=True)
 
     @classmethod
     def name(cls) -> str:
         return "strandline"
 
-    def schema(self) -> str:
-        return spark_schema(include_headers=self.parsed.include_headers)
+    @cached_property
+    def parsed(self) -> SourceOptions:
+        return parse_options(dict(self.options))
+
+    def schema(self) -> StructType:
+        return spark_schema(self.parsed.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_schema(schema, self.schema())
         check_for_batch(self.parsed)
         return StrandlineReader(self.parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_schema(schema, self.schema())
         check_for_stream(self.parsed)
         return StrandlineStreamReader(self.parsed)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from strandline_spark.sink import StrandlineWriter
+        from strandline_spark.sink_options import check_for_batch_write
+
+        options = self._sink_options(schema, overwrite=overwrite)
+        check_for_batch_write(options)
+        check_topic(options)
+        return StrandlineWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from strandline_spark.sink import StrandlineStreamWriter
+        from strandline_spark.sink_options import check_for_stream_write
+
+        options = self._sink_options(schema, overwrite=overwrite)
+        check_for_stream_write(options)
+        if not self._is_checked:
+            check_topic(options)
+        return StrandlineStreamWriter(options)
+
+    def _sink_options(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
+        from strandline_spark.sink_options import parse_sink_options
+        from strandline_spark.sink_schema import check_append, check_columns
+
+        options = parse_sink_options(dict(self.options))
+        check_append(overwrite=overwrite)
+        check_columns(schema, options.topic)
+        return options
+
+
+def check_topic(options: SinkOptions) -> None:
+    """Raises UnknownTopic or ClusterUnreachable if the option's topic is not there."""
+    if options.topic is not None:
+        from strandline_spark.cluster import Cluster
+
+        Cluster(options.bootstrap).leaders([options.topic])
+
+
+def check_schema(given: StructType, own: StructType) -> None:
+    """Raises OptionError for `.schema(…)` of another shape: Spark would find out in the tasks."""
+    if given != own:
+        raise OptionError(
+            f".schema(…) asks for {given.simpleString()}, but the source yields"
+            f" {own.simpleString()}: leave .schema out, and select or cast columns after load()"
+        )
 
 
 def read_records(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
@@ -81,9 +149,10 @@ def read_records(options: SourceOptions, partition: InputPartition) -> Iterator[
     reader = RangeReader(
         partition.planned,
         options.bootstrap,
-        include_headers=options.include_headers,
-        fail_on_data_loss=options.fail_on_data_loss,
+        columns=options.columns,
+        on_loss=options.on_loss,
         max_decompressed_bytes=options.max_decompressed_bytes,
+        stall_seconds=options.poll_timeout_seconds,
     )
     return reader.batches()
 
@@ -97,9 +166,7 @@ class StrandlineReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from strandline_spark.planner import Planner
 
-        planner = Planner(self.options)
-        start, end = planner.batch_bounds()
-        return [RangePartition(planned) for planned in planner.ranges(start, end)]
+        return [RangePartition(planned) for planned in Planner(self.options).batch_ranges()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_records(self.options, partition)
@@ -107,16 +174,17 @@ class StrandlineReader(DataSourceReader):
 
 class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query. Offsets are `{"topic": {"0": 23}}`, end-exclusive, as in Spark's Kafka
-    source.
+    source, with their lineage beside them.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self._planner: Planner | None = None
+        self.seen: deque[tuple[dict[str, Any], StreamOffset]] = deque(maxlen=SEEN)
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need the options alone.
-        return {"options": self.options, "_planner": None}
+        return {"options": self.options, "_planner": None, "seen": deque()}
 
     @property
     def planner(self) -> Planner:
@@ -127,7 +195,7 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        return dict(to_json(self.planner.initial()))
+        return stream_to_json(self.planner.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.max_offsets_per_trigger
@@ -135,18 +203,40 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return dict(to_json(self.planner.latest(from_json(start), most)))
+        begin = self._parsed(start)
+        end = self.planner.latest(begin, most)
+        if end is begin:
+            # Spark compares texts: where nothing moved, the answer is the question.
+            return start
+        told = stream_to_json(end)
+        self.seen.append((told, end))
+        return told
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        from strandline_spark.lag import offsets_behind, with_behind
+
         marks = self.planner.high_watermarks
-        return None if marks is None else dict(to_json(marks))
+        if marks is None:
+            return None
+        return with_behind(dict(to_json(marks)), offsets_behind(self.planner.ends, marks))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.planner.take_target()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planned = self.planner.ranges(from_json(start), from_json(end))
+        planned = self.planner.ranges(self._parsed(start), self._parsed(end))
         return [RangePartition(one) for one in planned]
+
+    def _parsed(self, data: dict[str, Any]) -> StreamOffset:
+        """Spark hands each offset over several times; of thousands of partitions, parsing it would
+        be most of what planning costs.
+        """
+        for known, offset in self.seen:
+            if known == data:
+                return offset
+        offset = stream_from_json(data)
+        self.seen.append((data, offset))
+        return offset
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_records(self.options, partition)

@@ -10,12 +10,13 @@ A micro-batch is one Delta commit. The commit carries, atomically with its files
   is the offset fence: a batch that does not start there is refused, so a deleted checkpoint, a
   rewound offset or a second job cannot lose or double records. Being transactions, fences of two
   different jobs conflict with each other too, and they outlive the clean-up of old commits.
-* `strandline` in the commit's metadata: the ranges with their rows, topic ids and leader epochs,
-  which `verify` compares with the rows.
+* `strandline` in the commit's metadata: the ranges with their rows, topic ids, leader epochs and
+  more, which `verify` compares with the rows, and which outlive the commit in `ops.ingest_audit`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -23,21 +24,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.commits import from_metadata, to_metadata
-from strandline_spark.errors import FenceError, TableError
+from strandline_spark.durable import sync, sync_log
+from strandline_spark.errors import FenceError, TableError, first_line
 from strandline_spark.schema import HEADER_TYPE, TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
-    from strandline_spark.commits import CommittedRange
+    from collections.abc import Iterator
+
+    from strandline_spark.commits import Commit, CommittedRange
     from strandline_spark.offsets import TopicPartition
 
 PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"
 _LOG: Final = "_delta_log"
+_NAMED_MAX: Final = 5
+_AGAIN: Final = "nothing was committed, start the job again"
 _FENCE: Final = "strandline/{topic}/{partition}"
 _CONFIGURATION: Final[dict[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -58,6 +65,16 @@ FILE_SCHEMA: Final[Any] = pa.schema(
     ]
 )
 """The columns in a file; `topic` and `ingest_date` stand in its path."""
+# Offsets rise by one and keys and values rarely repeat: a dictionary of them is wasted work.
+WRITER_OPTIONS: Final[dict[str, Any]] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["partition", "timestamp_type", "leader_epoch", "batch_id"],
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["partition", "offset", "timestamp", "leader_epoch"],
+}
+ROW_GROUP_BYTES: Final = 32 << 20
+"""Arrow bytes gathered before a row group is written: what one writer holds in memory at most."""
 TABLE_SCHEMA: Final[Any] = pa.schema(
     [pa.field("topic", pa.string()), *FILE_SCHEMA, pa.field("ingest_date", pa.date32())]
 )
@@ -77,6 +94,10 @@ class DataFile:
     offset_max: int
     leader_epoch_min: int
     leader_epoch_max: int
+    host: str = ""
+    """The machine whose task wrote it."""
+    timestamp_min_ms: int | None = None
+    timestamp_max_ms: int | None = None
 
 
 class BronzeTable:
@@ -96,7 +117,7 @@ class BronzeTable:
                 f"{path} is no Delta table; `strandline-spark ingest bronze` makes one"
             ) from why
         except DeltaError as why:
-            raise TableError(f"{path} cannot be opened: {why}") from why
+            raise TableError(f"{path} cannot be opened: {first_line(why)}") from why
         columns = {field.name for field in handle.schema().fields}
         expected = set(TABLE_SCHEMA.names)
         if columns != expected or handle.metadata().partition_columns != PARTITION_COLUMNS:
@@ -122,6 +143,8 @@ class BronzeTable:
                 description="Records of Strandline topics, each offset once",
                 configuration=_CONFIGURATION,
             )
+            sync_log(path, 0)
+            sync(os.path.dirname(os.path.abspath(path)))
         return cls.open(path)
 
     @property
@@ -167,7 +190,12 @@ class BronzeTable:
     def commit(
         self, app_id: str, batch_id: int, ranges: list[CommittedRange], files: list[DataFile]
     ) -> None:
-        """Adds the files, once. The caller has checked batch and fences on this very handle."""
+        """Adds the files, once, and returns when the commit is on disk. The caller has checked
+        batch and fences on this very handle.
+        """
+        for file in files:
+            _check_there(self.path, file)
+        before = self._handle.version()
         now_ms = time.time_ns() // 1_000_000
         adds: list[AddAction | RemoveAction] = [_add_action(file, now_ms) for file in files]
         fences = [Transaction(_fence(one.tp), one.end) for one in ranges]
@@ -188,31 +216,99 @@ class BronzeTable:
                 " run one job for each topic and table"
             ) from why
         self._handle.update_incremental()
+        sync_log(self.path, before + 1)
 
-    def commits(self, limit: int | None = None) -> list[list[CommittedRange]]:
-        """The ranges of each commit that the log still has, newest first. TableError if one does
-        not read, or says what no job of ours has written.
+    def sync_log(self) -> None:
+        """What an earlier process committed is on disk too, now."""
+        sync_log(self.path, 0)
+
+    def commits(self, limit: int | None = None) -> list[Commit]:
+        """The jobs' commits among the newest `limit` entries that the log still has, newest first.
+        TableError if one does not read, or says what no job of ours has written.
         """
         try:
             entries = self._handle.history(limit)
         except DeltaError as why:
             raise TableError(
-                f"the log {self.path}/{_LOG} does not read ({why}): put it back from a copy, or "
-                "ingest into a new table"
+                f"the log {self.path}/{_LOG} does not read ({first_line(why)}): put it back from a"
+                " copy, or ingest into a new table"
             ) from why
         return [
-            from_metadata(entry[METADATA_KEY], f"{self.path}/{_LOG}/{entry['version']:020}.json")
+            from_metadata(
+                entry[METADATA_KEY],
+                self.log_entry(entry["version"]),
+                entry["version"],
+                entry["timestamp"],
+            )
             for entry in entries
             if entry.get(METADATA_KEY) is not None
         ]
 
+    def log_entry(self, version: int) -> str:
+        """The path of a version's entry, which may have left the log."""
+        return os.path.join(self.path, _LOG, f"{version:020}.json")
+
+    def log_start(self) -> int:
+        """The first version whose entry the log still has."""
+        names = os.listdir(os.path.join(self.path, _LOG))
+        versions = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return min((int(one) for one in versions if one.isdigit()), default=self.version + 1)
+
+    def file_paths(self) -> list[str]:
+        """The files of this version, under the table's folder."""
+        paths: list[str] = pa.table(self._handle.get_add_actions()).column("path").to_pylist()
+        return paths
+
+    def check_files(self) -> None:
+        """Raises TableError if a file that belongs to the table is not there."""
+        paths = [os.path.join(self.path, path) for path in self.file_paths()]
+        missing = sorted(path for path in paths if not os.path.isfile(path))
+        if missing:
+            more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
+            raise TableError(
+                f"{len(missing)} of {len(paths)} files of the table {self.path} are not there:"
+                f" {', '.join(missing[:_NAMED_MAX])}{more}; put them back from a copy, or ingest"
+                " into a new table"
+            )
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raises TableError for a file that does not read."""
+        try:
+            yield
+        except (OSError, pa.ArrowInvalid) as why:
+            raise TableError(
+                f"a file of {self.path} does not read ({why}): put it back from a copy, or ingest"
+                " into a new table"
+            ) from why
+
     def last_ranges(self, limit: int | None = None) -> dict[TopicPartition, CommittedRange]:
         """The newest range of each partition in the log."""
         out: dict[TopicPartition, CommittedRange] = {}
-        for ranges in self.commits(limit):
-            for one in ranges:
+        for commit in self.commits(limit):
+            for one in commit.ranges:
                 out.setdefault(one.tp, one)
         return out
+
+
+def _check_there(root: str, file: DataFile) -> None:
+    """Raises TableError unless this machine sees the file as the task wrote it."""
+    path = os.path.join(root, file.path)
+    wrote = f"a task on {file.host or 'a worker'} wrote {path} ({file.size} bytes)"
+    try:
+        size = os.path.getsize(path)
+        rows = pq.read_metadata(path).num_rows if size == file.size else -1
+    except FileNotFoundError:
+        raise TableError(
+            f"{wrote}, and there is no such file here: every worker must have the table's folder"
+            " under the same path, so mount it there or choose one that all machines share;"
+            " nothing was committed"
+        ) from None
+    except (OSError, pa.ArrowInvalid) as why:
+        raise TableError(f"{wrote}, and it does not read here ({why}); {_AGAIN}") from why
+    if size != file.size or rows != file.rows:
+        held = f"{size} bytes" if size != file.size else f"{rows} rows, not {file.rows}"
+        raise TableError(f"{wrote}, and here it has {held}; {_AGAIN}")
 
 
 def _fence(tp: TopicPartition) -> str:

@@ -2,8 +2,9 @@
 
 The rows' offsets are read file by file and folded into runs of consecutive offsets, so memory grows
 with the number of runs, not of rows. Runs that overlap are doubles; offsets between runs are gaps,
-unless the commit that took their range in counted them as holding no record. What the commits say
-(their ranges, rows, topic ids) and where the cluster's high watermark is are compared with it.
+unless the commit that took their range in counted them as holding no record, or as lost. What the
+commits say (their ranges, rows, topic ids) and where the cluster's high watermark is are compared
+with it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 from strandline_proto.ids import topic_id_text
 from strandline_spark.errors import TableError
 from strandline_spark.offsets import TopicPartition
-from strandline_spark.options import LATEST
 from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from strandline_spark.cluster import Marks
     from strandline_spark.commits import CommittedRange
 
 _BATCH_ROWS: Final = 1 << 17
@@ -54,22 +55,44 @@ class PartitionFindings:
     """Rows too many: the same offset again."""
     skipped: int = 0
     """Offsets without a record (control batches), as the commits counted them."""
+    lost: int = 0
+    """Offsets whose records retention had taken, as the commits counted them."""
+    unchecked: int = -1
+    """Rows whose records the topic does not hold any more; -1 if values were not compared."""
+    differing: int = -1
+    """Rows that are not what the topic's records are; -1 if values were not compared."""
     high_watermark: int = -1
     lag: int = -1
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def sound(self) -> bool:
         return not self.problems
 
 
-def verify(table_path: str, topic: str, bootstrap: str | None) -> list[PartitionFindings]:
-    """One finding for each partition, in order. Raises TableError if the topic is not there."""
+def verify(
+    table_path: str,
+    topic: str,
+    bootstrap: str | None,
+    *,
+    complete: bool = False,
+    allow_lost: bool = False,
+    values: bool = False,
+) -> list[PartitionFindings]:
+    """One finding for each partition, in order. Raises TableError if the topic is not there.
+
+    `complete` asks that the table has all that the topic has, `allow_lost` accepts what retention
+    took, and `values` reads the topic again and compares each row with its record.
+    """
     table = BronzeTable.open(table_path)
     runs = runs_in(table, topic)
     ranges: dict[int, list[CommittedRange]] = {}
     for commit in reversed(table.commits()):
-        for one in commit:
+        for one in commit.ranges:
             if one.topic == topic:
                 ranges.setdefault(one.partition, []).append(one)
     partitions = sorted(set(runs) | set(ranges))
@@ -85,29 +108,40 @@ def verify(table_path: str, topic: str, bootstrap: str | None) -> list[Partition
         for p in partitions
     ]
     if bootstrap is not None:
-        _compare_with_cluster(found, ranges, bootstrap)
+        _compare_with_cluster(found, ranges, bootstrap, table if values else None)
+    for finding in found:
+        if complete and finding.lag > 0:
+            finding.problems.append(f"{finding.lag} offsets of the topic are not in the table yet")
+        if not allow_lost and finding.lost > 0:
+            finding.problems.append(f"{finding.lost} offsets were lost to retention")
     return found
 
 
 def runs_in(table: BronzeTable, topic: str) -> dict[int, list[Run]]:
     """The runs of every partition of the topic, in no order."""
-    dataset: Any = table.delta.to_pyarrow_dataset()
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
+    table.check_files()
+    dataset: Any = table.delta.to_pyarrow_dataset()
     out: dict[int, list[Run]] = {}
     scanner = dataset.scanner(
         columns=["partition", "offset", "leader_epoch"],
         filter=ds.field("topic") == topic,
         batch_size=_BATCH_ROWS,
     )
-    for batch in scanner.to_batches():
-        partitions = batch.column("partition").to_numpy()
-        for partition in np.unique(partitions):
-            mine = partitions == partition
-            offsets = batch.column("offset").to_numpy()[mine]
-            epochs = batch.column("leader_epoch").to_numpy()[mine]
-            out.setdefault(int(partition), []).extend(fold(offsets, epochs))
+    with table.reading():
+        for batch in scanner.to_batches():
+            _fold_into(out, batch)
     return out
+
+
+def _fold_into(out: dict[int, list[Run]], batch: Any) -> None:
+    partitions = batch.column("partition").to_numpy()
+    for partition in np.unique(partitions):
+        mine = partitions == partition
+        offsets = batch.column("offset").to_numpy()[mine]
+        epochs = batch.column("leader_epoch").to_numpy()[mine]
+        out.setdefault(int(partition), []).extend(fold(offsets, epochs))
 
 
 def fold(offsets: Any, epochs: Any) -> list[Run]:
@@ -158,7 +192,8 @@ def _check_ranges(
         held = _held(covered, one.start, one.end)
         empty = one.skipped or 0
         found.skipped += empty
-        missing = one.end - one.start - held - empty
+        found.lost += one.lost
+        missing = one.end - one.start - held - empty - one.lost
         if missing > 0:
             found.gaps += missing
         elif missing < 0:
@@ -193,33 +228,51 @@ def _held(covered: list[tuple[int, int]], start: int, end: int) -> int:
 
 
 def _compare_with_cluster(
-    found: list[PartitionFindings], ranges: dict[int, list[CommittedRange]], bootstrap: str
+    found: list[PartitionFindings],
+    ranges: dict[int, list[CommittedRange]],
+    bootstrap: str,
+    with_values_of: BronzeTable | None,
 ) -> None:
     from strandline_spark.cluster import Cluster, close_channels
 
     cluster = Cluster(bootstrap.split(","))
     try:
-        topic = found[0].topic
-        leaders = cluster.leaders([topic])
-        marks = cluster.offsets_at(dict.fromkeys(leaders, LATEST))
+        leaders = cluster.leaders([found[0].topic])
+        marks = cluster.marks(leaders)
+        _compare_with_marks(found, ranges, marks)
+        if with_values_of is not None:
+            from strandline_spark.values import compare_values
+
+            for one in found:
+                ours = ranges.get(one.partition, [])[-1:]
+                mark = marks.get(one.tp)
+                if mark is None or (ours and ours[0].topic_id != topic_id_text(mark.topic_id)):
+                    one.unchecked, one.differing = one.rows, 0
+                else:
+                    compare_values(one, with_values_of, mark, cluster.bootstrap)
     finally:
         close_channels()
+
+
+def _compare_with_marks(
+    found: list[PartitionFindings], ranges: dict[int, list[CommittedRange]], marks: Marks
+) -> None:
     known = {one.partition for one in found}
-    found += [PartitionFindings(t.topic, t.partition) for t in leaders if t.partition not in known]
+    found += [PartitionFindings(t.topic, t.partition) for t in marks if t.partition not in known]
     found.sort(key=lambda one: one.partition)
     for one in found:
-        tp = TopicPartition(one.topic, one.partition)
-        if tp not in leaders:
+        tp = one.tp
+        if tp not in marks:
             one.problems.append("the cluster has no such partition")
             continue
-        one.high_watermark = marks[tp].offset
+        one.high_watermark = marks[tp].high_watermark
         one.lag = max(0, one.high_watermark - max(one.end_offset, 0))
         if one.end_offset > one.high_watermark:
             one.problems.append(
                 f"the table ends at {one.end_offset}, past the high watermark {one.high_watermark}"
             )
         last = ranges.get(one.partition, [])[-1:]
-        if last and last[0].topic_id != topic_id_text(leaders[tp].topic_id):
+        if last and last[0].topic_id != topic_id_text(marks[tp].topic_id):
             one.problems.append("the topic was created anew since: another topic id")
 
 

@@ -6,12 +6,17 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from deltalake import DeltaTable
 
+from strandline_spark.audit import audit_path
 from strandline_spark.bronze import BronzeJob, prepare, stream
+from strandline_spark.compaction import compact
 from strandline_spark.errors import FenceError, StrandlineSparkError, TableError, UnknownTopic
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
+from strandline_spark.vacuum import vacuum
 from strandline_spark.verify import verify
 
 if TYPE_CHECKING:
@@ -53,8 +58,7 @@ def job(broker: FakeBroker, tmp_path: Path) -> BronzeJob:
 
 def run(spark: SparkSession, job: BronzeJob) -> list[BatchReport]:
     reports: list[BatchReport] = []
-    prepare(job)
-    stream(spark, job, reports.append)
+    stream(spark, job, prepare(job), reports.append)
     return reports
 
 
@@ -89,7 +93,28 @@ def test_every_record_comes_into_the_table_once_over_batches_and_restarts(
     left = {
         path.relative_to(tmp_path / "table").parts[0] for path in (tmp_path / "table").iterdir()
     }
-    assert left == {"_delta_log", "topic=t"}
+    assert left == {"_delta_log", "_ops", "topic=t"}
+    assert_audited(job, direct)
+
+
+def assert_audited(job: BronzeJob, direct: bool) -> None:
+    """The audit joins, has what the table has, and knows the mark if the tasks tell it."""
+    table = BronzeTable.open(job.table)
+    for p in range(2):
+        audit = DeltaTable(audit_path(job.table)).to_pyarrow_table().to_pylist()
+        own = sorted((r for r in audit if r["partition"] == p), key=lambda r: r["start_offset"])
+        assert [r["start_offset"] for r in own] == [0, *(r["end_offset"] for r in own[:-1])]
+        for r in own:
+            span = (r["min_offset"], r["max_offset"] + 1, r["max_offset"] - r["min_offset"] + 1)
+            assert span == (r["start_offset"], r["end_offset"], r["rows"])
+            assert (r["min_epoch"], r["max_epoch"]) == (0, 0)
+            assert r["min_timestamp"].timestamp() == r["max_timestamp"].timestamp() == 1.7e9
+        assert own[-1]["end_offset"] == table.end(TopicPartition("t", p)) == 1200
+        marks = [(r["high_watermark"], r["lag"]) for r in own]
+        expected = [(1000, 600), (1000, 200), (1000, 0), (1200, 0)]
+        assert marks == (expected if direct else [(None, None)] * 4)
+    files = pa.table(table.delta.get_add_actions())
+    assert sum(r["bytes"] for r in audit) == sum(files.column("size_bytes").to_pylist())
 
 
 def test_the_modes_may_change_on_one_checkpoint(
@@ -166,8 +191,89 @@ def test_a_topic_created_anew_is_noticed_by_a_new_checkpoint_through_the_table(
     run(spark, job)
     shutil.rmtree(job.checkpoint)
     fill(broker.create("t", 2), 20)
-    with pytest.raises(StrandlineSparkError, match="deleted and created again"):
+    with pytest.raises(StrandlineSparkError, match=r"deleted and created again.*begin a new table"):
         run(spark, job)
+
+
+def test_a_table_that_retention_has_overtaken_goes_on_if_asked_and_says_what_is_lost(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    run(spark, job)
+    fill(topic, 2)
+    for partition in topic.partitions:
+        partition.log_start = 1050
+    with pytest.raises(StrandlineSparkError, match=r"t/0 \[1000, 1050\) by retention.*--on-loss"):
+        run(spark, job)
+    (report,) = run(spark, replace(job, record_losses=True))
+    assert (report.rows, report.lost) == (300, 100)
+    found = verify(job.table, "t", job.bootstrap, complete=True, allow_lost=True)
+    assert [(one.lost, one.skipped, one.gaps, one.sound) for one in found] == [(50, 0, 0, True)] * 2
+    strict = verify(job.table, "t", job.bootstrap)
+    assert [one.problems for one in strict] == [["50 offsets were lost to retention"]] * 2
+
+
+def test_a_topic_created_anew_stops_a_job_that_records_losses(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, broker: FakeBroker
+) -> None:
+    run(spark, job)
+    fill(broker.create("t", 2), 20)
+    with pytest.raises(StrandlineSparkError, match=r"by new topic .*begin a new table"):
+        run(spark, replace(job, record_losses=True))
+
+
+def test_a_new_checkpoint_without_anything_to_read_keeps_where_it_began(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    """The checkpoint alone says it: `latest` would be another offset at the next start."""
+    job = replace(job, start="latest")
+    assert [(r.batch_id, r.rows, r.files) for r in run(spark, job)] == [(0, 0, 0)]
+    fill(topic, 1)
+    assert [r.rows for r in run(spark, job)] == [200]
+    assert rows(job)[0]["offset"] == 1000
+
+
+def test_a_query_that_spark_ended_is_started_again_a_bounded_number_of_times(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    """An error that is none of ours stands for a worker that came too late."""
+    failing = [True, True]
+    notes: list[str] = []
+
+    def on_batch(report: BatchReport) -> None:
+        if failing:
+            failing.pop()
+            raise OSError("no such worker")
+
+    stream(spark, job, prepare(job), on_batch, note=notes.append)
+    again = [note.rpartition("; ")[2] for note in notes]
+    assert again == [f"starting the query again, {n} of 3 times" for n in (1, 2)]
+    assert_whole(job, topic)
+
+    def always(report: BatchReport) -> None:
+        raise OSError("no such worker")
+
+    fill(topic, 1)
+    notes.clear()
+    with pytest.raises(StrandlineSparkError, match=r"Spark stopped the query: .*has the rest"):
+        stream(spark, job, prepare(job), always, note=notes.append)
+    assert len(notes) == 3
+
+
+def test_a_table_is_compacted_and_vacuumed_while_its_job_runs(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+) -> None:
+    """Also while a batch is on its way: its file is there, and its commit is not."""
+    for partition in topic.partitions:
+        partition.on_range = lambda: compact(job.table)
+    done: list[int] = []
+
+    def maintain(report: BatchReport) -> None:
+        done.append(compact(job.table).files_after)
+        vacuum(job.table)
+
+    stream(spark, job, prepare(job), maintain)
+    assert_whole(job, topic)
+    assert sum(done) > 0
 
 
 def test_two_topics_share_a_table_and_one_may_join_later(
@@ -189,3 +295,11 @@ def test_what_cannot_work_is_said_before_spark_starts(
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     with pytest.raises(TableError, match="checkpoint of another job"):
         prepare(job)
+
+
+def test_a_checkpoint_of_another_table_is_refused(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, tmp_path: Path
+) -> None:
+    run(spark, job)
+    with pytest.raises(TableError, match="of another job or of another table"):
+        prepare(replace(job, table=str(tmp_path / "other")))

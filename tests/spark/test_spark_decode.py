@@ -10,11 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_broker.storage.cleaner.rebuilt_batch import emptied, with_records
-from strandline_proto.batch import CRC_AT, Compression, raw_records, read_header
+from strandline_proto.batch import (
+    CRC_AT,
+    Compression,
+    build_batch,
+    prefix,
+    raw_records,
+    read_header,
+)
 from strandline_proto.decompression import Bound
 from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion, WireError
 from strandline_spark.decode import OPTION, RangeDecoder
-from strandline_spark.schema import arrow_schema
+from strandline_spark.schema import BATCH_META, HEADERS, PLAIN, arrow_schema
 from support.fake_broker_sync import resealed
 from support.hostile import GIB, batch_of, bytes_added, zstd_bomb
 from support.spark_batches import MadeBatch, MadeRecord, Row, build, lay_out
@@ -46,7 +53,7 @@ def decoded(decoder: RangeDecoder, *messages: bytes) -> list[Row]:
     rows: list[Row] = []
     for message in messages:
         for batch in decoder.decode(message):
-            assert batch.schema.equals(arrow_schema(include_headers=True))
+            assert batch.schema.equals(arrow_schema(PLAIN + HEADERS))
             batch.validate(full=True)
             rows += map(_row, batch.to_pylist(maps_as_pydicts=None), _millis(batch))
     return rows
@@ -70,7 +77,7 @@ def _row(row: dict[str, Any], timestamp: int) -> Row:
 
 
 def new_decoder(start: int, stop: int) -> RangeDecoder:
-    return RangeDecoder("t", 3, start, stop, include_headers=True)
+    return RangeDecoder("t", 3, start, stop, columns=PLAIN + HEADERS)
 
 
 @settings(deadline=None, max_examples=150)
@@ -92,6 +99,39 @@ def test_any_range_of_any_log_decodes_as_aiokafka_reads_it(
     assert decoder.position == stop
     assert decoder.rows == len(rows)
     assert decoder.rows + decoder.skipped == stop - start
+
+
+@settings(deadline=None, max_examples=50)
+@given(_LOGS, st.lists(st.sampled_from(PLAIN + HEADERS + BATCH_META), min_size=1, unique=True))
+def test_some_columns_are_what_they_are_among_all(
+    batches: list[MadeBatch], some: list[str]
+) -> None:
+    log = lay_out(batches, base_offset=0)
+
+    def table(columns: tuple[str, ...]) -> Any:
+        decoder = RangeDecoder("t", 3, 0, log.end_offset, columns=columns)
+        return pa.Table.from_batches(decoder.decode(log.data), schema=arrow_schema(columns))
+
+    assert table(tuple(some)).equals(table(PLAIN + HEADERS + BATCH_META).select(some))
+
+
+def test_what_a_producer_wrote_into_its_batches_comes_with_each_record() -> None:
+    data = bytearray()
+    for base, (producer, epoch, sequence) in enumerate([(7, 2, 40), (-1, -1, -1)]):
+        batch = build_batch(
+            [(b"k", b"v")] * 2,
+            timestamp_ms=5,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+        data += prefix(2 * base, len(batch) - 12, 0) + batch[16:]
+    decoder = RangeDecoder("t", 3, 0, 4, columns=("offset", *BATCH_META))
+    (found,) = decoder.decode(bytes(data))
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        *((0, 7, 2, 40), (1, 7, 2, 40)),
+        *((2, -1, -1, -1), (3, -1, -1, -1)),
+    ]
 
 
 @settings(deadline=None, max_examples=100)
@@ -231,20 +271,21 @@ def test_a_batch_that_unpacks_beyond_the_bound_is_named_with_the_option() -> Non
     log = lay_out(
         [_plain(1), MadeBatch([MadeRecord(None, bytes(3000), [], 0)], codec=4)], base_offset=7
     )
-    decoder = RangeDecoder("t", 3, 7, 9, include_headers=True, bound=Bound(3000, OPTION))
+    decoder = RangeDecoder("t", 3, 7, 9, columns=PLAIN + HEADERS, bound=Bound(3000, OPTION))
     with pytest.raises(RecordTooLarge, match=r"^t/3 at offset 8: .* raise .* maxDecompressedBytes"):
         decoded(decoder, log.data)
     assert decoder.position == 7
-    decoder = RangeDecoder("t", 3, 7, 9, include_headers=True, bound=Bound(3020, OPTION))
+    decoder = RangeDecoder("t", 3, 7, 9, columns=PLAIN + HEADERS, bound=Bound(3020, OPTION))
     assert len(decoded(decoder, log.data)) == 2
 
 
 UNPACK = """
 from strandline_spark.decode import RangeDecoder
+from strandline_spark.schema import HEADERS, PLAIN
 def prepare():
     import cramjam
 def act(data):
-    list(RangeDecoder("t", 3, 0, 9, include_headers=True).decode(data))
+    list(RangeDecoder("t", 3, 0, 9, columns=PLAIN + HEADERS).decode(data))
 """
 
 

@@ -56,7 +56,7 @@ def test_initial_offsets_that_hold_nothing_are_named(tmp_path: Path) -> None:
     path = tmp_path / "initial.json"
     path.write_text("null")
     with pytest.raises(OptionError, match=r"initial\.json .*it holds nothing"):
-        PositionFiles(str(path)).write_initial({T0: 1})
+        PositionFiles(str(path)).initial()
 
 
 def test_a_batch_without_its_initial_offsets_names_the_file(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from strandline_spark import cluster as cluster_module
 from strandline_spark import ranges as ranges_module
 from strandline_spark.cluster import close_channels, stub_for
 from strandline_spark.errors import DataLoss, RangeStalled
+from strandline_spark.losses import OnLoss
 from strandline_spark.offsets import TopicPartition
-from strandline_spark.planner import PlannedRange
 from strandline_spark.ranges import RangeReader
+from strandline_spark.splitting import PlannedRange
 
 if TYPE_CHECKING:
     from support.fake_broker_sync import FakeBroker, FakeTopic
@@ -54,12 +55,10 @@ def new_reader(
     stop: int,
     *,
     epoch: int = 0,
-    fail_on_data_loss: bool = True,
+    on_loss: OnLoss = OnLoss.STOP,
 ) -> RangeReader:
     planned = PlannedRange(TopicPartition("t", 0), topic.topic_id, start, stop, epoch)
-    return RangeReader(
-        planned, (broker.address,), include_headers=False, fail_on_data_loss=fail_on_data_loss
-    )
+    return RangeReader(planned, (broker.address,), on_loss=on_loss)
 
 
 def rows_of(reader: RangeReader) -> Rows:
@@ -136,22 +135,47 @@ def test_a_range_past_the_high_watermark_is_waited_for_then_an_error_never_short
 
 def test_a_log_that_now_starts_later_is_data_loss(broker: FakeBroker, topic: FakeTopic) -> None:
     topic.partitions[0].log_start = 200
-    with pytest.raises(DataLoss, match="the log starts at 200 now"):
+    with pytest.raises(DataLoss, match=r"t/0 \[150, 200\) by retention .*starts at 200 now"):
         rows_of(new_reader(broker, topic, 150, 6000))
-    lenient = new_reader(broker, topic, 150, 6000, fail_on_data_loss=False)
-    assert rows_of(lenient) == expected(200, 6000)
-    assert lenient.decoder.skipped == 50
+    for on_loss in (OnLoss.GO_ON, OnLoss.EXCEPT_RETENTION):
+        lenient = new_reader(broker, topic, 150, 6000, on_loss=on_loss)
+        assert rows_of(lenient) == expected(200, 6000)
+        assert (lenient.decoder.lost, lenient.decoder.skipped) == (50, 0)
+    topic.partitions[0].log_start = 6000
+    late = new_reader(broker, topic, 150, 300, on_loss=OnLoss.GO_ON)
+    assert rows_of(late) == []
+    assert late.decoder.lost == 150
+
+
+def test_a_leader_without_the_range_is_not_read_in_place_of_the_one_it_was_planned_by(
+    broker: FakeBroker, topic: FakeTopic
+) -> None:
+    """KIP-320: the new leader has other records at the same offsets."""
+    partition = topic.partitions[0]
+    partition.elect(keep=1000)
+    for _ in range(60):
+        partition.append([(b"other", b"")] * 100)
+    for on_loss in (OnLoss.STOP, OnLoss.EXCEPT_RETENTION):
+        with pytest.raises(DataLoss, match=r"t/0 \[1000, 6000\) by truncation"):
+            rows_of(new_reader(broker, topic, 0, 6000, on_loss=on_loss))
+    lenient = new_reader(broker, topic, 0, 6000, on_loss=OnLoss.GO_ON)
+    assert rows_of(lenient) == expected(0, 1000)
+    assert lenient.decoder.lost == 5000
+    # The whole range lies in what the leaders share, or was planned by the new one.
+    assert rows_of(new_reader(broker, topic, 0, 1000)) == expected(0, 1000)
+    assert len(rows_of(new_reader(broker, topic, 0, 6000, epoch=1))) == 6000
 
 
 def test_a_topic_that_was_created_anew_is_never_read_in_place_of_the_old_one(
     broker: FakeBroker, topic: FakeTopic
 ) -> None:
     reader = new_reader(broker, topic, 0, 6000)
-    lenient = new_reader(broker, topic, 0, 6000, fail_on_data_loss=False)
+    lenient = new_reader(broker, topic, 0, 6000, on_loss=OnLoss.GO_ON)
     broker.create("t").partitions[0].batches = topic.partitions[0].batches
     with pytest.raises(DataLoss, match="another topic id"):
         rows_of(reader)
     assert rows_of(lenient) == []
+    assert (lenient.decoder.lost, lenient.decoder.skipped) == (6000, 0)
 
 
 def test_a_topic_that_is_gone_is_data_loss(broker: FakeBroker, topic: FakeTopic) -> None:

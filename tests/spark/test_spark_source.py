@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_proto.batch import Compression
+from strandline_runtime.grpc_experiments import WITHOUT_EVENT_ENGINE
 from strandline_spark import cluster as cluster_module
-from strandline_spark.schema import arrow_schema, spark_schema
+from strandline_spark.schema import PLAIN, arrow_schema, column_names, spark_schema
 from support.spark_batches import MadeBatch, MadeRecord, build
 
 if TYPE_CHECKING:
@@ -79,11 +80,10 @@ def test_the_schema_that_spark_makes_is_the_one_that_arrow_batches_have(
     spark: SparkSession, headers: bool
 ) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
-    made = StructType.fromDDL(spark_schema(include_headers=headers))
-    assert isinstance(made, StructType)
-    assert to_arrow_schema(made, timezone="UTC").equals(arrow_schema(include_headers=headers))
+    columns = column_names(include_headers=headers, include_batch_meta=headers)
+    made = spark_schema(columns)
+    assert to_arrow_schema(made, timezone="UTC").equals(arrow_schema(columns))
 
 
 def test_a_batch_query_reads_every_record_once_in_one_task_for_each_partition(
@@ -120,6 +120,15 @@ def test_nulls_headers_and_times_arrive_as_kafkas_columns(
     assert [(h.key, h.value) for h in second.headers] == [("a", b"1"), ("a", None), ("", b"")]
     assert {first.timestampType, second.timestampType} == {1}
     assert {first.ms, second.ms} == {1_700_000_000_456}
+
+
+def test_only_the_columns_that_are_named_come(
+    spark: SparkSession, broker: FakeBroker, topic: FakeTopic
+) -> None:
+    frame = batch(spark, broker, columns="producerId,offset,value", includeBatchMeta="true")
+    assert frame.columns == ["value", "offset", "producerId"]
+    rows = frame.where("offset = 7").collect()
+    assert [(bytes(r.value), r.producerId) for r in rows] == [(b"v", -1)] * 2
 
 
 def test_bounds_of_a_batch_query_are_taken(
@@ -175,8 +184,12 @@ def test_available_now_goes_on_in_limited_batches_to_its_target_and_ends(
     progress = run(source, tmp_path / "c", sink)
     assert sink.offsets(0) == sink.offsets(1) == list(range(1000))
     assert [p["numInputRows"] for p in progress if p["numInputRows"]] == [700, 700, 600]
-    assert progress[0]["sources"][0]["endOffset"] == {"t": {"0": 350, "1": 350}}
-    assert progress[0]["sources"][0]["latestOffset"] == {"t": {"0": 1000, "1": 1000}}
+    ended = progress[0]["sources"][0]["endOffset"]
+    assert ended["t"] == {"0": 350, "1": 350}
+    assert ended["@lineage"]["t"]["starts"] == {"0": 0, "1": 0}
+    latest = progress[0]["sources"][0]["latestOffset"]
+    assert latest.pop("@behind")["maxOffsetsBehindLatest"] > 0
+    assert latest == {"t": {"0": 1000, "1": 1000}}
 
     topic.partitions[0].append([(b"later", b"")])
     assert run(source, tmp_path / "c", sink)[0]["numInputRows"] == 1
@@ -186,17 +199,13 @@ def test_available_now_goes_on_in_limited_batches_to_its_target_and_ends(
 def test_a_crash_in_batch_0_loses_nothing_that_latest_has_meant(
     spark: SparkSession, broker: FakeBroker, topic: FakeTopic, tmp_path: Path
 ) -> None:
-    """(1) and (2): `latest` is decided once, and kept over the restart."""
-    path = str(tmp_path / "c" / "strandline" / "initial.json")
-    source = stream(spark, broker, startingOffsets="latest", initialOffsetsPath=path)
-    nothing = Collected()
-    run(source, tmp_path / "other", nothing)
-    assert nothing.rows == []
+    """(1) and (2): `latest` is decided once, and the checkpoint keeps it over the restart."""
+    source = stream(spark, broker, startingOffsets="latest")
 
     def append_and_fail(frame: DataFrame, batch_id: int) -> None:
+        topic.partitions[0].append([(b"x", b"")] * 10)
         raise RuntimeError("the driver dies in batch 0")
 
-    topic.partitions[0].append([(b"x", b"")] * 10)
     with pytest.raises(Exception, match="dies in batch 0"):
         run(source, tmp_path / "c", append_and_fail)
     topic.partitions[0].append([(b"y", b"")] * 5)
@@ -205,15 +214,87 @@ def test_a_crash_in_batch_0_loses_nothing_that_latest_has_meant(
     assert sink.offsets(0) == list(range(1000, 1015))
 
 
-def test_a_topic_created_anew_stops_the_resumed_stream(
-    spark: SparkSession, broker: FakeBroker, topic: FakeTopic, tmp_path: Path
+@pytest.mark.parametrize("on_loss", ["true", "false"])
+def test_a_topic_created_anew_stops_the_resumed_stream_or_is_read_from_its_beginning(
+    spark: SparkSession, broker: FakeBroker, topic: FakeTopic, tmp_path: Path, on_loss: str
 ) -> None:
-    path = str(tmp_path / "initial.json")
-    source = stream(spark, broker, startingOffsets="earliest", initialOffsetsPath=path)
+    source = stream(spark, broker, startingOffsets="earliest", failOnDataLoss=on_loss)
     run(source, tmp_path / "c", Collected())
     again = broker.create("t", 2)
     for old, new in zip(topic.partitions, again.partitions, strict=True):
         new.batches = old.batches
         new.append([(b"more", b"")])
-    with pytest.raises(Exception, match="deleted and created again"):
-        run(source, tmp_path / "c", Collected())
+    sink = Collected()
+    if on_loss == "true":
+        with pytest.raises(Exception, match="deleted and created again"):
+            run(source, tmp_path / "c", sink)
+    else:
+        run(source, tmp_path / "c", sink)
+        assert sink.offsets(0) == sink.offsets(1) == list(range(1001))
+
+
+def test_a_new_leader_without_new_records_makes_no_batch(
+    spark: SparkSession, broker: FakeBroker, topic: FakeTopic, tmp_path: Path
+) -> None:
+    source = stream(spark, broker, startingOffsets="earliest")
+    run(source, tmp_path / "c", Collected())
+    topic.partitions[0].elect()
+    progress = run(source, tmp_path / "c", Collected())
+    assert [p["batchId"] for p in progress if p["numInputRows"]] == []
+    assert [path.name for path in (tmp_path / "c" / "offsets").glob("[0-9]*")] == ["0"]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["batch", "stream"])
+def test_a_schema_of_ones_own_is_refused_before_a_task_starts(
+    spark: SparkSession, broker: FakeBroker, topic: FakeTopic, tmp_path: Path, streaming: bool
+) -> None:
+    options = {"bootstrap.servers": broker.address, "subscribe": "t"}
+
+    def query() -> object:
+        if streaming:
+            return run(stream(spark, broker).schema("value STRING"), tmp_path / "c", Collected())
+        reader = spark.read.format("strandline").options(**options)
+        return reader.schema("value STRING").load().count()
+
+    with pytest.raises(Exception, match=r"leave \.schema out, and select or cast"):
+        query()
+    assert "FetchRange" not in broker.calls
+    # The schema that it has may be said.
+    own = spark_schema(PLAIN)
+    frame = spark.read.format("strandline").options(**options).schema(own).load()
+    assert frame.count() == 2000
+
+
+def test_a_worker_of_sparks_runs_without_grpcs_event_engine(spark: SparkSession) -> None:
+    def imported(_: int) -> str | None:
+        import os
+
+        import strandline_spark.cluster  # noqa: F401 - imports grpc
+
+        return os.environ.get("GRPC_EXPERIMENTS")
+
+    assert spark.sparkContext.parallelize([0], 1).map(imported).collect() == [WITHOUT_EVENT_ENGINE]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "mode", "message"),
+    [
+        ({"continuous": "1 second"}, "append", "strandline does not support continuous processing"),
+        ({"realTime": "5 minutes"}, "update", r"STREAMING_REAL_TIME_MODE\.INPUT_STREAM_NOT_SUPP"),
+    ],
+)
+def test_triggers_other_than_micro_batches_are_refused_by_spark_before_anything_is_read(
+    spark: SparkSession,
+    broker: FakeBroker,
+    topic: FakeTopic,
+    tmp_path: Path,
+    trigger: dict[str, str],
+    mode: str,
+    message: str,
+) -> None:
+    """The words are Spark's: docs/spark.md quotes them and says what to do."""
+    writer = stream(spark, broker).load().writeStream.format("console").outputMode(mode)
+    writer = writer.option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(Exception, match=message):
+        writer.trigger(**trigger).start().awaitTermination()
+    assert broker.calls == []

@@ -10,64 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_proto.ids import topic_id_text
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import FenceError, TableError
 from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
-from strandline_spark.table import FILE_SCHEMA, BronzeTable, DataFile
+from strandline_spark.table import BronzeTable
 from strandline_spark.verify import Run, fold, verify
+from support.spark_tables import ID, commit, taken, write_file
 
 if TYPE_CHECKING:
     from support.fake_broker_sync import FakeBroker
 
 T0 = TopicPartition("t", 0)
-ID = topic_id_text(bytes(16))
 
 
-def write_file(root: str, offsets: list[int], *, epochs: list[int] | None = None) -> DataFile:
-    """A file of topic t, partition 0 with these offsets, not committed."""
-    BronzeTable.open_or_create(root)
-    epochs = [0] * len(offsets) if epochs is None else epochs
-    path = f"topic=t/ingest_date=2026-01-01/{os.urandom(4).hex()}.parquet"
-    full = os.path.join(root, path)
-    os.makedirs(os.path.dirname(full), exist_ok=True)
-    rows = [
-        {"partition": 0, "offset": o, "leader_epoch": e, "batch_id": 0, "timestamp_type": 0}
-        for o, e in zip(offsets, epochs, strict=True)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=FILE_SCHEMA), full)
-    return DataFile(
-        path=path,
-        size=os.path.getsize(full),
-        topic="t",
-        ingest_date="2026-01-01",
-        partition=0,
-        rows=len(offsets),
-        offset_min=min(offsets),
-        offset_max=max(offsets),
-        leader_epoch_min=min(epochs),
-        leader_epoch_max=max(epochs),
-    )
-
-
-def taken(start: int, end: int, *, rows: int | None = None, skipped: int | None = 0) -> Any:
-    count = end - start if rows is None else rows
-    return CommittedRange("t", ID, 0, start, end, rows=count, skipped=skipped, leader_epoch=0)
-
-
-def commit(root: str, batch_id: int, one: CommittedRange, *files: DataFile, job: str = "j") -> None:
-    BronzeTable.open_or_create(root).commit(job, batch_id, [one], list(files))
+BY_US: dict[str, Any] = {"format": 3, "job": "j", "batch_id": 1}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    return str(tmp_path / "table")
+    return str(tmp_path / "a table%")
 
 
 def sound_table(root: str) -> None:
@@ -84,7 +50,8 @@ def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
     assert table.committed_batch("other") is None
     assert table.end(T0) == 20
     assert table.last_ranges()[T0] == taken(10, 20)
-    assert [[one.start for one in ranges] for ranges in table.commits()] == [[10], [0]]
+    found = [(c.version, c.job, c.batch_id, c.ranges[0].start) for c in table.commits()]
+    assert found == [(2, "j", 1, 10), (1, "j", 0, 0)]
     assert table.version == 2
 
 
@@ -95,11 +62,15 @@ def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
         "{",
         [],
         {},
-        {"format": 2, "ranges": []},
-        {"format": 1, "ranges": [{"topic": "t"}]},
-        {"format": 1, "ranges": [asdict(taken(9, 3))]},
-        {"format": 1, "ranges": [asdict(taken(0, 3)) | {"start": "0"}]},
-        {"format": 1, "ranges": [asdict(taken(0, 3)) | {"topic_id": "?"}]},
+        {"format": 4, "job": "j", "batch_id": 0, "ranges": []},
+        {"format": 1, "ranges": []},
+        {"format": 1, "job": "j", "batch_id": "0", "ranges": []},
+        BY_US | {"ranges": [{"topic": "t"}]},
+        BY_US | {"ranges": [asdict(taken(9, 3))]},
+        BY_US | {"ranges": [asdict(taken(0, 3)) | {"start": "0"}]},
+        BY_US | {"ranges": [asdict(taken(0, 3)) | {"topic_id": "?"}]},
+        BY_US | {"ranges": [asdict(taken(0, 3)) | {"offset_min": 9}]},
+        BY_US | {"ranges": [asdict(taken(0, 3)) | {"size": "1"}]},
     ],
 )
 def test_a_commit_of_another_writer_is_named_with_its_remedy(root: str, metadata: Any) -> None:
@@ -310,6 +281,79 @@ def test_the_cluster_shows_lag_new_partitions_and_a_table_that_is_ahead(
     assert "past the high watermark 15" in verify(root, "t", broker.address)[0].problems[0]
     topic.topic_id = b"x" * 16
     assert "another topic id" in verify(root, "t", broker.address)[0].problems[-1]
+
+
+def test_a_lag_fails_only_where_the_table_must_be_complete(root: str, broker: FakeBroker) -> None:
+    topic = broker.create("t")
+    topic.topic_id = bytes(16)
+    topic.partitions[0].append([(b"", b"")] * 20)
+    sound_table(root)
+    assert verify(root, "t", broker.address, complete=True)[0].sound
+    topic.partitions[0].append([(b"", b"")] * 5)
+    assert verify(root, "t", broker.address)[0].sound
+    (found,) = verify(root, "t", broker.address, complete=True)
+    assert found.problems == ["5 offsets of the topic are not in the table yet"]
+
+
+def test_lost_offsets_are_no_gap_and_must_be_allowed(root: str) -> None:
+    one = CommittedRange("t", ID, 0, 0, 10, rows=6, skipped=1, leader_epoch=0, lost=3)
+    commit(root, 0, one, write_file(root, [3, 4, 5, 6, 7, 8]))
+    (found,) = verify(root, "t", None, allow_lost=True)
+    assert (found.lost, found.skipped, found.gaps, found.sound) == (3, 1, 0, True)
+    assert problems(root) == "3 offsets were lost to retention"
+    # More rows missing than were lost are a gap.
+    other = f"{root}-2"
+    commit(other, 0, one, write_file(other, [3, 4, 5, 6, 7]))
+    assert "1 offsets have no row" in problems(other)
+
+
+def test_a_missing_or_damaged_file_is_named(root: str) -> None:
+    sound_table(root)
+    first, second = sorted(Path(root).glob("topic=t/*/*.parquet"))
+    first.write_bytes(bytes(100))
+    with pytest.raises(TableError, match=rf"{first.name}.*: put it back from a copy"):
+        verify(root, "t", None)
+    second.unlink()
+    with pytest.raises(TableError, match=rf"1 of 2 files .* are not there: {second}; put"):
+        verify(root, "t", None)
+
+
+def test_verify_finds_the_cluster_as_the_other_commands_do(
+    root: str,
+    broker: FakeBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STRANDLINE_BOOTSTRAP", raising=False)
+    monkeypatch.delenv("STRANDLINE_DIR", raising=False)
+    topic = broker.create("t")
+    topic.topic_id = bytes(16)
+    topic.partitions[0].append([(b"", b"")] * 25)
+    sound_table(root)
+
+    def status(*more: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(["verify", root, "t", *more])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code
+
+    assert status() == 0
+    assert "no cluster is named" in capsys.readouterr().err
+    assert status("--complete") == 1
+    assert "--complete compares with a cluster" in capsys.readouterr().err
+    assert status("--bootstrap", broker.address, "--complete") == 1
+    assert "5 offsets of the topic are not in the table yet" in capsys.readouterr().out
+    monkeypatch.setenv("STRANDLINE_BOOTSTRAP", broker.address)
+    assert status() == 0
+    assert status("--complete") == 1
+    monkeypatch.delenv("STRANDLINE_BOOTSTRAP")
+    Path(".strandline").mkdir()
+    Path(".strandline", "cluster.json").write_text(json.dumps({"bootstrap": broker.address}))
+    assert status("--complete") == 1
+    assert status("--dir", str(tmp_path / "none")) == 1
+    assert "holds no cluster" in capsys.readouterr().err
 
 
 def test_the_command_prints_a_verdict_and_its_status_says_it_too(

@@ -5,12 +5,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from strandline_cli.patience import Patience
+
 COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
 DEADLINE_S = 60.0
+_LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,24 @@ def strandline(
     cwd: Path | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> CompletedCommand:
-    """Run `strandline` with these arguments; fails if it does not end by the deadline."""
-    ended = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        env=clean_environ(environ),
-        cwd=cwd,
-        timeout=deadline_s,
-        check=False,
+    """Run `strandline` with these arguments; fails if it does not end by the deadline, which stands
+    still while the command computes or waits for a processor.
+    """
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    pipe = subprocess.PIPE
+    command = start_strandline(
+        arguments, environ=environ, cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe
     )
-    return CompletedCommand(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+    patience = Patience(deadline_s, lambda: [command.pid])
+    with ThreadPoolExecutor(1) as pool:
+        talk = pool.submit(command.communicate, given)
+        try:
+            while not wait([talk], timeout=_LOOK_S).done:
+                assert not patience.is_over(), f"not within {deadline_s} s: {arguments}"
+        finally:
+            command.kill()  # which has ended, unless the test is broken off
+        out, err = talk.result()
+    return CompletedCommand(command.returncode, out.decode(), err.decode())
 
 
 def start_strandline(

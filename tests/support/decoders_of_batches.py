@@ -15,6 +15,7 @@ from strandline_broker.offline import batches
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.records import records_of
 from strandline_broker.rpc.push_codec import envelope_from_wire
+from strandline_proto import hot_decode
 from strandline_proto.batch import (
     ATTRIBUTES_AT,
     Compression,
@@ -29,6 +30,7 @@ from strandline_proto.decompression import decompress
 from strandline_proto.errors import WireError
 from strandline_proto.v1 import fetch_pb2, produce_pb2, push_pb2
 from strandline_spark.decode import RangeDecoder
+from strandline_spark.schema import HEADERS, PLAIN
 from support.decoders import SMALL, Decoder, disk_with, sealed_batch
 
 
@@ -69,7 +71,7 @@ def _offline(data: bytes) -> Any:
 
 
 def _spark(data: bytes) -> Any:
-    decoder = RangeDecoder("t", 0, 0, 10, include_headers=True, bound=SMALL)
+    decoder = RangeDecoder("t", 0, 0, 10, columns=PLAIN + HEADERS, bound=SMALL)
     found = list(decoder.decode(data))
     for each in found:
         each.validate(full=True)
@@ -102,6 +104,15 @@ def _fetch() -> fetch_pb2.FetchRequest:
     return request
 
 
+def _fetched() -> fetch_pb2.FetchResponse:
+    answer = fetch_pb2.FetchResponse(session_id=3)
+    topic = answer.topics.add(topic_id=bytes(16))
+    topic.partitions.add(partition_index=1, high_watermark=300, records=bytes(60))
+    refused = topic.partitions.add(partition_index=2, error_code=6, error_message="elsewhere")
+    refused.current_leader.leader_id = 2
+    return answer
+
+
 DECODERS: Final = (
     Decoder("batch.check_batch", _batches(), _checked, (WireError,), sealed_batch),
     Decoder("batch.iter_headers", _batches(), _unchecked, (WireError,)),
@@ -127,11 +138,15 @@ DECODERS: Final = (
     ),
     *(
         Decoder(
-            f"wire.{golden.DESCRIPTOR.name}",
+            f"hot.{golden.DESCRIPTOR.name}",
             (golden.SerializeToString(),),
-            type(golden).FromString,
+            decode,
             (DecodeError,),
         )
-        for golden in (_produce(), _fetch())
+        for golden, decode in (
+            (_produce(), hot_decode.produce_request),
+            (_fetch(), hot_decode.fetch_request),
+            (_fetched(), hot_decode.fetch_response),
+        )
     ),
 )

@@ -21,9 +21,12 @@ from strandline_proto.ids import ControllerEpoch, TopicId
 from strandline_spark.commits import CommittedRange, from_metadata, to_metadata
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.find_cluster import find_bootstrap
+from strandline_spark.lag import reported
 from strandline_spark.micro_batch import read_offset_log
+from strandline_spark.offsets import parse_json, stream_from_json
 from strandline_spark.options import parse_options
 from strandline_spark.positions import PositionFiles
+from strandline_spark.workers import understood
 from support.decoders import ID, Decoder
 
 if TYPE_CHECKING:
@@ -75,6 +78,26 @@ PLAN: Final = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas"
 
 
 SPARK_OFFSETS: Final = b'{"t":{"0":23,"1":-2}}'
+
+
+CHECKPOINTED: Final = json.dumps(
+    {"t": {"0": 5}, "@lineage": {"t": {"id": ID, "epochs": {"0": 1}, "starts": {"0": 2}}}}
+).encode()
+
+
+BEGUN: Final = '{"@lineage":{}}'
+
+
+PROBED: Final = json.dumps(
+    {
+        "python": "3.11",
+        "executable": "/usr/bin/python3",
+        "package": "0.1.0",
+        "missing": None,
+        "file": "a",
+        "unwritable": None,
+    }
+).encode()
 
 
 POSITIONS: Final = b'{"format":1,"offsets":{"t":{"0":1}}}'
@@ -172,5 +195,14 @@ DECODERS: Final = (
     Decoder(
         "spark.commits", (COMMIT,), _as_text(lambda text: from_metadata(text, "x")), (TableError,)
     ),
+    Decoder(
+        "spark.offsets",
+        (CHECKPOINTED, SPARK_OFFSETS),
+        _as_text(lambda text: stream_from_json(parse_json(text))),
+        (ValueError,),
+    ),
+    Decoder("spark.lag", (CHECKPOINTED,), _as_text(lambda text: reported(text, "{}"))),
+    Decoder("spark.lag.latest", (SPARK_OFFSETS,), _as_text(lambda text: reported(BEGUN, text))),
+    Decoder("spark.workers", (PROBED,), _as_text(understood)),
     Decoder("spark.lineage", (LINEAGE,), _on_path("p.json.epochs", _lineage), (OptionError,)),
 )

@@ -92,11 +92,20 @@ class FakePartition:
         self.leader_epoch += 1
         self.epochs.append((self.leader_epoch, self.log_end))
 
+    def offset_at(self, timestamp_ms: int) -> int:
+        """As ListOffsets means it: -1 latest, -2 earliest, else the first offset of that time."""
+        if timestamp_ms < 0:
+            return self.high_watermark if timestamp_ms == -1 else self.log_start
+        for base, following, data in self.batches:
+            if following > self.log_start and read_header(data).max_timestamp >= timestamp_ms:
+                return base if base < self.high_watermark else -1
+        return -1
+
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """(epoch found, its end): the largest epoch at or below the one asked for."""
         below = [entry for entry in self.epochs if entry[0] <= epoch]
         if not below:
-            return -1, -1
+            return epoch, self.epochs[0][1]
         later = [start for found, start in self.epochs if found > epoch]
         return below[-1][0], min(later, default=self.log_end)
 
@@ -116,6 +125,7 @@ def resealed(batch: bytearray) -> bytes:
 class FakeTopic:
     topic_id: bytes
     partitions: list[FakePartition]
+    internal: bool = False
 
 
 class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
@@ -177,12 +187,15 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
             controller_id=1,
             brokers=[common_pb2.NodeEndpoint(node_id=1, host=host, port=int(port))],
         )
-        for ref in request.topics:
-            topic = self.topics.get(ref.name)
+        names = [ref.name for ref in request.topics] if request.only_named else list(self.topics)
+        for name in names:
+            topic = self.topics.get(name)
             if topic is None:
-                answer.topics.add(name=ref.name, error_code=errors.UnknownTopicOrPartition.code)
+                answer.topics.add(name=name, error_code=errors.UnknownTopicOrPartition.code)
                 continue
-            described = answer.topics.add(name=ref.name, topic_id=topic.topic_id)
+            described = answer.topics.add(
+                name=name, topic_id=topic.topic_id, is_internal=topic.internal
+            )
             for index, p in enumerate(topic.partitions):
                 described.partitions.add(
                     index=index,
@@ -204,7 +217,7 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
                 found, code = self._checked(topic.topic_id, p.partition, p.current_leader_epoch)
                 offset = -1
                 if found is not None and code == errors.NONE:
-                    offset = found.high_watermark if p.timestamp == -1 else found.log_start
+                    offset = found.offset_at(p.timestamp)
                 results.partitions.add(partition=p.partition, error_code=code, offset=offset)
         return answer
 

@@ -204,11 +204,10 @@ class GroupBroker:
         role = self.partition.check_leader(None)
         role.carry_out(role.machine.on_append(Offset(log.log_end_offset)))
 
-    def batches(self) -> list[list[tuple[object, object]]]:
-        """The log: of each batch its records, tombstones as None."""
+    def batches(self, start: int = 0) -> list[list[tuple[object, object]]]:
+        """The log from there on: of each batch its records, tombstones as None."""
         log = self.partition.log
-        start, end = log.log_start_offset, log.log_end_offset
-        data = log.read(start, max_bytes=1 << 30, limit=end).records
+        data = log.read(start, max_bytes=1 << 30, limit=log.log_end_offset).records
         return [
             [_decoded(r.key, r.value) for r in read_records(data, at, header)]
             for at, header in iter_headers(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline._core.backoff import Backoff
+from strandline._core.chosen_queue import ChosenQueue
 from strandline._core.delivery_terms import Answer, Identity, QueueOptions
 from strandline._core.partition_queue import PartitionQueue
 from strandline_proto.batch import check_batch
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def make(
-    *, idempotent: bool = True, linger_ms: float = 0, max_in_flight: int = 5
+    *,
+    idempotent: bool = True,
+    linger_ms: float = 0,
+    max_in_flight: int = 5,
+    chosen: Identity | None = None,
 ) -> PartitionQueue:
     options = QueueOptions(
         acks=-1 if idempotent else 1,
@@ -30,6 +35,8 @@ def make(
         compression=0,
         delivery_timeout_ms=1000,
     )
+    if chosen is not None:
+        return ChosenQueue("orders", b"i" * 16, 0, options, Backoff(), identity=chosen)
     queue = PartitionQueue("orders", b"i" * 16, 0, options, Backoff())
     if idempotent:
         queue.on_identity(Identity(9, 0))
@@ -47,7 +54,7 @@ def add(queue: PartitionQueue, now_ms: float = 0, *, records: int = 1) -> Produc
 
 
 def take(queue: PartitionQueue, now_ms: float = 0) -> ProducerBatch:
-    batch = queue.take(now_ms, 0.5)
+    batch = queue.take(now_ms)
     assert batch is not None
     return batch
 

@@ -45,12 +45,12 @@ class Partition:
         header = check_batch(data)
         key = (header.producer_id, header.producer_epoch, header.base_sequence)
         if header.producer_id >= 0 and idempotent_check:
-            if key in self.recent:
-                return 0, self.recent[key]
             epoch, last = self.producers.get(header.producer_id, (-1, -1))
-            expected = 0 if header.producer_epoch != epoch else add_sequence(last, 1)
             if header.producer_epoch < epoch:
                 return errors.InvalidProducerEpoch.code, -1
+            if key in self.recent:
+                return 0, self.recent[key]
+            expected = 0 if header.producer_epoch != epoch else add_sequence(last, 1)
             if header.base_sequence != expected:
                 return errors.OutOfOrderSequenceNumber.code, -1
             self.producers[header.producer_id] = (header.producer_epoch, header.last_sequence)

@@ -1,0 +1,50 @@
+"""Makes what was written survive a loss of power: files, and the names of files in directories.
+
+Spark's commit log moves on once a micro-batch is done, and the batch never comes again. So its data
+files, the entry of the table's log and the directories that name them are on disk before that;
+neither Arrow nor delta-rs sees to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Final
+
+_LOG: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+
+
+def sync(path: str) -> None:
+    """The content of a file, or the names in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_names(path: str, root: str) -> None:
+    """The names on the way from `root` down to the file `path`, which may all be new."""
+    root = os.path.abspath(root)
+    directory = os.path.dirname(os.path.abspath(path))
+    while True:
+        sync(directory)
+        if directory == root or os.path.dirname(directory) == directory:
+            return
+        directory = os.path.dirname(directory)
+
+
+def sync_log(table: str, first: int) -> None:
+    """The entries of a Delta table's log from version `first` on, checkpoints of the log, and their
+    names.
+    """
+    log = os.path.join(table, _LOG)
+    for name in os.listdir(log):
+        version = name[:20]
+        if name == _LAST_CHECKPOINT or (version.isdigit() and int(version) >= first):
+            with contextlib.suppress(FileNotFoundError):
+                # The clean-up of the log, of another writer too, may be quicker.
+                sync(os.path.join(log, name))
+    sync(log)
+    sync(table)

@@ -1,0 +1,101 @@
+"""`vacuum`: removes files that are no part of a bronze table any more, or never became one.
+
+Those are what `compact` has replaced, and what tasks wrote whose batch was not committed. A file
+goes once it is out of the table for longer than is kept; readers of an earlier version need theirs
+so long. Two things stay whatever their age says:
+
+* a file of a batch that a running job has not committed yet. Its offsets lie where the table ends
+  or beyond, for a batch that ends there is refused by the fence and can never come. A vacuum that
+  keeps less than a week is refused where it would remove such a file.
+* what a compaction is writing: a vacuum commits a maintenance of its own first, so a compaction
+  that began before it is refused when it commits.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake.exceptions import DeltaError
+
+from strandline_spark.audit import AuditCopier
+from strandline_spark.compaction import Fence
+from strandline_spark.durable import sync_log
+from strandline_spark.errors import TableError, first_line
+from strandline_spark.footers import read_footer
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.table import BronzeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KEPT_HOURS: Final = 168
+KEPT_HOURS_MIN: Final = 1
+_NAMED_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    files: list[str]
+    """Paths under the table's folder."""
+    size: int
+    version: int
+
+
+def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = False) -> Vacuumed:
+    """Raises TableError, and then nothing was removed."""
+    table = BronzeTable.open(table_path)
+    if not dry_run:
+        AuditCopier(table_path).copy(table)
+        Fence(table).commit([])
+    try:
+        files = sorted(set(_run(table, kept_hours, dry_run=True)))
+        size = sum(_size(os.path.join(table_path, file)) for file in files)
+        if kept_hours < KEPT_HOURS:
+            _check_not_on_their_way(table, files, kept_hours)
+        if not dry_run:
+            _run(table, kept_hours, dry_run=False)
+            table.delta.update_incremental()
+            sync_log(table_path, 0)
+    except DeltaError as why:
+        raise TableError(f"{table_path} cannot be vacuumed: {first_line(why)}") from why
+    return Vacuumed(files, size, table.version)
+
+
+def _run(table: BronzeTable, kept_hours: int, *, dry_run: bool) -> list[str]:
+    return table.delta.vacuum(
+        retention_hours=kept_hours, dry_run=dry_run, enforce_retention_duration=False, full=True
+    )
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
+def _check_not_on_their_way(table: BronzeTable, files: Iterable[str], kept_hours: int) -> None:
+    ahead = [file for file in files if _may_be_committed(table, file)]
+    if ahead:
+        more = f" and {len(ahead) - _NAMED_MAX} more" if len(ahead) > _NAMED_MAX else ""
+        raise TableError(
+            f"a job may be about to commit {', '.join(ahead[:_NAMED_MAX])}{more}, older than"
+            f" {kept_hours} h: {table.path} does not hold these offsets yet. Let the job finish its"
+            f" batch, or keep files for {KEPT_HOURS} h (--keep 7d); nothing was removed"
+        )
+
+
+def _may_be_committed(table: BronzeTable, file: str) -> bool:
+    try:
+        footer = read_footer(os.path.join(table.path, file))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, pa.ArrowInvalid):
+        # A task may be writing it.
+        return True
+    topic = file.partition("/")[0].removeprefix("topic=")
+    end = table.end(TopicPartition(topic, footer.partition[0]))
+    return end is None or footer.offset[1] >= end

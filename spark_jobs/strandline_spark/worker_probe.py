@@ -1,0 +1,36 @@
+"""Run by the Python that Spark's workers use, as `python -c SOURCE FOLDER`: what it is, and whether
+it can write to the folder. It needs nothing installed and keeps to what any Python 3 reads, since
+what is missing is what it has to find out. `workers` reads the line of JSON that it prints.
+"""
+
+if __name__ == "__main__":
+    import json
+    import os
+    import sys
+    import uuid
+
+    name = uuid.uuid4().hex
+    found = {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "executable": sys.executable,
+        "package": None,
+        "missing": None,
+        "file": name,
+        "unwritable": None,
+    }
+    try:
+        from importlib import metadata
+
+        import strandline_spark  # noqa: F401 - does it load?
+        from strandline_runtime.extras import what_is_missing
+
+        found["package"] = metadata.version("strandline")
+        found["missing"] = what_is_missing("spark")
+    except (ImportError, SyntaxError) as why:
+        found["missing"] = str(why)
+    try:
+        with open(os.path.join(sys.argv[1], name), "x"):
+            pass
+    except OSError as why:
+        found["unwritable"] = why.strerror
+    print(json.dumps(found))  # noqa: T201 - the answer

@@ -1,0 +1,240 @@
+"""`compact` and `vacuum`: files change, rows do not, and a job beside them neither fails nor loses
+anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+
+from strandline_spark import compaction
+from strandline_spark.audit import AuditCopier, audit_path
+from strandline_spark.compaction import Fence, compact
+from strandline_spark.errors import OptionError, TableError
+from strandline_spark.main import main
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.table import BronzeTable
+from strandline_spark.table_commands import kept_hours
+from strandline_spark.vacuum import vacuum
+from strandline_spark.verify import verify
+from support.spark_tables import DAY, commit, take, taken, values_in, write_file, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WEEKS_AGO = time.time() - 30 * 24 * 3600
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """A table of three files, offsets 0 to 30, in a folder whose name needs quoting."""
+    path = str(tmp_path / "a table%")
+    for start in (0, 10, 20):
+        take(path, start, start + 10)
+    return path
+
+
+def files(root: str) -> list[str]:
+    return sorted(BronzeTable.open(root).file_paths())
+
+
+def on_disk(root: str) -> set[str]:
+    return {f"{DAY}/{name}" for name in os.listdir(os.path.join(root, DAY))}
+
+
+def age(root: str, *paths: str) -> None:
+    for path in paths:
+        os.utime(os.path.join(root, path), (WEEKS_AGO, WEEKS_AGO))
+
+
+def sound(root: str) -> bool:
+    return all(one.sound for one in verify(root, "t", None))
+
+
+def while_merging(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """What happens after the first compaction has read its files and before it commits."""
+    merge = compaction._merge
+
+    def and_then(root: str, group: list[compaction._Small], path: str) -> None:
+        monkeypatch.setattr(compaction, "_merge", merge)
+        merge(root, group, path)
+        act()
+
+    monkeypatch.setattr(compaction, "_merge", and_then)
+
+
+def test_many_files_become_one_with_the_same_rows_in_order(root: str) -> None:
+    file = write_file(root, [30, 31, 33], epochs=[1] * 3)
+    commit(root, 3, taken(30, 34, rows=3, skipped=1), file)
+    before = BronzeTable.open(root)
+    done = compact(root)
+    assert (done.files_before, done.files_after, done.rows) == (4, 1, 33)
+    assert values_in(root) == [*written(0, 32), *written(33, 34)]
+    (path,) = files(root)
+    own = pq.read_table(os.path.join(root, path)).column("offset").to_pylist()
+    assert own == sorted(own)
+    assert sound(root)
+    table = BronzeTable.open(root)
+    assert (table.end(TopicPartition("t", 0)), table.committed_batch("j")) == (34, 3)
+    stats = table.delta.get_add_actions(flatten=True)
+    bounds = {name: stats.column(name)[0].as_py() for name in ("min.offset", "max.offset")}
+    assert bounds == {"min.offset": 0, "max.offset": 33}
+    # A reader of the version before still finds its files.
+    assert before.delta.to_pyarrow_table().num_rows == 33
+    assert compact(root).files_before == 0
+
+
+def test_large_files_stay_and_groups_end_at_the_target(root: str) -> None:
+    size = os.path.getsize(os.path.join(root, files(root)[0]))
+    assert compact(root, size // 2).files_before == 0
+    for start in (30, 40):
+        take(root, start, start + 10)
+    done = compact(root, 2 * size - 20)
+    assert (done.files_before, done.files_after) == (4, 2)
+    assert values_in(root) == written(0, 50)
+
+
+def test_a_job_that_commits_meanwhile_neither_fails_nor_loses_anything(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_merging(monkeypatch, lambda: take(root, 30, 40))
+    assert compact(root).files_after == 1
+    assert (values_in(root), len(files(root)), sound(root)) == (written(0, 40), 2, True)
+    # A job whose handle is older than the compaction and the vacuum commits as well.
+    job = BronzeTable.open(root)
+    compact(root)
+    vacuum(root)
+    job.commit("j", 4, [taken(40, 50)], [write_file(root, list(range(40, 50)))])
+    assert (values_in(root), sound(root)) == (written(0, 50), True)
+
+
+@pytest.mark.parametrize("other", [compact, vacuum])
+def test_of_two_at_once_the_later_is_refused_and_leaves_nothing(
+    root: str, monkeypatch: pytest.MonkeyPatch, other: Callable[[str], object]
+) -> None:
+    while_merging(monkeypatch, lambda: other(root))
+    with pytest.raises(TableError, match=r"another compact or vacuum .* run one at a time"):
+        compact(root)
+    assert (values_in(root), sound(root)) == (written(0, 30), True)
+    assert {path for path in on_disk(root) if "compact-" in path} <= set(files(root))
+    compact(root)
+    assert len(files(root)) == 1
+
+
+def test_a_maintenance_that_slips_in_between_two_commits_is_noticed(root: str) -> None:
+    table = BronzeTable.open(root)
+    fence = Fence(table)
+    fence.commit([])
+    Fence(BronzeTable.open(root)).commit([])
+    table.delta.update_incremental()
+    with pytest.raises(TableError, match="another compact or vacuum"):
+        fence.commit([])
+
+
+def test_new_files_are_on_disk_before_they_count(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    compact(root)
+    file = os.path.join(root, files(root)[0])
+    entry = BronzeTable.open(root).log_entry(BronzeTable.open(root).version)
+    assert synced.index(file) < synced.index(os.path.dirname(file)) < synced.index(entry)
+
+
+def test_a_file_that_does_not_hold_what_the_log_says_stops_a_compaction(root: str) -> None:
+    first = os.path.join(root, files(root)[0])
+    pq.write_table(pq.read_table(first).slice(1), first)
+    with pytest.raises(TableError, match=r"hold 29 rows, not the 30 that the log says"):
+        compact(root)
+    os.unlink(first)
+    with pytest.raises(TableError, match=r"1 of 3 files .* are not there"):
+        compact(root)
+    assert {path for path in on_disk(root) if "compact-" in path} == set()
+
+
+def test_what_is_out_of_the_table_for_long_goes_and_the_rest_stays(root: str) -> None:
+    orphan, young = write_file(root, [7]).path, write_file(root, [8]).path
+    age(root, orphan, *files(root))
+    AuditCopier(root).copy(BronzeTable.open(root))
+    for path in Path(audit_path(root)).glob("*.parquet"):
+        os.utime(path, (WEEKS_AGO, WEEKS_AGO))
+    assert vacuum(root, dry_run=True).files == [orphan]
+    version = BronzeTable.open(root).version
+    done = vacuum(root)
+    assert (done.files, done.size > 0) == ([orphan], True)
+    assert done.version > version
+    assert on_disk(root) == {young, *files(root)}
+    assert (values_in(root), sound(root)) == (written(0, 30), True)
+    assert list(Path(audit_path(root)).glob("*.parquet"))
+
+
+def test_replaced_files_stay_for_their_readers_first(root: str) -> None:
+    old = set(files(root))
+    age(root, *old)
+    compact(root)
+    assert vacuum(root).files == []
+    # Nothing is kept: what the command itself refuses, a test of what the log says.
+    assert set(vacuum(root, kept_hours=0).files) == old
+    assert (values_in(root), sound(root)) == (written(0, 30), True)
+
+
+def test_a_file_that_a_job_may_still_commit_stays_if_less_than_a_week_is_kept(root: str) -> None:
+    table = BronzeTable.open(root)
+    ahead = write_file(root, list(range(30, 40)))
+    failed = write_file(root, list(range(20, 30)))
+    half = os.path.join(root, DAY, "half.parquet")
+    Path(half).write_bytes(b"PAR1")
+    hours_ago = time.time() - 3 * 3600
+    for path in (ahead.path, failed.path, half):
+        os.utime(os.path.join(root, path), (hours_ago, hours_ago))
+    with pytest.raises(TableError, match=r"may be about to commit .* nothing was removed"):
+        vacuum(root, kept_hours=1)
+    assert ahead.path in on_disk(root)
+    assert vacuum(root).files == []
+    os.unlink(half)
+    with pytest.raises(TableError, match=f"about to commit {ahead.path}, older than 1 h"):
+        vacuum(root, kept_hours=1)
+    table.commit("j", 3, [taken(30, 40)], [ahead])
+    assert vacuum(root, kept_hours=1).files == [failed.path]
+    assert values_in(root) == written(0, 40)
+
+
+def test_the_commands_say_what_they_did(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*arguments: str) -> tuple[object, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capsys.readouterr()
+        return ended.value.code, out + err
+
+    orphan = write_file(root, [7]).path
+    age(root, orphan)
+    assert run("vacuum", root, "--dry-run")[1].splitlines()[0] == orphan
+    status, out = run("vacuum", root, "--format", "json")
+    assert (status, json.loads(out)["files"], json.loads(out)["dry_run"]) == (0, [orphan], False)
+    assert "3 files became 1, 30 rows" in run("compact", root)[1]
+    assert "nothing to compact" in run("compact", root)[1]
+    status, out = run("compact", root, "--format", "json")
+    assert (status, json.loads(out)["files_after"]) == (0, 0)
+    for wrong in (
+        ("compact", f"{root}-none"),
+        ("vacuum", f"{root}-none", "--dry-run"),
+        ("compact", root, "--target-bytes", "0"),
+        ("vacuum", root, "--keep", "0h"),
+        ("vacuum", root, "--keep", "soon"),
+    ):
+        status, out = run(*wrong)
+        assert (status, out.startswith("error: "), len(out.splitlines())) == (1, True, 1), out
+
+
+@pytest.mark.parametrize(("text", "hours"), [("1h", 1), ("36h", 36), ("7d", 168)])
+def test_what_is_kept_is_hours_or_days(text: str, hours: int) -> None:
+    assert kept_hours(text) == hours
+    with pytest.raises(OptionError, match="at least 1h"):
+        kept_hours(f"-{text}")

@@ -1,0 +1,98 @@
+"""Bronze tables and their audit, as DuckDB and Polars read them: what is in the log, and no orphan;
+before and after `compact`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import polars
+import pytest
+
+from strandline_spark.audit import AuditCopier, audit_path
+from strandline_spark.bronze_source import write_range
+from strandline_spark.commits import CommittedRange
+from strandline_spark.compaction import compact
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.options import parse_options
+from strandline_spark.splitting import PlannedRange
+from strandline_spark.table import BronzeTable, DataFile
+from support.spark_batches import MadeBatch, MadeRecord, build
+
+if TYPE_CHECKING:
+    from support.fake_broker_sync import FakeBroker, FakeTopic
+
+DUCKDB_QUERY: Final = Path(__file__).parents[1] / "support" / "duckdb_query.py"
+START_MS = 1_700_000_000_123
+FULL = MadeRecord(b"\xff\x00", b"value", [("h", b"1"), ("n", None)], START_MS)
+BARE = MadeRecord(None, None, [], START_MS + 1)
+EXPECTED = [
+    ("t", n, *((b"\xff\x00", b"value", START_MS) if n < 20 else (None, None, START_MS + 1)))
+    for n in range(30)
+]
+HEADERS = [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]
+
+
+def write(broker: FakeBroker, topic: FakeTopic, root: str, start: int, stop: int) -> dict[str, Any]:
+    planned = PlannedRange(TopicPartition("t", 0), topic.topic_id, start, stop, 0)
+    options = parse_options({"bootstrap.servers": broker.address, "subscribe": "t"})
+    return write_range(options, planned, root, 0)
+
+
+@pytest.fixture
+def root(broker: FakeBroker, tmp_path: Path) -> str:
+    """30 records in three files, 20 of them with all that a record may have, and an orphan."""
+    topic = broker.create("t")
+    for record in (FULL, FULL, BARE):
+        topic.partitions[0].append_bytes(build(MadeBatch([record] * 10))[0])
+    path = str(tmp_path / "table")
+    BronzeTable.open_or_create(path)
+    for start in (0, 10, 20):
+        made = write(broker, topic, path, start, start + 10)
+        file = DataFile(**{name: made[name] for name in DataFile.__dataclass_fields__})
+        taken = CommittedRange("t", made["topic_id"], 0, start, start + 10, 10, 0, 0)
+        BronzeTable.open(path).commit("j", start, [taken], [file])
+    write(broker, topic, path, 0, 30)
+    AuditCopier(path).copy(BronzeTable.open(path))
+    return path
+
+
+def by_duckdb(path: str, query: str) -> list[tuple[Any, ...]]:
+    asked = [sys.executable, str(DUCKDB_QUERY), path, query]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return [tuple(row) for row in json.loads(done.stdout)]
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex().upper()
+
+
+def by_polars(root: str) -> list[tuple[Any, ...]]:
+    columns = ["topic", "offset", "key", "value", polars.col("timestamp").dt.epoch("ms")]
+    return polars.scan_delta(root).select(columns).sort("offset").collect().rows()
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["as-written", "compacted"])
+def test_every_record_is_read_once_and_as_it_was(root: str, compacted: bool) -> None:
+    if compacted:
+        assert compact(root).files_after == 1
+    query = 'select topic, "offset", hex(key), hex(value), epoch_ms("timestamp") from delta'
+    expected = [(t, n, _hex(key), _hex(value), at) for t, n, key, value, at in EXPECTED]
+    assert by_duckdb(root, f"{query} order by 2") == expected
+    assert by_polars(root) == EXPECTED
+    headers = polars.scan_delta(root).sort("offset").select("headers").collect()["headers"]
+    assert headers[0].to_list() == HEADERS
+    assert headers[29] is None
+
+
+def test_the_audit_is_read_too(root: str) -> None:
+    query = "select topic, partition, sum(rows)::int, sum(lost)::int, max(end_offset) from delta"
+    assert by_duckdb(audit_path(root), f"{query} group by all") == [("t", 0, 30, 0, 30)]
+    found = polars.scan_delta(audit_path(root)).sort("start_offset").collect()
+    assert found["start_offset"].to_list() == [0, 10, 20]
+    assert found["committed_at"].null_count() == 0

@@ -1,0 +1,136 @@
+"""`replay`: exactly the range, in one commit, into a table that is empty, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from strandline_spark import replay as replay_module
+from strandline_spark.audit import audit_path
+from strandline_spark.bronze_source import write_range
+from strandline_spark.errors import DataLoss, OptionError, TableError
+from strandline_spark.main import main
+from strandline_spark.options import parse_options
+from strandline_spark.replay import replay
+from strandline_spark.replay_command import bounds
+from strandline_spark.table import BronzeTable
+from strandline_spark.verify import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_spark.micro_batch import BatchReport
+    from support.fake_broker_sync import FakeBroker, FakeTopic
+
+
+@pytest.fixture
+def topic(broker: FakeBroker) -> FakeTopic:
+    """Two partitions of 3 batches of 10 records, a second between the batches."""
+    made = broker.create("t", 2)
+    for partition in made.partitions:
+        for n in range(3):
+            partition.append([(None, b"v")] * 10, timestamp_ms=1_700_000_000_000 + 1000 * n)
+    return made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "table")
+
+
+def run(broker: FakeBroker, root: str, start: str, end: str) -> BatchReport:
+    given = bounds("t", start, end) | {"bootstrap.servers": broker.address}
+    return replay(parse_options(given), root, lambda line: None)
+
+
+def offsets(root: str) -> list[tuple[int, int]]:
+    found = BronzeTable.open(root).delta.to_pyarrow_table().select(["partition", "offset"])
+    return sorted((row["partition"], row["offset"]) for row in found.to_pylist())
+
+
+def test_a_range_of_offsets_is_in_the_table_and_nothing_else(
+    broker: FakeBroker, topic: FakeTopic, root: str
+) -> None:
+    report = run(broker, root, '{"t": {"0": 5, "1": 12}}', '{"t": {"0": 25, "1": 12}}')
+    assert (report.rows, report.files) == (20, 1)
+    assert offsets(root) == [(0, n) for n in range(5, 25)]
+    found = verify(root, "t", broker.address, values=True)
+    assert [(one.rows, one.differing, one.sound) for one in found] == [(20, 0, True), (0, 0, True)]
+    (row,) = DeltaTable(audit_path(root)).to_pyarrow_table().to_pylist()
+    assert (row["start_offset"], row["end_offset"], row["high_watermark"]) == (5, 25, 30)
+
+
+def test_times_are_the_first_record_at_or_after_them(
+    broker: FakeBroker, topic: FakeTopic, root: str
+) -> None:
+    run(broker, root, "2023-11-14T22:13:20.500Z", "2023-11-14T23:13:22+01:00")
+    assert offsets(root) == [(p, n) for p in range(2) for n in range(10, 20)]
+
+
+def test_a_table_that_holds_anything_is_refused(
+    broker: FakeBroker, topic: FakeTopic, root: str
+) -> None:
+    run(broker, root, "earliest", "latest")
+    with pytest.raises(TableError, match=r"holds records already; .* give a new path"):
+        run(broker, root, "earliest", "latest")
+    assert len(offsets(root)) == 60
+
+
+def test_a_replay_that_fails_leaves_an_empty_table_that_takes_the_next(
+    broker: FakeBroker, topic: FakeTopic, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def failing(*arguments: object) -> dict[str, object]:
+        if arguments[1].tp.partition == 1:  # type: ignore[attr-defined]
+            raise OSError("no space left")
+        return write_range(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(replay_module, "write_range", failing)
+    with pytest.raises(TableError, match=r"stays empty, .* no space left"):
+        run(broker, root, "earliest", "latest")
+    assert (offsets(root), [name for _, _, names in os.walk(root) for name in names]) == (
+        [],
+        [f"{0:020}.json"],
+    )
+    monkeypatch.setattr(replay_module, "write_range", write_range)
+    assert run(broker, root, "earliest", "latest").rows == 60
+
+
+def test_what_cannot_be_read_is_said_with_the_way_out(
+    broker: FakeBroker, topic: FakeTopic, root: str
+) -> None:
+    topic.partitions[0].log_start = 10
+    with pytest.raises(DataLoss, match=r"t/0 \[5, 10\) by retention .* Give a later --from"):
+        run(broker, root, '{"t": {"0": 5, "1": 0}}', "latest")
+    with pytest.raises(OptionError, match="nothing between --from and --to"):
+        run(broker, root, '{"t": {"0": 12, "1": 3}}', '{"t": {"0": 12, "1": 3}}')
+    assert not os.path.exists(root)
+    for start in ("soon", "2026-01-31T12:00:00", ""):
+        with pytest.raises(OptionError, match=r"--from .* a time with its zone"):
+            bounds("t", start, "latest")
+    for start, end in (("latest", "latest"), ("earliest", "earliest")):
+        with pytest.raises(OptionError, match="there is nothing between"):
+            bounds("t", start, end)
+    with pytest.raises(OptionError, match="is not one topic"):
+        bounds("t,u", "earliest", "latest")
+
+
+def test_the_command_says_what_it_did(
+    broker: FakeBroker, topic: FakeTopic, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def status(*more: str) -> object:
+        with pytest.raises(SystemExit) as ended:
+            main(["replay", "t", "--bootstrap", broker.address, "--table", root, *more])
+        return ended.value.code
+
+    assert status("--from", "latest") == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    assert status("--from", "earliest", "--format", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rows"], document["files"], document["version"]) == (60, 2, 1)
+    assert status("--from", "earliest") == 1
+    assert "holds records already" in capsys.readouterr().err
