@@ -6,7 +6,7 @@ from typing import Final
 from strandline_bench.options import Options
 from strandline_bench.payloads import payloads
 from strandline_bench.report import Report, median
-from strandline_bench.target import addresses, fresh_topic
+from strandline_bench.target import Target, fresh_topic, running
 
 STALL_S: Final = 30.0
 """Without a record for so long, the benchmark ends with an error."""
@@ -15,17 +15,17 @@ STALL_S: Final = 30.0
 def run(options: Options, report: Report) -> None:
     import uvloop
 
-    with addresses(options) as bootstrap:
-        uvloop.run(_rounds(bootstrap, options, report))
+    with running(options) as target:
+        uvloop.run(_rounds(target, options, report))
 
 
-async def _rounds(bootstrap: str, options: Options, report: Report) -> None:
+async def _rounds(target: Target, options: Options, report: Report) -> None:
     from strandline import Producer
 
-    rates = []
-    async with fresh_topic(bootstrap, "bench-consume", options) as topic:
+    rates, brokers_ms_mb = [], []
+    async with fresh_topic(target.bootstrap, "bench-consume", options) as topic:
         async with Producer(
-            bootstrap,
+            target.bootstrap,
             acks=options.acks,
             compression_type=None if options.compression == "none" else options.compression,
             batch_size=options.batch_size,
@@ -33,9 +33,12 @@ async def _rounds(bootstrap: str, options: Options, report: Report) -> None:
             result = await producer.send_many(topic, payloads(options.records, options.record_size))
             assert result.acknowledged == options.records, result
         for number in range(options.rounds + 1):  # the first one warms up and does not count
-            rate = await _round(bootstrap, topic, options)
+            used_s = target.brokers_cpu_s()
+            rate = await _round(target.bootstrap, topic, options)
+            used_s = target.brokers_cpu_s() - used_s
             if number > 0:
                 rates.append(rate)
+                brokers_ms_mb.append(used_s * 1e3 / (options.records * options.record_size / 1e6))
     report.measured(
         "consume",
         {
@@ -43,6 +46,7 @@ async def _rounds(bootstrap: str, options: Options, report: Report) -> None:
             "records_s": median(rates),
             "mb_s_min": min(rates) * options.record_size / 1e6,
             "mb_s_max": max(rates) * options.record_size / 1e6,
+            **({"brokers_cpu_ms_per_mb": median(brokers_ms_mb)} if target.pids else {}),
             "rounds": len(rates),
         },
     )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_bench.group_members import Member, Sessions, sessions, settled, times
 from strandline_bench.group_options import GroupOptions
+from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.report import Report, median, percentile
-from strandline_bench.startup import cpu_s, resident_mb
+from strandline_bench.resources import cpu_s, resident_mb
 from strandline_cli.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SESSION_MS: Final = 6000
 BEAT_MS: Final = 1000
 TOPIC: Final = "bench-group"
+TOPIC_PARTITIONS: Final = 3
 OTHERS: Final = 4
 COMMITS: Final = 500
 COMMITTERS: Final = 50
@@ -45,7 +47,7 @@ def run(options: GroupOptions, report: Report) -> None:
         for _ in range(FIRST_GROUPS):
             with _cluster(options) as cluster:
                 cluster.up()
-                taken += uvloop.run(_first_records(cluster.bootstrap, 1))
+                taken += uvloop.run(_first_records(cluster.bootstrap))
         _report(report, "first_group", taken)
     parts: dict[str, Callable[[LocalCluster, GroupOptions, Report], Coroutine[Any, Any, None]]] = {
         "first_record": _first_record,
@@ -110,31 +112,45 @@ async def _written(bootstrap: str, topic: str, partitions: int) -> None:
 # What a new group waits for
 
 
-async def _first_records(bootstrap: str, count: int) -> list[float]:
+async def _first_records(bootstrap: str) -> list[float]:
+    """Of the first group of a cluster."""
+    await _written(bootstrap, TOPIC, TOPIC_PARTITIONS)
+    return [await _first_record_ms(bootstrap)]
+
+
+async def _first_record_ms(bootstrap: str) -> float:
     from strandline import Consumer
 
-    await _written(bootstrap, TOPIC, 3)
-
-    async def one(_: int) -> None:
-        async with Consumer(
-            TOPIC,
-            bootstrap_servers=bootstrap,
-            group_id=_new("bench"),
-            auto_offset_reset="earliest",
-        ) as consumer:
-            async with asyncio.timeout(WAIT_S):
-                await consumer.getone()
-            taken.append((time.monotonic() - began) * 1e3)
-
-    taken: list[float] = []
-    for number in range(count):
-        began = time.monotonic()
-        await one(number)
-    return taken
+    began = time.monotonic()
+    async with Consumer(
+        TOPIC,
+        bootstrap_servers=bootstrap,
+        group_id=_new("bench"),
+        auto_offset_reset="earliest",
+    ) as consumer:
+        async with asyncio.timeout(WAIT_S):
+            await consumer.getone()
+        return (time.monotonic() - began) * 1e3
 
 
 async def _first_record(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
-    _report(report, "first_record", await _first_records(cluster.bootstrap, options.rounds))
+    await _written(cluster.bootstrap, TOPIC, TOPIC_PARTITIONS)
+    if options.peer_kafka is None:
+        taken = [await _first_record_ms(cluster.bootstrap) for _ in range(options.rounds)]
+        _report(report, "first_record", taken)
+        return
+    kafka = KafkaPeer(options.peer_kafka, replication_factor=min(3, options.brokers))
+    ours, theirs = [], []
+    try:
+        topic, _ = await asyncio.to_thread(kafka.create, TOPIC_PARTITIONS)
+        await asyncio.to_thread(kafka.write_each, topic, TOPIC_PARTITIONS)
+        for _ in range(options.rounds):
+            ours.append(await _first_record_ms(cluster.bootstrap))
+            theirs.append(await asyncio.to_thread(kafka.first_record_ms, topic))
+    finally:
+        await asyncio.to_thread(kafka.close)
+    _report(report, "first_record", ours)
+    _report(report, "kafka_first_record", theirs)
 
 
 # Commits

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_bench.options import positive
+from strandline_bench import kafka_peer
+from strandline_bench.options import add_baseline, positive
 
 PARTS: Final = {
     "assignors": "2,000 members over 10,000 partitions, in this process",
@@ -28,6 +29,7 @@ class GroupOptions:
     rounds: int
     members_s: float
     flush_policy: str
+    peer_kafka: str | None
     as_json: bool
     measure: str = "group"
 
@@ -41,12 +43,15 @@ class GroupOptions:
             "rounds": self.rounds,
             "members_s": self.members_s,
             "flush_policy": self.flush_policy,
+            **({} if self.peer_kafka is None else {"peer_kafka": self.peer_kafka}),
         }
 
 
 def parse(argv: Sequence[str]) -> GroupOptions:
     """Exits with status 2 on a mistake."""
-    given = _parser().parse_args(argv)
+    parser = _parser()
+    given = parser.parse_args(argv)
+    kafka_peer.check_option(parser, given.peer_kafka)
     return GroupOptions(
         only=tuple(given.only or PARTS),
         brokers=given.brokers,
@@ -55,6 +60,7 @@ def parse(argv: Sequence[str]) -> GroupOptions:
         rounds=given.rounds,
         members_s=given.members_s,
         flush_policy=given.flush_policy,
+        peer_kafka=given.peer_kafka,
         as_json=given.format == "json",
     )
 
@@ -74,5 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=positive, default=20, help="of what is timed one by one (20)")
     add("--members-s", type=float, default=120.0, help="seconds that `members` lasts (120)")
     add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    add_baseline(parser)
+    kafka_peer.add_option(parser)
     add("--format", choices=("table", "json"), default="table")
     return parser

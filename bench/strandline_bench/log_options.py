@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from strandline_bench.options import positive
+from strandline_bench.options import add_baseline, positive
 
 PARTS: Final = ("append", "read", "recovery", "lookup", "compaction")
 RECORDS: Final = 5_000_000
@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--records", type=positive, default=RECORDS, help=f"to compact ({RECORDS:_})")
     add("--live-share", type=float, default=0.1, help="distinct keys for each record (0.1)")
     add("--dir", type=Path, default=Path(tempfile.gettempdir()), help="where to write meanwhile")
+    add_baseline(parser)
     add("--format", choices=("table", "json"), default="table")
     add("--json", action="store_true", help="the same as --format json")
     return parser

@@ -5,16 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from strandline_bench import kafka_peer
+
 MEASURES: Final = {
     "startup": "from exec on an empty directory to the first acknowledgement; memory when idle",
     "failover": "from SIGKILL of a leader to the next acknowledged write on its partition",
     "produce": "records in, by send_many and by send",
     "consume": "records out, materialised",
+    "ranges": "records out in bulk, as Spark reads them: FetchRange, nothing decoded",
+    "blocking": "strandline.sync: send handed over and acknowledged, iteration",
     "latency": "one awaited record at a time",
     "partitions": "thousands of partitions: created, at rest, after a kill, back in sync",
 }
 LOG: Final = "the log alone, without a cluster; own options: strandline bench log --help"
 GROUP: Final = "consumer groups; own options: strandline bench group --help"
+SPARK: Final = "Spark's data source; own options: strandline bench spark --help"
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
 PARTITIONS: Final = {
@@ -22,6 +27,8 @@ PARTITIONS: Final = {
     "failover": 1,
     "produce": 3,
     "consume": 3,
+    "ranges": 3,
+    "blocking": 3,
     "latency": 1,
     "partitions": 3000,
 }
@@ -30,9 +37,14 @@ ROUNDS: Final = {
     "failover": 20,
     "produce": 3,
     "consume": 3,
+    "ranges": 3,
+    "blocking": 3,
     "latency": 3,
     "partitions": 1,
 }
+
+BASELINE_ROUNDS: Final = 5
+BASELINE_ROUND_S_MAX: Final = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,9 @@ class Options:
     api: str
     floor: bool
     with_controller: bool
+    peer_kafka: str | None
+    peer_kill: str | None
+    peer_restart: str | None
     as_json: bool
 
     def configuration(self) -> dict[str, object]:
@@ -74,6 +89,7 @@ class Options:
             "batch_size": self.batch_size,
             "rounds": self.rounds,
             **({"with_controller": True} if self.with_controller else {}),
+            **({} if self.peer_kafka is None else {"peer_kafka": self.peer_kafka}),
         }
 
 
@@ -86,6 +102,13 @@ def parse(argv: Sequence[str]) -> Options:
         parser.error(f"{given.measure} kills and starts brokers: it takes no --bootstrap")
     if given.with_controller and given.measure != "failover":
         parser.error(f"--with-controller is of failover, not of {given.measure}")
+    if given.peer_kafka is not None and given.measure != "partitions":
+        parser.error(f"--peer-kafka is of partitions and group, not of {given.measure}")
+    if (given.peer_kill is None) != (given.peer_restart is None):
+        parser.error("--peer-kill and --peer-restart go together")
+    if given.peer_kill is not None and given.peer_kafka is None:
+        parser.error("--peer-kill and --peer-restart are of --peer-kafka")
+    kafka_peer.check_option(parser, given.peer_kafka)
     if own_cluster and given.replication_factor > given.brokers:
         parser.error(
             f"--replication-factor {given.replication_factor} needs as many --brokers,"
@@ -115,6 +138,9 @@ def parse(argv: Sequence[str]) -> Options:
         api=given.api,
         floor=given.floor,
         with_controller=given.with_controller,
+        peer_kafka=given.peer_kafka,
+        peer_kill=given.peer_kill,
+        peer_restart=given.peer_restart,
         as_json=given.json or given.format == "json",
     )
 
@@ -126,12 +152,31 @@ def positive(text: str) -> int:
     return number
 
 
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    """What every benchmark's help says of `--baseline`; `baseline.wanted` acts upon it."""
+    add = parser.add_argument
+    add(
+        "--baseline",
+        metavar="COMMAND",
+        help="alternate rounds with another checkout's `strandline`, for instance"
+        f" /path/to/other/.venv/bin/strandline ({BASELINE_ROUNDS} rounds): medians and ratios",
+    )
+    add(
+        "--baseline-round-s",
+        type=positive,
+        default=BASELINE_ROUND_S_MAX,
+        metavar="SECONDS",
+        help=f"that one side may take for one round ({BASELINE_ROUND_S_MAX})",
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench",
         description="Measures a cluster of its own in a temporary directory, or the one given.",
         epilog="\n".join(
-            f"  {name:10}{what}" for name, what in {**MEASURES, "log": LOG, "group": GROUP}.items()
+            f"  {name:11}{what}"
+            for name, what in {**MEASURES, "log": LOG, "group": GROUP, "spark": SPARK}.items()
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -157,6 +202,10 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="of failover: kill the controller with the leader, and start it alone",
     )
+    add_baseline(parser)
+    kafka_peer.add_option(parser)
+    add("--peer-kill", metavar="COMMAND", help="kills a broker of it: the id is its last argument")
+    add("--peer-restart", metavar="COMMAND", help="starts that broker again")
     add("--format", choices=("table", "json"), default="table")
     add("--json", action="store_true", help="the same as --format json")
     return parser

@@ -6,9 +6,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.options import Options
-from strandline_bench.report import Report, median, percentile
-from strandline_bench.startup import cpu_s, resident_mb
+from strandline_bench.report import Figures, Report, median, percentile
+from strandline_bench.resources import cpu_s, resident_mb
 from strandline_bench.target import own_cluster
 from strandline_cli.local_cluster import LocalCluster
 
@@ -34,6 +35,8 @@ def run(options: Options, report: Report) -> None:
     with own_cluster(options) as cluster:
         cluster.up()
         uvloop.run(_measure(cluster, options, report))
+    if options.peer_kafka is not None:
+        _measure_kafka(options.peer_kafka, options, report)
 
 
 async def _measure(cluster: LocalCluster, options: Options, report: Report) -> None:
@@ -84,6 +87,20 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
             "fenced_by_itself": fenced_before,
         },
     )
+
+
+def _measure_kafka(bootstrap: str, options: Options, report: Report) -> None:
+    kafka = KafkaPeer(bootstrap, replication_factor=options.replication_factor)
+    try:
+        _, few_s = kafka.create(FEW, options.min_insync_replicas)
+        report.measured("kafka_few-partitions", {"partitions": FEW, "create_s": few_s})
+        _, create_s = kafka.create(options.partitions, options.min_insync_replicas)
+        figures: Figures = {"partitions": options.partitions, "create_s": create_s}
+        if options.peer_kill is not None and options.peer_restart is not None:
+            figures.update(kafka.led_again(options.peer_kill, options.peer_restart))
+        report.measured("kafka_partitions", figures)
+    finally:
+        kafka.close()
 
 
 async def _create(admin: "Admin", name: str, partitions: int, options: Options) -> float:

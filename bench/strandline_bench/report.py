@@ -29,12 +29,13 @@ class Report:
 
     def environment(self, options: Configured) -> None:
         """The first object: where and how the figures came about."""
-        self._put("environment", {**machine(), "commit": commit(), **options.configuration()})
+        self.put("environment", {**machine(), "commit": commit(), **options.configuration()})
 
     def measured(self, measure: str, figures: Figures) -> None:
-        self._put(measure, {name: rounded(name, value) for name, value in figures.items()})
+        self.put(measure, {name: rounded(name, value) for name, value in figures.items()})
 
-    def _put(self, measure: str, fields: dict[str, object]) -> None:
+    def put(self, measure: str, fields: dict[str, object]) -> None:
+        """Fields as they are."""
         if self._as_json:
             print(json.dumps({"measure": measure, **fields}), flush=True)
         else:

@@ -1,13 +1,12 @@
 """From exec on an empty directory to the first acknowledgement; resident memory when idle."""
 
 import asyncio
-import os
 import time
-from pathlib import Path
 from typing import Final
 
 from strandline_bench.options import Options
 from strandline_bench.report import Report, median
+from strandline_bench.resources import resident_mb
 from strandline_bench.target import fresh_topic, own_cluster
 from strandline_cli.cluster_files import CONTROLLER
 from strandline_cli.local_cluster import LocalCluster
@@ -61,18 +60,3 @@ def _memory(cluster: LocalCluster) -> dict[str, float | int | str]:
         "rss_mb": max(brokers),
         "rss_mb_controller": resident_mb(cluster.process(CONTROLLER).pid),
     }
-
-
-def cpu_s(pid: int) -> float:
-    """Seconds of a core that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mb(pid: int | None) -> float:
-    """Resident memory of a process, in units of 10^6 bytes."""
-    assert pid is not None
-    for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise AssertionError(f"/proc/{pid}/status has no VmRSS")

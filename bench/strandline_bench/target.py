@@ -1,16 +1,43 @@
 """The cluster under measure: one of its own in a temporary directory, or one that is there."""
 
 import contextlib
+import math
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from strandline_bench.options import Options
+from strandline_bench.resources import cpu_s
+from strandline_cli.cluster_files import CONTROLLER
 from strandline_cli.local_cluster import LocalCluster
 
 
+class OwnCluster(Protocol):
+    """What a benchmark's options say of its cluster."""
+
+    @property
+    def brokers(self) -> int: ...
+    @property
+    def flush_policy(self) -> str: ...
+
+
+class AnyCluster(OwnCluster, Protocol):
+    @property
+    def bootstrap(self) -> str | None: ...
+
+
+class OfTopic(Protocol):
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def replication_factor(self) -> int: ...
+    @property
+    def min_insync_replicas(self) -> int: ...
+
+
 @contextlib.contextmanager
-def own_cluster(options: Options) -> Iterator[LocalCluster]:
+def own_cluster(options: OwnCluster) -> Iterator[LocalCluster]:
     """A cluster that is described and not yet started, gone with its files at the end."""
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as folder:
         cluster = LocalCluster.create(
@@ -26,18 +53,50 @@ def own_cluster(options: Options) -> Iterator[LocalCluster]:
 
 
 @contextlib.contextmanager
-def addresses(options: Options) -> Iterator[str]:
+def addresses(options: AnyCluster) -> Iterator[str]:
     """Bootstrap addresses of the given cluster, or of an own one that runs meanwhile."""
+    with running(options) as target:
+        yield target.bootstrap
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster that runs, and the processes of its brokers where they are ours."""
+
+    bootstrap: str
+    pids: tuple[int, ...] = ()
+    controllers: tuple[int, ...] = ()
+
+    def brokers_cpu_s(self) -> float:
+        """Seconds of a core that all brokers have used; not a number if they are not ours."""
+        return sum(map(cpu_s, self.pids)) if self.pids else math.nan
+
+
+@contextlib.contextmanager
+def running(options: AnyCluster) -> Iterator[Target]:
+    """The given cluster, or an own one that runs meanwhile."""
     if options.bootstrap is not None:
-        yield options.bootstrap
+        yield Target(options.bootstrap)
         return
+    with own_running(options) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def own_running(options: OwnCluster) -> Iterator[Target]:
     with own_cluster(options) as cluster:
         cluster.up()
-        yield cluster.bootstrap
+        pids = [cluster.process(broker_id).pid for broker_id in cluster.broker_ids]
+        controller = cluster.process(CONTROLLER).pid
+        yield Target(
+            cluster.bootstrap,
+            tuple(pid for pid in pids if pid is not None),
+            () if controller is None else (controller,),
+        )
 
 
 @contextlib.asynccontextmanager
-async def fresh_topic(bootstrap: str, prefix: str, options: Options) -> AsyncIterator[str]:
+async def fresh_topic(bootstrap: str, prefix: str, options: OfTopic) -> AsyncIterator[str]:
     """A new topic that is deleted at the end, so that rounds do not fill the disk.
 
     Its name is in no other run's way, not even in that of one which was killed.

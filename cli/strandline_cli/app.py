@@ -84,5 +84,5 @@ def _root(
 
 
 def _bench() -> None:
-    """Measure startup, failover, produce, consume, latency, the log (own options)."""
+    """Measure startup, failover, produce, consume, ranges, latency, the log (own options)."""
     raise AssertionError("main.py hands benchmarks over before options are parsed")

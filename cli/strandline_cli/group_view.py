@@ -8,7 +8,8 @@ from strandline_cli.output import listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.measure import Measurement
 
     from strandline.group_types import GroupDescription, GroupMember, PartitionLag
     from strandline.types import TopicPartition
@@ -123,19 +124,39 @@ def bar(value: int, greatest: int, width: int) -> str:
 
 
 def lag_table(group: "GroupDescription") -> "RenderableType":
-    """The lag of a group for a terminal."""
+    """The lag of a group for a terminal: where that is narrow bars and names give way, and numbers
+    do not.
+    """
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=headline(group), title_justify="left")
     for column in LAG_COLUMNS:
         is_number = column in ("partition", "committed", "end", "lag")
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
-    for row in lag_rows(group.lags):
-        cells = [Text(cell) for cell in row]
-        cells[5].stylize("yellow")
-        table.add_row(*cells)
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number)
+    greatest = max((lag.lag or 0 for lag in group.lags), default=0)
+    for lag, row in zip(group.lags, lag_rows(group.lags), strict=True):
+        *before, _, member_id = (Text(cell, no_wrap=True, overflow="ellipsis") for cell in row)
+        table.add_row(*before, _Bar(lag.lag or 0, greatest), member_id)
     return table
+
+
+class _Bar:
+    """As long as there is room for it."""
+
+    def __init__(self, value: int, greatest: int) -> None:
+        self._value = value
+        self._greatest = greatest
+
+    def __rich_measure__(self, console: "Console", options: "ConsoleOptions") -> "Measurement":
+        from rich.measure import Measurement
+
+        return Measurement(1, min(BAR_WIDTH, options.max_width))
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.text import Text
+
+        yield Text(bar(self._value, self._greatest, options.max_width), style="yellow")
 
 
 def at_terminal() -> bool:

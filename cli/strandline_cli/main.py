@@ -17,6 +17,7 @@ from strandline_cli.errors import (
     ReaderLeft,
 )
 from strandline_runtime.extras import what_is_missing
+from strandline_runtime.grpc_experiments import without_event_engine
 
 
 def version() -> str:
@@ -32,6 +33,7 @@ def version() -> str:
 def main() -> NoReturn:
     """Entry point: runs the command and ends the process with its exit status."""
     standard_streams.complete()
+    without_event_engine()
     # gRPC's own lines (a broker that says goodbye) are not for the user of a command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     sys.exit(run(sys.argv[1:]))
@@ -109,13 +111,21 @@ def _with_default_wait(argv: list[str]) -> list[str]:
 
 
 def _bench(argv: list[str]) -> int:
-    """Benchmarks parse their own options; their package is imported only when it is asked for."""
+    """Benchmarks parse their own options; their package is imported only when it is asked for.
+
+    However one is told to end, it stops the cluster that it has started.
+    """
     from strandline_bench.main import run as run_bench
+    from strandline_cli.interrupts import signals_as_interrupt
 
     try:
-        outcome: object = run_bench(argv)
+        with signals_as_interrupt():
+            outcome: object = run_bench(argv)
     except SystemExit as ended:  # argparse's way to end
         outcome = ended.code
+    if isinstance(outcome, str):
+        _say(outcome.removeprefix("error: "))
+        return EXIT_FAILED
     return outcome if isinstance(outcome, int) else EXIT_OK
 
 

@@ -110,14 +110,20 @@ class ServerProcess:
             return None
         return recorded[0]
 
-    def _reap(self) -> None:
+    def _reap(self, wait_s: float = 0.0) -> None:
+        """Take its exit status if it has ended; a zombie would stay otherwise."""
         if self._child is not None:
-            self._child.poll()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout=wait_s)
 
     @property
     def exit_status(self) -> int | None:
         """Exit status, negative for a signal, if it was this program that started it; else None."""
-        return None if self._child is None else self._child.poll()
+        if self._child is None or self.pid is not None:
+            return None
+        # It counts as ended with its first thread, and has a status after the last.
+        self._reap(_REAP_S)
+        return self._child.returncode
 
     def send(self, signal_number: signal.Signals) -> bool:
         """Signal it. False if it had ended, or its pid belongs to another process now."""
@@ -151,10 +157,7 @@ class ServerProcess:
                     ended = select.poll()
                     ended.register(descriptor, select.POLLIN)
                     ended.poll(_LOOK_S * 1000)
-        if self._child is not None:
-            # It has ended, so this only takes its exit status; a zombie would stay otherwise.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(timeout=_REAP_S)
+        self._reap(_REAP_S)
         return True
 
     def forget(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from strandline_cli.errors import EXIT_INTERRUPTED
 from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.batch import iter_headers
 from support.cluster import eventually
@@ -318,6 +319,32 @@ def test_a_terminal_that_closes_stops_what_runs_in_front(tmp_path: Path) -> None
         assert cluster.alive() == []
         assert "stopped" in "".join(cluster.process(1).last_log_lines())
     finally:
+        cluster.kill_all()
+
+
+def test_a_benchmark_that_is_told_to_end_leaves_no_cluster_behind(tmp_path: Path) -> None:
+    bench = start_strandline(
+        ["bench", "latency", "--brokers", 1, "--replication-factor", 1, "--records", 10**9],
+        environ={"TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def started() -> LocalCluster | None:
+        for folder in tmp_path.glob("strandline-bench-*/cluster.json"):
+            cluster = LocalCluster.open(folder.parent)
+            if cluster.alive() == ["controller", 1]:
+                return cluster
+        return None
+
+    cluster = eventually(started, "a cluster of its own")
+    try:
+        bench.send_signal(signal.SIGTERM)
+        assert bench.wait(timeout=60) == EXIT_INTERRUPTED
+        assert cluster.alive() == []
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        bench.kill()
         cluster.kill_all()
 
 

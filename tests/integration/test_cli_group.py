@@ -117,6 +117,62 @@ def test_two_members_share_and_a_reset_is_refused_while_they_read(directory: Pat
     assert _json(directory, "group", "describe", "shared")["members"] == []
 
 
+def test_offsets_of_a_topic_that_a_member_reads_are_kept_before_its_first_commit(
+    directory: Path,
+) -> None:
+    assert _in(directory, "topic", "create", "silent", "-p", 1).status == 0
+    member = start_strandline(
+        ("consume", "silent", "--group", "mute"), environ={"STRANDLINE_DIR": str(directory)}
+    )
+
+    def is_stable() -> bool:
+        found = _in(directory, "group", "describe", "mute", "--format", "json")
+        return not found.status and json.loads(found.out)["state"] == "Stable"
+
+    try:
+        eventually(is_stable, "a member that reads")
+        assert set(_committed(directory, "mute").values()) == {None}
+        for named in ("silent", "silent:0"):
+            refused = _in(directory, "group", "delete-offsets", "mute", "--topic", named)
+            assert (refused.status, "GroupSubscribedToTopic" in refused.error) == (1, True), refused
+    finally:
+        member.terminate()
+        member.communicate(timeout=60)
+
+
+def test_a_member_that_hangs_is_removed(directory: Path) -> None:
+    member = start_strandline(
+        ("consume", "numbers", "--group", "hung", "--from-beginning"),
+        environ={"STRANDLINE_DIR": str(directory)},
+        stdout=subprocess.PIPE,
+    )
+
+    def members() -> list[str]:
+        found = _in(directory, "group", "describe", "hung", "--format", "json")
+        return [] if found.status else [m["member_id"] for m in json.loads(found.out)["members"]]
+
+    try:
+        eventually(lambda: bool(members()), "a member that reads")
+        member.send_signal(signal.SIGSTOP)
+        unknown = _in(directory, "group", "remove-members", "hung", "--member", "nobody")
+        assert (unknown.status, "no member 'nobody'" in unknown.error) == (1, True), unknown
+        for mistake in ((), ("--all", "--instance", "i")):
+            assert _in(directory, "group", "remove-members", "hung", *mistake).status == 2
+        (found,) = members()
+        removed = _json(directory, "group", "remove-members", "hung", "--member", found)
+        assert removed == {"group": "hung", "removed": [found]}
+        reset = _in(directory, "group", "reset", "hung", "--to-earliest", "--topic", "numbers")
+        assert reset.status == 0, reset
+        again = _in(directory, "group", "remove-members", "hung", "--all")
+        assert again.out == "removed 0 members of group hung\n"
+    finally:
+        member.send_signal(signal.SIGCONT)
+        member.terminate()
+        member.communicate(timeout=60)
+    missing = _in(directory, "group", "remove-members", "nosuch", "--all")
+    assert (missing.status, "GroupIdNotFound" in missing.error) == (1, True), missing
+
+
 def test_a_reset_goes_where_it_says_and_says_what_it_clamped(directory: Path) -> None:
     assert len(_read(directory, "reset")) == 40
     dry = _json(directory, "group", "reset", "reset", "--shift-by", -3, "--dry-run")

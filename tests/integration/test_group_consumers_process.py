@@ -1,4 +1,4 @@
-"""Consumers of groups on real brokers: shared work, committed positions, a broker that dies."""
+"""Consumers of groups on real brokers: shared work, committed positions, brokers that die."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline import Admin, Consumer, NewTopic, Producer, TopicPartition, sync
+from strandline import (
+    Admin,
+    Consumer,
+    ConsumerRebalanceListener,
+    NewTopic,
+    Producer,
+    TopicPartition,
+    sync,
+)
 from strandline.errors import (
     InvalidRegularExpression,
     OffsetMetadataTooLarge,
@@ -25,7 +33,11 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 PARTITIONS = 6
+KILLS = 10
 OFFSETS = "__consumer_offsets"
+
+Place = tuple[int, int]
+"""Partition and offset."""
 
 
 def member(cluster: LocalCluster, *topics: str, group: str, **options: object) -> Consumer:
@@ -54,45 +66,88 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-class Worker:
+async def until_more(places: set[Place]) -> None:
+    enough = len(places) + 100
+    await until(lambda: len(places) >= enough)
+
+
+class Load:
+    """Records that are produced until it is told to end."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self._bootstrap = cluster.bootstrap
+        self._topic = topic
+        self.acknowledged: set[Place] = set()
+        self.end = asyncio.Event()
+
+    async def run(self) -> None:
+        async with Producer(self._bootstrap) as producer:
+            while not self.end.is_set():
+                sent = [await producer.send(self._topic, b"v", b"%d" % i) for i in range(20)]
+                for answer in await asyncio.gather(*sent):
+                    self.acknowledged.add((answer.partition, answer.offset))
+                await asyncio.sleep(0.02)
+
+
+class Worker(ConsumerRebalanceListener):
     """Reads and commits until it is told to end; notes what it was given."""
 
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
-        self.read: Counter[tuple[int, int]] = Counter()
-        self.after_commit: Counter[tuple[int, int]] = Counter()
-        self._committed: set[tuple[int, int]] = set()
+    def __init__(
+        self, cluster: LocalCluster, topic: str, group: str, committed: set[Place]
+    ) -> None:
+        # Else a revocation commits what a commit below was refused for, and nobody knows.
+        self.consumer = member(cluster, group=group, enable_auto_commit=False)
+        self.consumer.subscribe(topics=[topic], listener=self)
+        self.read: Counter[Place] = Counter()
+        self.after_commit: Counter[Place] = Counter()
         self.end = asyncio.Event()
+        self._committed = committed
+        """What some worker knows to be committed."""
+        self._open: set[Place] = set()
+        """Read, not known to be committed, and this worker's to commit."""
 
     def has_work(self) -> bool:
         return bool(self.consumer.assignment())
 
-    async def run(self, committed: set[tuple[int, int]]) -> None:
+    async def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        gone = {tp.partition for tp in revoked}
+        self._open = {place for place in self._open if place[0] not in gone}
+
+    async def run(self) -> None:
         async with self.consumer as consumer:
             while not self.end.is_set():
                 found = await consumer.getmany(timeout_ms=50, max_records=20)
-                places = [(r.partition, r.offset) for rs in found.values() for r in rs]
-                self.after_commit.update(place for place in places if place in committed)
+                places = {(r.partition, r.offset) for rs in found.values() for r in rs}
+                self.after_commit.update(places & self._committed)
                 self.read.update(places)
+                self._open |= places
+                asked = set(self._open)
                 try:
                     await consumer.commit()
                 except StrandlineError:
-                    continue  # somebody reads it again
-                committed.update(places)
+                    continue  # the next one commits it, or somebody reads it again
+                self._committed |= asked
+                self._open -= asked
 
 
 async def test_members_share_the_work_and_whoever_comes_later_goes_on(
     cluster: LocalCluster,
 ) -> None:
     await prepare(cluster, "shared", 3000)
-    workers = [Worker(member(cluster, "shared", group="workers")) for _ in range(3)]
-    committed: set[tuple[int, int]] = set()
+    committed: set[Place] = set()
+    workers = [Worker(cluster, "shared", "workers", committed) for _ in range(3)]
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         for worker in workers:
-            group.create_task(worker.run(committed))
+            group.create_task(worker.run())
             await until(worker.has_work)
         assert sum(len(w.consumer.assignment()) for w in workers) <= PARTITIONS
-        await until(lambda: len(committed) >= 3000)
+        try:
+            await until(lambda: len(committed) >= 3000)
+        except asyncio.CancelledError:
+            read = {place for worker in workers for place in worker.read}
+            owned = [sorted(p.partition for p in w.consumer.assignment()) for w in workers]
+            what = f"read {len(read)}, committed {len(committed)}, owned {owned}"
+            raise AssertionError(what) from None
         for worker in workers:
             worker.end.set()
     assert sum((w.read for w in workers), Counter()).total() == 3000, (
@@ -105,28 +160,35 @@ async def test_members_share_the_work_and_whoever_comes_later_goes_on(
         assert await late.getmany(timeout_ms=200) == {}
 
 
-async def test_the_coordinators_death_loses_no_commit_and_repeats_nothing_committed(
+async def test_a_coordinator_that_dies_ten_times_loses_no_commit_and_repeats_nothing_committed(
     cluster: LocalCluster,
 ) -> None:
-    await prepare(cluster, "killed", 2000)
-    victim = await coordinator_of(cluster, "survivors")
-    workers = [Worker(member(cluster, "killed", group="survivors")) for _ in range(2)]
-    committed: set[tuple[int, int]] = set()
-    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+    await prepare(cluster, "killed")
+    committed: set[Place] = set()
+    load = Load(cluster, "killed")
+    workers = [Worker(cluster, "killed", "survivors", committed) for _ in range(5)]
+    async with asyncio.timeout(KILLS * PATIENCE_S), asyncio.TaskGroup() as group:
+        producing = group.create_task(load.run())
         for worker in workers:
-            group.create_task(worker.run(committed))
+            group.create_task(worker.run())
+        for worker in workers:
             await until(worker.has_work)
-        await until(lambda: len(committed) >= 200)
-        cluster.kill(victim)
-        await until(lambda: len(committed) >= 2000)
+        for _ in range(KILLS):
+            victim = await coordinator_of(cluster, "survivors")
+            await asyncio.to_thread(cluster.kill, victim)
+            await until_more(committed)
+            await asyncio.to_thread(cluster.start, victim)
+        load.end.set()
+        await producing
+        await until(lambda: load.acknowledged <= committed)
         for worker in workers:
             worker.end.set()
-    await asyncio.to_thread(cluster.start, victim)
     assert sum((w.after_commit for w in workers), Counter()).total() == 0
-    async with member(cluster, "killed", group="survivors") as late:
+    async with asyncio.timeout(PATIENCE_S), member(cluster, "killed", group="survivors") as late:
         assigned = await late.wait_assigned(30_000)
         ends = await late.end_offsets(assigned)
         assert {tp: await late.committed(tp) for tp in assigned} == ends
+        assert sum(ends.values()) >= len(load.acknowledged) > KILLS * 100
 
 
 async def test_what_brokers_refuse_is_a_typed_error(cluster: LocalCluster) -> None:

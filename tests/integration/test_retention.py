@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -364,7 +363,7 @@ async def test_a_log_is_flushed_after_its_own_time(tmp_path: Path) -> None:
         log = a.partition.log
         await asyncio.sleep(0.6)
         assert log.durable_offset == 0
-        log.config = replace(log.config, flush_ms=50)
+        a.partition.configure({"flush.ms": "50"})
         await eventually(lambda: log.durable_offset == 4, "flush.ms of the topic")
 
 

@@ -76,7 +76,7 @@ def _show(results: Sequence[Result], failed: Sequence[Result], commit: str) -> N
                 r.mutant.name,
                 r.mutant.rules,
                 r.status,
-                r.mutant.needs.plans,
+                r.mutant.plans,
                 r.runs or "",
                 f"{r.seconds:.1f}" if r.runs else "",
                 r.by,

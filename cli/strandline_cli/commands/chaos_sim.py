@@ -43,6 +43,9 @@ def sim(
     save: Annotated[Path, typer.Option(help="Where plans that fail are kept.")] = Path(
         "chaos-failures"
     ),
+    groups: Annotated[
+        bool, typer.Option(help="Whether seeds may draw consumer groups and their faults.")
+    ] = True,
     timeline: Annotated[bool, typer.Option(help="With --seed: show the timeline anyway.")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
@@ -58,7 +61,7 @@ def sim(
     if seed is not None:
         if output is Format.JSON:
             raise UsageMistake("--format json is for sweeps: use it with --seeds K --first N")
-        return _one(seed, save, timeline=timeline)
+        return _one(seed, save, groups=groups, timeline=timeline)
     from strandline_chaos.sim.plan import CRASH_POINT_PLACES, crash_point_plans, draw_plan
     from strandline_chaos.sim.pool import Pool
     from strandline_cli.simulation import commit
@@ -84,12 +87,13 @@ def sim(
     def drawn() -> Iterator[Plan]:
         now = base
         while now - base != seeds and (end is None or time.monotonic() < end):
-            yield draw_plan(now, commit=here)
+            yield draw_plan(now, commit=here, groups=groups)
             now += 1
 
     def go_on(done: int) -> str:
         rest = f"--minutes {minutes}" if seeds is None else f"--seeds {seeds - done}"
-        return f"strandline chaos sim --first {base + done} {rest}"
+        without = "" if groups else " --no-groups"
+        return f"strandline chaos sim --first {base + done} {rest}{without}"
 
     note(
         f"seeds from {base} on, commit {here or 'unknown'}; replay one: strandline chaos sim"
@@ -119,11 +123,11 @@ def _check_options(
         raise UsageMistake(f"--minutes {minutes} is no length of time; give a number")
 
 
-def _one(seed: int, save: Path, *, timeline: bool) -> int:
+def _one(seed: int, save: Path, *, groups: bool, timeline: bool) -> int:
     from strandline_chaos.sim.plan import draw_plan
     from strandline_chaos.sim.run import run_plan
     from strandline_cli.simulation import commit, report, save_plan
 
-    outcome = run_plan(draw_plan(seed, commit=commit()))
+    outcome = run_plan(draw_plan(seed, commit=commit(), groups=groups))
     report(outcome, None if outcome.sound else save_plan(outcome.plan, save), timeline=timeline)
     return EXIT_OK if outcome.sound else EXIT_FAILED

@@ -7,6 +7,7 @@ from strandline_cli.commands.group_delete_offsets import delete_offsets
 from strandline_cli.commands.group_describe import describe
 from strandline_cli.commands.group_lag import lag
 from strandline_cli.commands.group_list import list_groups
+from strandline_cli.commands.group_remove_members import remove_members
 from strandline_cli.commands.group_reset import reset
 
 
@@ -20,6 +21,7 @@ def group_app() -> typer.Typer:
     app.command("describe")(describe)
     app.command("lag")(lag)
     app.command("reset")(reset)
+    app.command("remove-members")(remove_members)
     app.command("delete")(delete)
     app.command("delete-offsets")(delete_offsets)
     return app

@@ -40,16 +40,14 @@ def delete_offsets(
     async def work() -> list[tuple[str, int]]:
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
             committed = await admin.list_group_offsets(group)
-            partitions = [
-                partition
-                for partition in sorted(committed)
-                if any(
-                    name == partition.topic and number in (None, partition.partition)
-                    for name, number in wanted
-                )
+            await admin.delete_group_offsets(
+                group, [name if number is None else (name, number) for name, number in wanted]
+            )
+            return [
+                (p.topic, p.partition)
+                for p in sorted(committed)
+                if (p.topic, None) in wanted or (p.topic, p.partition) in wanted
             ]
-            await admin.delete_group_offsets(group, partitions)
-            return [(p.topic, p.partition) for p in partitions]
 
     deleted = run_client(work())
     document = {"group": group, "deleted": [{"topic": t, "partition": p} for t, p in deleted]}

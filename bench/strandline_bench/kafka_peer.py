@@ -1,0 +1,195 @@
+"""Apache Kafka beside us: what a benchmark measures of our cluster, of one that somebody else has
+started, through confluent-kafka (not among our requirements). Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import subprocess
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable
+
+    from confluent_kafka import Consumer
+    from confluent_kafka.admin import PartitionMetadata
+
+WAIT_S: Final = 600.0
+POLL_S: Final = 0.1
+ANSWER_S: Final = 10.0
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--peer-kafka",
+        metavar="HOST:PORT,...",
+        help="measure this Kafka beside us; needs confluent-kafka",
+    )
+
+
+def check_option(parser: argparse.ArgumentParser, bootstrap: str | None) -> None:
+    """Exits with status 2 if it cannot be obeyed."""
+    if bootstrap is None:
+        return
+    try:
+        import confluent_kafka  # noqa: F401 - whether it is there
+    except ImportError:
+        parser.error(f"--peer-kafka {bootstrap} needs confluent-kafka: pip install confluent-kafka")
+
+
+class KafkaPeer:
+    """Its topics have names of their own and are deleted by `close`. Raises KafkaException for what
+    Kafka refuses, TimeoutError for what never comes.
+    """
+
+    def __init__(self, bootstrap: str, *, replication_factor: int) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._bootstrap = bootstrap
+        self._replication_factor = replication_factor
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._topics: list[str] = []
+
+    def close(self) -> None:
+        if self._topics:
+            for deleted in self._admin.delete_topics(self._topics).values():
+                deleted.result(WAIT_S)
+
+    def create(self, partitions: int, min_insync_replicas: int = 1) -> tuple[str, float]:
+        """The new topic, and seconds until each partition is led with all its replicas in sync."""
+        from confluent_kafka.admin import NewTopic
+
+        name = f"bench-{secrets.token_hex(4)}"
+        least = {"min.insync.replicas": str(min_insync_replicas)}
+        topic = NewTopic(name, partitions, self._replication_factor, config=least)
+        began = time.monotonic()
+        self._admin.create_topics([topic], request_timeout=WAIT_S)[name].result(WAIT_S)
+        self._topics.append(name)
+        self._until(lambda: self._serves(name, partitions))
+        return name, time.monotonic() - began
+
+    def write_each(self, topic: str, partitions: int) -> None:
+        """One record into each partition."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all"})
+        for partition in range(partitions):
+            producer.produce(topic, b"first", partition=partition)
+        if producer.flush(WAIT_S):
+            raise TimeoutError(f"Kafka has not acknowledged a record of {topic} in {WAIT_S} s")
+
+    def fill(self, topic: str, partition: int, values: Iterable[bytes], batch_size: int) -> None:
+        """Every value is acknowledged by all replicas."""
+        from confluent_kafka import Producer
+
+        failed: list[object] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "batch.size": batch_size,
+                "linger.ms": 50,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+
+        def told(error: object, message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for value in values:
+            while True:
+                try:
+                    producer.produce(topic, value, partition=partition, on_delivery=told)
+                    break
+                except BufferError:
+                    producer.poll(POLL_S)
+        left = producer.flush(WAIT_S)
+        if left or failed:
+            raise TimeoutError(
+                f"Kafka has not acknowledged {left + len(failed)} records of {topic}:"
+                f" {next(iter(failed), 'it gave no answer')}"
+            )
+
+    def first_record_ms(self, topic: str) -> float:
+        """From nothing to the first record in the hands of a new group, by KIP-848's protocol."""
+        from confluent_kafka import Consumer
+
+        began = time.monotonic()
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": f"bench-{secrets.token_hex(4)}",
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe([topic])
+        try:
+            _poll(consumer)
+            return (time.monotonic() - began) * 1e3
+        finally:
+            consumer.close()
+
+    def led_again(self, kill: str, restart: str) -> dict[str, float]:
+        """Kill a broker and start it again: commands that get its id as their last argument."""
+        victim = max(self._admin.list_topics(timeout=ANSWER_S).brokers)
+        killed = time.monotonic()
+        _run(kill, victim)
+        self._until(lambda: victim not in self._admin.list_topics(timeout=ANSWER_S).brokers)
+        noticed = time.monotonic()
+        self._until(lambda: self._all(lambda p: p.leader not in (-1, victim)))
+        led = time.monotonic()
+        _run(restart, victim)
+        self._until(lambda: self._all(lambda p: set(p.isrs) == set(p.replicas)))
+        return {
+            "noticed_s": noticed - killed,
+            "led_again_s": led - noticed,
+            "rejoined_s": time.monotonic() - led,
+        }
+
+    def _serves(self, name: str, partitions: int) -> bool:
+        found = self._admin.list_topics(name, timeout=ANSWER_S).topics[name].partitions
+        return len(found) == partitions and self._all(
+            lambda p: p.leader >= 0 and len(p.isrs) == len(p.replicas)
+        )
+
+    def _all(self, condition: Callable[[PartitionMetadata], bool]) -> bool:
+        topics = self._admin.list_topics(timeout=ANSWER_S).topics
+        return all(condition(p) for name in self._topics for p in topics[name].partitions.values())
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                if true():
+                    return
+            except (KafkaException, KeyError):
+                pass  # A broker that was asked is gone, or does not know the topic yet.
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Kafka at {self._bootstrap} is not there after {WAIT_S} s")
+            time.sleep(POLL_S)
+
+
+def _poll(consumer: Consumer) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            return
+    raise TimeoutError(f"no record of Kafka in {WAIT_S} s")
+
+
+def _run(command: str, broker_id: int) -> None:
+    subprocess.run(
+        [*shlex.split(command), str(broker_id)],
+        check=True,
+        timeout=WAIT_S,
+        stdout=subprocess.DEVNULL,
+    )

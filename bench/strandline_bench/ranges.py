@@ -1,0 +1,99 @@
+"""Records out in bulk: every partition at once by FetchRange, as Spark's tasks read, each message
+taken and left undecoded.
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from strandline_bench.options import Options
+from strandline_bench.payloads import payloads
+from strandline_bench.report import Report, median
+from strandline_bench.target import Target, fresh_topic, running
+
+if TYPE_CHECKING:
+    from strandline_proto.v1 import fetch_pb2
+
+MESSAGE_BYTES: Final = 2 << 20
+ROUND_S: Final = 300.0
+
+
+def run(options: Options, report: Report) -> None:
+    import uvloop
+
+    with running(options) as target:
+        uvloop.run(_rounds(target, options, report))
+
+
+async def _rounds(target: Target, options: Options, report: Report) -> None:
+    from strandline import Producer
+
+    rates, brokers_us_row = [], []
+    async with fresh_topic(target.bootstrap, "bench-ranges", options) as topic:
+        async with Producer(
+            target.bootstrap,
+            acks="all",
+            compression_type=None if options.compression == "none" else options.compression,
+            batch_size=options.batch_size,
+        ) as producer:
+            result = await producer.send_many(topic, payloads(options.records, options.record_size))
+            assert result.acknowledged == options.records, result
+        ranges = await _ranges(target.bootstrap, topic)
+        for number in range(options.rounds + 1):  # the first one warms up and does not count
+            used_s = target.brokers_cpu_s()
+            started = time.perf_counter()
+            async with asyncio.timeout(ROUND_S), asyncio.TaskGroup() as group:
+                readers = [group.create_task(_read(*one)) for one in ranges]
+            taken_s = time.perf_counter() - started
+            used_s = target.brokers_cpu_s() - used_s
+            assert sum(reader.result() for reader in readers) == options.records, readers
+            if number > 0:
+                rates.append(options.records / taken_s)
+                brokers_us_row.append(used_s * 1e6 / options.records)
+    report.measured(
+        "ranges",
+        {
+            "mb_s": median(rates) * options.record_size / 1e6,
+            "records_s": median(rates),
+            **({"brokers_cpu_us_per_row": median(brokers_us_row)} if target.pids else {}),
+            "rounds": len(rates),
+        },
+    )
+
+
+async def _ranges(bootstrap: str, topic: str) -> "list[tuple[str, fetch_pb2.FetchRangeRequest]]":
+    """All that each partition has, and the address of its leader."""
+    from strandline import Admin
+    from strandline_proto.v1 import fetch_pb2
+
+    async with Admin(bootstrap) as admin:
+        described = (await admin.describe_topics([topic]))[topic]
+        ends = {each.partition.partition: each.end for each in await admin.list_offsets(topic)}
+        brokers = {broker.id: broker for broker in (await admin.describe_cluster()).brokers}
+    ranges = []
+    for partition in described.partitions:
+        _, host, port = brokers[partition.leader].listeners[0]
+        request = fetch_pb2.FetchRangeRequest(
+            topic_id=described.topic_id,
+            partition=partition.partition,
+            current_leader_epoch=partition.leader_epoch,
+            stop_offset=ends[partition.partition],
+            max_message_bytes=MESSAGE_BYTES,
+        )
+        ranges.append((f"{host}:{port}", request))
+    return ranges
+
+
+async def _read(address: str, request: "fetch_pb2.FetchRangeRequest") -> int:
+    """How many offsets the messages of a range cover."""
+    from strandline_proto.errors import NONE, from_code
+    from strandline_proto.v1 import services_pb2_grpc
+    from strandline_runtime.real import RealNetwork
+
+    async with RealNetwork().channel(address) as channel:
+        offset = request.start_offset
+        async for message in services_pb2_grpc.BrokerServiceStub(channel).FetchRange(request):
+            if message.error_code != NONE:
+                raise from_code(message.error_code, message.error_message)
+            offset = message.next_offset
+    return offset - request.start_offset

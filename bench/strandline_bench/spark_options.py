@@ -1,0 +1,155 @@
+"""The command line of `strandline bench spark`: the data source, Kafka's connector beside it."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from strandline_bench import kafka_peer
+from strandline_bench.options import add_baseline, positive
+
+PARTITIONS: Final = {"spark": 4, "spark_planning": 1000, "spark_memory": 4}
+ROUNDS: Final = {"spark": 5, "spark_planning": 30, "spark_memory": 1}
+COMPARED_ROUNDS_MIN: Final = 5
+SMALL: Final = 100
+LARGE: Final = 1024
+RECORDS: Final = {SMALL: 4_000_000, LARGE: 1_000_000}
+SINKS: Final = {
+    "noop": "a batch query whose rows go nowhere",
+    "delta": "one micro-batch of `ingest bronze` (direct) against the connector to Parquet",
+    "parquet": "a batch query to Parquet files, which the JVM writes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    measure: str
+    brokers: int
+    replication_factor: int
+    min_insync_replicas: int
+    partitions: int
+    rounds: int
+    records: dict[int, int]
+    """By the size of their values in bytes."""
+    sinks: tuple[str, ...]
+    batch_size: int
+    master: str
+    memory: str
+    phases: bool
+    gigabytes: int
+    flush_policy: str
+    peer_kafka: str | None
+    peer_jars: str | None
+    as_json: bool
+
+    def configuration(self) -> dict[str, object]:
+        """What a reader must know to repeat the run."""
+        told: dict[str, object] = {
+            "brokers": self.brokers,
+            "replication_factor": self.replication_factor,
+            "min_insync_replicas": self.min_insync_replicas,
+            "partitions": self.partitions,
+            "rounds": self.rounds,
+            "flush_policy": self.flush_policy,
+        }
+        if self.measure == "spark_planning":
+            return told
+        told |= {"batch_size": self.batch_size, "master": self.master, "memory": self.memory}
+        if self.measure == "spark_memory":
+            return told | {"gigabytes": self.gigabytes}
+        told |= {f"records_of_{size}": count for size, count in self.records.items()}
+        told["sinks"] = ",".join(self.sinks)
+        return told | ({} if self.peer_kafka is None else {"peer_kafka": self.peer_kafka})
+
+
+def parse(argv: Sequence[str]) -> SparkOptions:
+    """Exits with status 2 on a mistake."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    measure = "spark"
+    if given.planning or given.worker_memory:
+        measure = "spark_planning" if given.planning else "spark_memory"
+        alone = "--planning" if given.planning else "--worker-memory"
+        refused = ("peer_kafka", "phases", "record_size", "records")
+        for name in (*refused, "sink") if given.planning else refused:
+            if getattr(given, name):
+                parser.error(f"--{name.replace('_', '-')} does not go with {alone}")
+    if given.peer_jars is not None and given.peer_kafka is None:
+        parser.error("--peer-jars is of --peer-kafka")
+    rounds = given.rounds or ROUNDS[measure]
+    if given.peer_kafka is not None and rounds < COMPARED_ROUNDS_MIN:
+        parser.error(
+            f"--rounds {rounds} with --peer-kafka: a median of ratios takes {COMPARED_ROUNDS_MIN}"
+            " rounds or more"
+        )
+    if given.replication_factor > given.brokers:
+        parser.error(
+            f"--replication-factor {given.replication_factor} needs as many --brokers, not"
+            f" {given.brokers}"
+        )
+    kafka_peer.check_option(parser, given.peer_kafka)
+    sizes = sorted(set(given.record_size or RECORDS))
+    return SparkOptions(
+        measure=measure,
+        brokers=given.brokers,
+        replication_factor=given.replication_factor,
+        min_insync_replicas=min(2, given.replication_factor),
+        partitions=given.partitions or PARTITIONS[measure],
+        rounds=rounds,
+        records={size: given.records or RECORDS[size] for size in sizes},
+        sinks=tuple(sink for sink in SINKS if sink in (given.sink or SINKS)),
+        batch_size=given.batch_size,
+        master=given.master,
+        memory=given.memory,
+        phases=given.phases,
+        gigabytes=given.gigabytes,
+        flush_policy=given.flush_policy,
+        peer_kafka=given.peer_kafka,
+        peer_jars=given.peer_jars,
+        as_json=given.format == "json",
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="strandline bench spark",
+        description="Measures Spark's data source on a cluster of its own in a temporary directory:"
+        " rows a second to each sink, in one warm JVM. With --peer-kafka in rounds that alternate"
+        " with Spark's Kafka connector; the exit status is 1 if a floor is missed.",
+        epilog="\n".join(f"  {name:9}{what}" for name, what in SINKS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--planning",
+        action="store_true",
+        help="instead: what the driver takes to plan a micro-batch, without Spark",
+    )
+    what.add_argument(
+        "--worker-memory",
+        action="store_true",
+        help="instead: the most resident memory of a worker that reads --gigabytes of 1 KB records",
+    )
+    add("--phases", action="store_true", help="what a row costs in each phase, after the rounds")
+    kafka_peer.add_option(parser)
+    add(
+        "--peer-jars",
+        metavar="PATH,...",
+        help="the connector and its dependencies, instead of those that Maven brings",
+    )
+    add("--record-size", type=int, action="append", choices=tuple(RECORDS), help="(both)")
+    add("--sink", action="append", choices=tuple(SINKS), help="may be repeated (all)")
+    add("--records", type=positive, help="of each size (4,000,000 of 100 B, 1,000,000 of 1 KB)")
+    add("--gigabytes", type=positive, default=10, help="of --worker-memory (10)")
+    add("--batch-size", type=positive, default=64 << 10, help="the producers' batches (65536)")
+    add("--rounds", type=positive, help="(5; 30 of --planning)")
+    add("--partitions", type=positive, help="of the topic (4; 1000 of --planning)")
+    add("--brokers", type=positive, default=3)
+    add("--replication-factor", type=positive, default=3)
+    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    add("--master", default="local[2]", help="Spark's master (local[2])")
+    add("--memory", default="2g", help="the JVM's heap (2g)")
+    add_baseline(parser)
+    add("--format", choices=("table", "json"), default="table")
+    return parser

@@ -1,0 +1,186 @@
+"""The two sides of `strandline bench spark`: the same records in a topic of ours and in one of
+Kafka's, and how Spark reads them to a sink. Everything here blocks.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from strandline_bench.kafka_peer import KafkaPeer
+from strandline_bench.payloads import compressible
+from strandline_bench.spark_options import SparkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import QueryProgressEvent
+
+FILL_S: Final = 3600.0
+COLUMNS: Final = "key,value,topic,partition,offset,timestamp,timestampType"
+"""Those of Spark's Kafka source, on both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds of one action."""
+
+    action_s: float
+    start_s: float = 0.0
+    """Of a stream: everything beside its micro-batch."""
+    around_s: float = 0.0
+    """Of a micro-batch: what Spark does before its sink is called and after."""
+
+
+class Side(Protocol):
+    """One of the two, filled with records of one size."""
+
+    def frame(self, spark: "SparkSession") -> "DataFrame": ...
+
+    def run(self, spark: "SparkSession", sink: str) -> Taken: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    bootstrap: str
+    topic: str
+    records: int
+
+    def frame(self, spark: "SparkSession") -> "DataFrame":
+        source = spark.read.format("strandline").option("bootstrap.servers", self.bootstrap)
+        return source.option("subscribe", self.topic).option("columns", COLUMNS).load()
+
+    def run(self, spark: "SparkSession", sink: str) -> Taken:
+        return self._direct(spark) if sink == "delta" else _action(self.frame(spark), sink)
+
+    def _direct(self, spark: "SparkSession") -> Taken:
+        """One micro-batch of the bronze job into a new table."""
+        from strandline_spark.bronze import BronzeJob, prepare, stream
+
+        with _folder() as folder:
+            job = BronzeJob(
+                self.bootstrap,
+                (self.topic,),
+                os.path.join(folder, "table"),
+                os.path.join(folder, "checkpoint"),
+                start="earliest",
+            )
+            started = time.perf_counter()
+            start = prepare(job)
+            with _batches(spark) as batches:
+                totals = stream(spark, job, start, lambda report: None)
+            whole_s = time.perf_counter() - started
+        assert totals.rows == self.records, (totals.rows, self.records)
+        action_s = max(batches.trigger_ms) / 1e3
+        around_s = max(batches.around_ms) / 1e3
+        return Taken(action_s, whole_s - action_s, around_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    bootstrap: str
+    topic: str
+
+    def frame(self, spark: "SparkSession") -> "DataFrame":
+        source = spark.read.format("kafka").option("kafka.bootstrap.servers", self.bootstrap)
+        return source.option("subscribe", self.topic).load()
+
+    def run(self, spark: "SparkSession", sink: str) -> Taken:
+        return _action(self.frame(spark), "parquet" if sink == "delta" else sink)
+
+
+def _action(frame: "DataFrame", sink: str) -> Taken:
+    with _folder() as folder:
+        writer = frame.write.mode("overwrite")
+        started = time.perf_counter()
+        if sink == "noop":
+            writer.format("noop").save()
+        else:
+            writer.parquet(os.path.join(folder, "files"))
+        return Taken(time.perf_counter() - started)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    folder = tempfile.mkdtemp(prefix="strandline-bench-spark-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class _Batches:
+    trigger_ms: list[float] = field(default_factory=list)
+    around_ms: list[float] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def _batches(spark: "SparkSession") -> Iterator[_Batches]:
+    """`triggerExecution` of the micro-batches that run meanwhile."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    found = _Batches()
+
+    class Noting(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...
+
+        def onQueryProgress(self, event: "QueryProgressEvent") -> None:
+            took = event.progress.durationMs
+            found.trigger_ms.append(float(took["triggerExecution"]))
+            found.around_ms.append(float(took["triggerExecution"] - took.get("addBatch", 0)))
+
+        def onQueryIdle(self, event: Any) -> None: ...
+
+        def onQueryTerminated(self, event: Any) -> None: ...
+
+    listener = Noting()
+    spark.streams.addListener(listener)
+    try:
+        yield found
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def end_session(spark: "SparkSession") -> None:
+    """Ends the JVM too, also where an interrupt has broken off a call to it."""
+    from strandline_spark.session import stop_jvm
+
+    try:
+        with contextlib.suppress(OSError):
+            spark.stop()
+    finally:
+        stop_jvm()
+
+
+async def fill(bootstrap: str, topic: str, size: int, count: int, options: SparkOptions) -> None:
+    """A new topic of ours with so many records, the same number in each partition."""
+    from strandline import Admin, NewTopic, Producer
+
+    least = {"min.insync.replicas": str(options.min_insync_replicas)}
+    new = NewTopic(topic, options.partitions, options.replication_factor, config=least)
+    async with (
+        asyncio.timeout(FILL_S),
+        Admin(bootstrap) as admin,
+        Producer(bootstrap, acks="all", batch_size=options.batch_size) as producer,
+    ):
+        await admin.create_topics([new])
+        for partition, part in enumerate(shares(count, options.partitions)):
+            await producer.send_many(topic, compressible(part, size), partition=partition)
+
+
+def fill_kafka(kafka: KafkaPeer, size: int, count: int, options: SparkOptions) -> str:
+    """The same in a new topic of Kafka's; its name."""
+    topic, _ = kafka.create(options.partitions, options.min_insync_replicas)
+    for partition, part in enumerate(shares(count, options.partitions)):
+        kafka.fill(topic, partition, compressible(part, size), options.batch_size)
+    return topic
+
+
+def shares(count: int, partitions: int) -> list[int]:
+    return [count * (n + 1) // partitions - count * n // partitions for n in range(partitions)]
