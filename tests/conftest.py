@@ -23,7 +23,9 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 TESTS = Path(__file__).resolve().parent
 LONGEST = (
     "integration/test_containers.py",
+    "spark/test_spark_standalone.py",
     "spark/test_spark_kills.py",
+    "integration/test_group_consumers_process.py",
     "integration/test_cli_bad_input.py",
     "spark/test_spark_bronze.py",
     "spark/test_spark_source.py",

@@ -127,7 +127,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        batch = self.queue.take(self.now, 0.5)
+        batch = self.queue.take(self.now)
         if batch is not None:
             self.queue.sent_epoch = self.leader_epoch
             self.sent.append(Sent(batch, batch.attempt, batch.data))

@@ -114,6 +114,7 @@ DECODES = re.compile(
 ELSEWHERE = {
     "strandline_broker.core.groups.subscription": "a hash: every input has an answer",
     "strandline_proto.partitioner": "a hash: every input has an answer",
+    "strandline_spark.sink_batches": "a hash: every input has an answer",
     "strandline_spark.session": "asks the Java that it starts",
 }
 """Modules that decode and are in no table, and why."""

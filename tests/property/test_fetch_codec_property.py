@@ -19,8 +19,8 @@ from strandline_broker.rpc.fetch_codec import (
     response_from_wire,
     response_to_wire,
 )
+from strandline_proto import hot_decode, hot_encode
 from strandline_proto.errors import ERRORS, NONE
-from strandline_proto.v1 import fetch_pb2
 
 int32 = st.integers(-1, 2**31 - 1)
 int64 = st.integers(-1, 2**63 - 1)
@@ -65,8 +65,8 @@ responses = st.builds(
 
 @given(requests)
 def test_a_request_arrives_as_it_was_sent(request: FetchRequest) -> None:
-    wire = request_to_wire(request).SerializeToString()
-    came = request_from_wire(fetch_pb2.FetchRequest.FromString(wire))
+    wire = hot_encode.fetch_request(request_to_wire(request))
+    came = request_from_wire(hot_decode.fetch_request(wire))
     # The wire groups by topic, and keeps the order within one.
     assert sorted(came.forgotten) == sorted(request.forgotten)
     came.forgotten = request.forgotten
@@ -76,9 +76,9 @@ def test_a_request_arrives_as_it_was_sent(request: FetchRequest) -> None:
 @given(responses)
 def test_an_answer_arrives_as_it_was_sent(response: FetchResponse) -> None:
     sent = told(response)
-    wire = response_to_wire(response).SerializeToString()
+    wire = hot_encode.fetch_response(response_to_wire(response))
     assert not any(fetched.records for fetched in response.partitions.values())
-    came = response_from_wire(fetch_pb2.FetchResponse.FromString(wire))
+    came = response_from_wire(hot_decode.fetch_response(wire))
     assert told(came) == sent
 
 

@@ -1,8 +1,12 @@
 """A group as people see it."""
 
+import io
+
+from rich.console import Console
+
 from strandline import TopicPartition
 from strandline.group_types import GroupDescription, GroupMember, PartitionLag
-from strandline_cli.group_view import bar, group_document, headline, lag_rows, member_row
+from strandline_cli.group_view import bar, group_document, headline, lag_rows, lag_table, member_row
 
 
 def lag(partition: int, committed: int | None, end: int | None) -> PartitionLag:
@@ -50,6 +54,20 @@ def test_a_member_shows_what_it_is_to_own_where_that_differs() -> None:
 
 def test_a_committed_offset_beyond_the_log_is_no_negative_lag() -> None:
     assert lag(0, 9, 5).lag == 0
+
+
+def test_a_narrow_terminal_keeps_every_number() -> None:
+    described = group(lag(0, 1_000_000, 9_123_456), lag(1, 5, 5), lag(2, 0, 4_000_000))
+    for width in (120, 80, 64):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(lag_table(described))
+        shown = console.export_text()
+        assert "9,123,456" in shown
+        assert "8,123,456" in shown
+        assert "1,000,000" in shown
+        assert max(map(len, shown.splitlines())) <= width
+        assert "█" in shown
+        assert len(shown.splitlines()) == 4 + 3 + 1, "no cell takes a second line"
 
 
 def test_the_document_has_everything_that_the_tables_have() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_a_started_process_is_found_again_through_its_pid_file(
     pid = process.start(_SLEEPER, os.environ)
     assert process.pid == pid
     assert _process(tmp_path).pid == pid
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NOT TESTED: threads by /proc")
+def test_a_process_whose_first_thread_has_ended_tells_the_status_of_its_last(
+    process: ServerProcess,
+) -> None:
+    script = (
+        "import ctypes, os, threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.5), os._exit(70))).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    process.start([sys.executable, "-c", script], os.environ)
+    deadline = time.monotonic() + _GONE_S
+    while process.pid is not None:
+        assert time.monotonic() < deadline
+    assert process.exit_status == 70
 
 
 def test_a_killed_process_has_no_pid_and_tells_its_signal(process: ServerProcess) -> None:
