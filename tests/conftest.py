@@ -25,6 +25,8 @@ LONGEST = (
     "integration/test_containers.py",
     "spark/test_spark_standalone.py",
     "spark/test_spark_kills.py",
+    "spark/test_spark_sink.py",
+    "spark/test_spark_losses_live.py",
     "integration/test_group_consumers_process.py",
     "integration/test_cli_bad_input.py",
     "spark/test_spark_bronze.py",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from strandline._arguments import INT64_MAX, mapping, milliseconds, several, whole
 from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
+from strandline._created_topics import CreatedTopics
 from strandline._deletions import delete_below
 from strandline._descriptions import (
     add_topic,
@@ -78,6 +79,7 @@ class Admin(GroupAdministration, Reassignments):
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._runtime = runtime
         self._session: Session | None = None
+        self._created = CreatedTopics()
 
     # Life.
 
@@ -152,6 +154,7 @@ class Admin(GroupAdministration, Reassignments):
             )
         if not validate_only:
             for made in created:
+                self._created.add(made.name)
                 await self._appears(made.name)
         return created
 
@@ -193,6 +196,7 @@ class Admin(GroupAdministration, Reassignments):
         request = metadata_pb2.DeleteTopicsRequest(timeout_ms=int(self._timeout_s * 1000))
         for name in several("topics", topics, str):
             request.topics.add(name=name)
+            self._created.forget(name)
         answer = await self._ask(lambda stub: stub.DeleteTopics, request)
         check(answer)
         for result in answer.topics:
@@ -242,7 +246,7 @@ class Admin(GroupAdministration, Reassignments):
             request.only_named = True
             for name in several("topics", topics, str):
                 request.topics.add(name=name)
-        answer = await self._ask(lambda stub: stub.Metadata, request)
+        answer = await self._created.described(self._ask, request, self._timeout_s)
         found = {}
         for topic in answer.topics:
             if topic.is_internal and topics is None and not include_internal:
