@@ -29,7 +29,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.audit import AuditCopier
 from strandline_spark.durable import sync, sync_log, sync_names
-from strandline_spark.errors import TableError
+from strandline_spark.errors import TableError, first_line
 from strandline_spark.table import (
     FILE_SCHEMA,
     PARTITION_COLUMNS,
@@ -120,6 +120,8 @@ class Fence:
             )
         except CommitFailedError as why:
             raise _overtaken(table) from why
+        except OSError as why:
+            raise _unwritable(table, why) from why
         self._number += 1
         table.delta.update_incremental()
         sync_log(table.path, before + 1)
@@ -129,6 +131,13 @@ def _overtaken(table: BronzeTable) -> TableError:
     return TableError(
         f"another compact or vacuum of {table.path} was committed meanwhile; run one at a time:"
         f" {_AGAIN}"
+    )
+
+
+def _unwritable(table: BronzeTable, why: OSError) -> TableError:
+    return TableError(
+        f"{table.path} cannot be written ({first_line(why)}): make room there, or see to it that"
+        f" you may write; {_AGAIN}"
     )
 
 
@@ -190,8 +199,7 @@ def _replace(
         for group in bundles:
             path = f"{os.path.dirname(group[0].path)}/compact-{os.urandom(8).hex()}.parquet"
             made.append(os.path.join(table.path, path))
-            with table.reading():
-                _merge(table.path, group, made[-1])
+            _merge(table, group, made[-1])
             size = os.path.getsize(made[-1])
             values: dict[str, str | None] = {
                 "topic": group[0].topic,
@@ -205,8 +213,10 @@ def _replace(
             done.size_before += sum(file.size for file in group)
             done.size_after += size
         fence.commit(actions)
-    except BaseException:
+    except BaseException as why:
         _discard(table.path, made)
+        if isinstance(why, OSError):
+            raise _unwritable(table, why) from why
         raise
 
 
@@ -245,14 +255,16 @@ def _stats(group: list[_Small]) -> str:
     return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls})
 
 
-def _merge(root: str, group: list[_Small], path: str) -> None:
-    """Writes the rows of the files, in their order, to `path`, and syncs it."""
+def _merge(table: BronzeTable, group: list[_Small], path: str) -> None:
+    """Writes the rows of the files, in their order, to `path`, and syncs it. Raises TableError for
+    a file that does not read, OSError if `path` cannot be written.
+    """
     rows = 0
     with pq.ParquetWriter(path, FILE_SCHEMA, **WRITER_OPTIONS) as writer:
         pending: list[Any] = []
-        for table in _row_groups(root, group):
-            rows += table.num_rows
-            pending.append(table)
+        for chunk in _row_groups(table, group):
+            rows += chunk.num_rows
+            pending.append(chunk)
             if sum(one.nbytes for one in pending) >= ROW_GROUP_BYTES:
                 _write(writer, pending)
                 pending = []
@@ -264,16 +276,20 @@ def _merge(root: str, group: list[_Small], path: str) -> None:
             " tells more"
         )
     sync(path)
-    sync_names(path, root)
+    sync_names(path, table.path)
 
 
-def _row_groups(root: str, group: list[_Small]) -> Iterator[Any]:
+def _row_groups(table: BronzeTable, group: list[_Small]) -> Iterator[Any]:
     for file in group:
-        # Spark's files of earlier versions hold timestamps of another kind.
-        source = pq.ParquetFile(os.path.join(root, file.path), coerce_int96_timestamp_unit="us")
+        path = os.path.join(table.path, file.path)
+        with table.reading():
+            # Spark's files of earlier versions hold timestamps of another kind.
+            source = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
         with source:
             for number in range(source.num_row_groups):
-                yield source.read_row_group(number).select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
+                with table.reading():
+                    rows = source.read_row_group(number).select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
+                yield rows
 
 
 def _write(writer: Any, pending: list[Any]) -> None:

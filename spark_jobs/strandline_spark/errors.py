@@ -57,12 +57,18 @@ _NAMED: Final = re.compile(
     r"|WriteFailed|EnvironmentProblem|CorruptMessage|RecordTooLarge): (.+)$",
     re.MULTILINE,
 )
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CAUSE: Final = "↳"
 
 
 def first_line(why: Exception) -> str:
-    """What a library says, without the stack that it may add."""
-    lines = (line.strip() for line in str(why).splitlines())
-    return next((line for line in lines if line), repr(why))
+    """What a library says, without the stack that it may add. delta-rs gives each cause a line, in
+    colours: then the last one, from which all came, follows.
+    """
+    lines = [_COLOUR.sub("", line).strip() for line in str(why).splitlines()]
+    first = next((line for line in lines if line), repr(why))
+    causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
+    return f"{first}: {causes[-1]}" if causes else first
 
 
 def remedy_line(text: str) -> str | None:

@@ -36,7 +36,7 @@ def add_lag(commands: Any) -> None:
     command.add_argument("checkpoint", metavar="CHECKPOINT", help="path of Spark's checkpoint")
     add_cluster(command)
     command.add_argument("--format", choices=("table", "json"), default="table")
-    command.set_defaults(run=_run)
+    command.set_defaults(run=_run, interrupted="nothing was changed")
 
 
 def _run(arguments: argparse.Namespace) -> int:

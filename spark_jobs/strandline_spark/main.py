@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         status = arguments.run(arguments)
     except KeyboardInterrupt:
-        _note("interrupted; what was committed stays, and the checkpoint goes on from there")
+        _note(f"interrupted; {arguments.interrupted}")
         status = INTERRUPTED
     except StrandlineSparkError as error:
         _note(f"error: {error}")
@@ -152,7 +152,10 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
     )
     _add_spark(bronze)
     bronze.add_argument("--format", choices=("table", "json"), default="table")
-    bronze.set_defaults(run=_run_bronze)
+    bronze.set_defaults(
+        run=_run_bronze,
+        interrupted="what was committed stays, and the checkpoint goes on from there",
+    )
 
 
 def _add_verify(verify: argparse.ArgumentParser) -> None:
@@ -171,7 +174,7 @@ def _add_verify(verify: argparse.ArgumentParser) -> None:
         "--allow-lost", action="store_true", help="accept what retention took before it was read"
     )
     verify.add_argument("--format", choices=("table", "json"), default="table")
-    verify.set_defaults(run=_run_verify)
+    verify.set_defaults(run=_run_verify, interrupted="nothing is proven, and nothing was changed")
 
 
 def _run_bronze(arguments: argparse.Namespace) -> int:

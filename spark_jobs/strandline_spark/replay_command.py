@@ -33,7 +33,9 @@ def add_replay(commands: Any) -> None:
     command.add_argument("--table", required=True, help="path of the new Delta table")
     add_cluster(command)
     command.add_argument("--format", choices=("table", "json"), default="table")
-    command.set_defaults(run=_run)
+    command.set_defaults(
+        run=_run, interrupted="the table is as empty as before, or it has the whole range"
+    )
 
 
 def bounds(topic: str, start: str, end: str) -> dict[str, str]:

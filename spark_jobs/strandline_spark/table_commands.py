@@ -28,7 +28,11 @@ def add_compact(commands: Any) -> None:
         help="about how large files become; one that has it stays as it is (default: 128 MiB)",
     )
     command.add_argument("--format", choices=("table", "json"), default="table")
-    command.set_defaults(run=_run_compact)
+    command.set_defaults(
+        run=_run_compact,
+        interrupted="what was committed stays, the other files are as they were, and the next run"
+        " goes on from there",
+    )
 
 
 def add_vacuum(commands: Any) -> None:
@@ -48,7 +52,10 @@ def add_vacuum(commands: Any) -> None:
     )
     command.add_argument("--dry-run", action="store_true", help="name the files, and remove none")
     command.add_argument("--format", choices=("table", "json"), default="table")
-    command.set_defaults(run=_run_vacuum)
+    command.set_defaults(
+        run=_run_vacuum,
+        interrupted="no record of the table is touched, and the next run removes what is left",
+    )
 
 
 def kept_hours(text: str) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from deltalake import DeltaTable
 
 from strandline_spark import compaction
 from strandline_spark.audit import AuditCopier, audit_path
@@ -61,9 +62,9 @@ def while_merging(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) ->
     """What happens after the first compaction has read its files and before it commits."""
     merge = compaction._merge
 
-    def and_then(root: str, group: list[compaction._Small], path: str) -> None:
+    def and_then(table: BronzeTable, group: list[compaction._Small], path: str) -> None:
         monkeypatch.setattr(compaction, "_merge", merge)
-        merge(root, group, path)
+        merge(table, group, path)
         act()
 
     monkeypatch.setattr(compaction, "_merge", and_then)
@@ -157,6 +158,71 @@ def test_a_file_that_does_not_hold_what_the_log_says_stops_a_compaction(root: st
     with pytest.raises(TableError, match=r"1 of 3 files .* are not there"):
         compact(root)
     assert {path for path in on_disk(root) if "compact-" in path} == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "where"), [("compact", "a new file"), ("compact", "the log"), ("vacuum", "the log")]
+)
+def test_a_full_disk_is_called_so_and_changes_nothing(
+    root: str,
+    command: str,
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = (files(root), on_disk(root))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("Generic error\n  \x1b[31m↳\x1b[0m Unable to copy\n  ↳ No space left")
+
+    if where == "the log":
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", full)
+        monkeypatch.setattr(AuditCopier, "copy", lambda *_: 0)
+    else:
+        monkeypatch.setattr(compaction, "_write", full)
+    with pytest.raises(SystemExit) as ended:
+        main([command, root])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    (line,) = said.err.splitlines()
+    assert line.startswith(
+        f"error: {root} cannot be written (Generic error: No space left): make room"
+    )
+    assert line.endswith("this commit changed nothing, run the command again")
+    assert (files(root), on_disk(root)) == before
+    monkeypatch.undo()
+    compact(root)
+    assert values_in(root) == written(0, 30)
+
+
+@pytest.mark.parametrize(
+    ("command", "interrupted", "said"),
+    [
+        ("compact", "strandline_spark.compaction.compact", "the other files are as they were"),
+        ("vacuum", "strandline_spark.vacuum.vacuum", "no record of the table is touched"),
+        ("lag", "strandline_spark.checkpoint_lag.checkpoint_lag", "nothing was changed"),
+        ("verify", "strandline_spark.verify.verify", "nothing is proven"),
+    ],
+)
+def test_an_interrupted_command_says_what_it_leaves(
+    root: str,
+    command: str,
+    interrupted: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupted, interrupt)
+    of_command = {"lag": ["--bootstrap", "127.0.0.1:1"], "verify": ["t"]}
+    with pytest.raises(SystemExit) as ended:
+        main([command, root, *of_command.get(command, [])])
+    assert ended.value.code == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("interrupted; ")
+    assert said in last
 
 
 def test_what_is_out_of_the_table_for_long_goes_and_the_rest_stays(root: str) -> None:
