@@ -182,7 +182,7 @@ def stream(
     restarts, batches = 0, 0
     while True:
         try:
-            _run(_start(spark, job, start, writer), interrupted)
+            _run(_start(spark, job, start, writer), workers, interrupted)
             audit.copy(BronzeTable.open(job.table))
             return totals
         except Exception as why:
@@ -202,11 +202,12 @@ def stream(
             )
 
 
-def _run(query: StreamingQuery, interrupted: threading.Event | None) -> None:
+def _run(query: StreamingQuery, workers: Workers, interrupted: threading.Event | None) -> None:
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
             if interrupted is not None and interrupted.is_set():
                 break
+            workers.watch(query)
     finally:
         query.stop()
 

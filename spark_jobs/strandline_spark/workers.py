@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 WAIT_SECONDS: Final = 60.0
 """How long a cluster may take to give the job an executor, and an executor to answer."""
 POLL_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 5.0
+"""How often a batch's executors are counted while it runs."""
 HERE_SECONDS: Final = 60.0
 _NAMED_MAX: Final = 3
 _SOURCE: Final = Path(__file__).with_name("worker_probe.py").read_text(encoding="utf-8")
@@ -69,6 +72,24 @@ class Workers:
         self._table = table
         self._python = python
         self._fit: set[str] = set()
+        self._look_at = 0.0
+        self._lost_at: float | None = None
+
+    def watch(self, query: StreamingQuery) -> None:
+        """Raises EnvironmentProblem once a batch that runs has had no executor for so long: Spark
+        waits for the next one for ever. Call it again and again. A stream that has nothing to do
+        needs none.
+        """
+        now = time.monotonic()
+        if is_local(self._master) or now < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        if self._executors() or not query.status["isTriggerActive"]:
+            self._lost_at = None
+        elif self._lost_at is None:
+            self._lost_at = now
+        elif now - self._lost_at > WAIT_SECONDS:
+            raise EnvironmentProblem(f"{self._silent({})}; start the job again then, it goes on")
 
     def check(self) -> None:
         """Raises EnvironmentProblem, with machine and remedy, unless all executors that are there

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 from strandline_spark import workers
 from strandline_spark.errors import EnvironmentProblem, OptionError
@@ -99,7 +101,7 @@ class Cluster(Workers):
 
     def __init__(self, table: Path, answers: dict[str, dict[str, str]]) -> None:
         self._master, self._table, self._python = "spark://m:1", str(table), "py"
-        self._fit = set()
+        self._fit, self._look_at, self._lost_at = set(), 0.0, None
         self.answers = answers
         self.asked: list[list[str]] = []
 
@@ -110,6 +112,15 @@ class Cluster(Workers):
         self.asked.append(sorted(self.answers))
         idle = {n: other for n, other in self.answers.items() if other != BUSY}
         return {n: answer(Path(folder), **other) for n, other in idle.items()}
+
+
+class Query(StreamingQuery):
+    """A streaming query as far as it is watched."""
+
+    status: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self.status["isTriggerActive"] = True
 
 
 def test_an_executor_is_asked_once_and_one_that_joins_is_asked_too(tmp_path: Path) -> None:
@@ -137,6 +148,33 @@ def test_executors_are_waited_for_with_a_deadline(
     with pytest.raises(EnvironmentProblem, match="workers at h1:1 have answered nothing for"):
         busy.check()
     assert len(busy.asked) > 1
+
+
+def test_a_batch_without_executors_is_ended_and_an_idle_stream_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.0)
+    cluster, query = Cluster(tmp_path, {"0": {}}), Query()
+
+    def watched(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            cluster.watch(query)
+
+    watched(0.4)
+    cluster.answers.clear()
+    query.status["isTriggerActive"] = False
+    watched(0.4)
+    query.status["isTriggerActive"] = True
+    cluster.watch(query)
+    cluster.answers["1"] = {}
+    time.sleep(0.3)
+    cluster.watch(query)
+    cluster.answers.clear()
+    cluster.watch(query)
+    with pytest.raises(EnvironmentProblem, match=r"spark://m:1 has given this job no executor for"):
+        watched(60)
 
 
 def test_only_so_many_machines_are_named(tmp_path: Path) -> None:
