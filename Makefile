@@ -17,7 +17,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
-	quick-tests sim lowest fmt demo proto bench lock clean
+	quick-tests sim spark-kills lowest fmt demo proto bench lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ FRESH := $$(printf '%d' 0x$$(git rev-parse --short=8 'HEAD^{tree}' 2>/dev/null |
 
 sim: setup ## simulate this commit's own seeds on every core for a minute (MINUTES=10, FIRST=seed)
 	@$(BIN)/strandline chaos sim --no-groups --minutes $(or $(MINUTES),1) --first $(or $(FIRST),$(FRESH))
+
+spark-kills: setup ## kill Spark's processes, brokers and controller at random (KILLS=, RECORDS=, SEED=)
+	@STRANDLINE_SPARK_KILLS=$(or $(KILLS),10) STRANDLINE_SPARK_RECORDS=$(or $(RECORDS),2000000) \
+		STRANDLINE_SPARK_SEED=$(or $(SEED),$$(date +%s)) \
+		$(BIN)/pytest --quiet --capture=no tests/spark/test_spark_random_kills.py
 
 LOWEST := .venv-lowest
 

@@ -24,6 +24,7 @@ TESTS = Path(__file__).resolve().parent
 LONGEST = (
     "integration/test_containers.py",
     "spark/test_spark_standalone.py",
+    "spark/test_spark_random_kills.py",
     "spark/test_spark_kills.py",
     "spark/test_spark_sink.py",
     "spark/test_spark_losses_live.py",

@@ -21,8 +21,7 @@ import pytest
 
 from strandline_spark.table import BronzeTable
 from strandline_spark.verify import verify
-from support.command import clean_environ
-from support.spark_standalone import PYTHON, SparkStandalone, spark_standalone
+from support.spark_standalone import SparkStandalone, spark_standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,20 +44,7 @@ def standalone(tmp_path: Path) -> Iterator[SparkStandalone]:
 def start_job(
     standalone: SparkStandalone, broker: FakeBroker, root: Path, *more: str
 ) -> subprocess.Popen[str]:
-    arguments = [
-        *("ingest", "bronze", "--bootstrap", broker.address, "--topics", "t", "--format", "json"),
-        *("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint")),
-        *("--master", standalone.url, "--worker-python", PYTHON, *more),
-    ]
-    path = f"{standalone.directory / GOOD}.bin:{os.environ['PATH']}"
-    return subprocess.Popen(
-        [sys.executable, "-m", "strandline_spark.main", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=clean_environ({"SPARK_LOCAL_IP": "127.0.0.1", "PATH": path}),
-        start_new_session=True,
-    )
+    return standalone.start_job(GOOD, broker.address, root, *more)
 
 
 def finished(job: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -9,15 +9,17 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from pyspark.find_spark_home import _find_spark_home
 
 from strandline_cli.processes import ServerProcess
 from support.cluster import eventually
+from support.command import clean_environ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,6 +106,30 @@ class SparkStandalone:
         eventually(
             lambda: "Successfully registered with master" in log.read_text(),
             f"Spark's worker {host} has registered",
+        )
+
+    def start_job(
+        self,
+        host: str,
+        bootstrap: str,
+        root: Path,
+        *more: str,
+        outputs: tuple[int | IO[str], int | IO[str]] = (subprocess.PIPE, subprocess.PIPE),
+    ) -> subprocess.Popen[str]:
+        """`ingest bronze` of topic `t` into `root`, planned by the Python of the worker `host`."""
+        arguments = [
+            *("ingest", "bronze", "--bootstrap", bootstrap, "--topics", "t", "--format", "json"),
+            *("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint")),
+            *("--master", self.url, "--worker-python", PYTHON, *more),
+        ]
+        path = f"{self.directory / host}.bin:{os.environ['PATH']}"
+        return subprocess.Popen(
+            [sys.executable, "-m", "strandline_spark.main", *arguments],
+            stdout=outputs[0],
+            stderr=outputs[1],
+            text=True,
+            env=clean_environ({"SPARK_LOCAL_IP": "127.0.0.1", "PATH": path}),
+            start_new_session=True,
         )
 
     def kill_worker(self, host: str) -> None:

@@ -1,0 +1,207 @@
+"""What a table is built from, killed at random: the job's driver and JVM, Spark's executors and
+their Python workers, the leader that is read, the controller. After each kill the table has every
+record once.
+
+`make spark-kills` kills ten times in two million records (KILLS=, RECORDS=, SEED=).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from deltalake import DeltaTable
+
+from strandline import NewTopic
+from strandline.sync import Admin, Producer
+from strandline_cli.cluster_files import CONTROLLER
+from strandline_spark.verify import verify
+from support.cluster import eventually, make_cluster
+from support.spark_standalone import end_session, spark_standalone, with_word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_cli.local_cluster import LocalCluster
+    from support.cluster import MakeCluster
+    from support.spark_standalone import SparkStandalone
+
+__all__ = ["make_cluster"]
+
+KILLS: Final = int(os.environ.get("STRANDLINE_SPARK_KILLS", "6"))
+RECORDS: Final = int(os.environ.get("STRANDLINE_SPARK_RECORDS", "12000"))
+SEED: Final = int(os.environ.get("STRANDLINE_SPARK_SEED", "1"))
+PARTITIONS: Final = 4
+CHUNK: Final = 500
+DEADLINE_S: Final = 300
+WORKERS: Final = ("127.0.0.2", "127.0.0.3")
+QUERY: Final = Path(__file__).parents[1] / "support" / "duckdb_query.py"
+COUNTS: Final = "select count(*), count(distinct value) from delta"
+
+
+class Job:
+    """`ingest bronze` on the standalone cluster, which is started again when it was killed."""
+
+    def __init__(self, spark: SparkStandalone, bootstrap: str, root: Path) -> None:
+        self._spark, self._bootstrap, self._root = spark, bootstrap, root
+        self.table = str(root / "table")
+        self.process: subprocess.Popen[str] | None = None
+        self.may_end = False
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
+        with (self._root / "job.out").open("a") as out, (self._root / "job.err").open("a") as err:
+            self.process = self._spark.start_job(
+                *(WORKERS[0], self._bootstrap, self._root),
+                *("--every", "1s", "--max-offsets-per-trigger", str(max(1000, RECORDS // 40))),
+                outputs=(out, err),
+            )
+
+    def rows(self) -> int:
+        """In the table; the job is started again if it has ended and may have."""
+        assert self.process is not None
+        status = self.process.poll()
+        if status is not None:
+            said = (self._root / "job.err").read_text()[-3000:]
+            assert self.may_end, f"the job has ended with {status}: {said}"
+            self.may_end = False
+            end_session(self.process.pid)
+            self.start()
+        if not DeltaTable.is_deltatable(self.table):
+            return 0
+        actions: Any = DeltaTable(self.table).get_add_actions(flatten=True)
+        return sum(actions.column("num_records").to_pylist())
+
+    def has(self, rows: int) -> bool:
+        found = self.rows()
+        assert found <= rows, "rows were doubled"
+        return found == rows
+
+    def stop(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGINT)
+            try:
+                self.process.wait(60)
+            finally:
+                end_session(self.process.pid)
+
+
+class Striker:
+    """Kills a process of each kind; what Spark does not start again by itself is started again."""
+
+    def __init__(self, cluster: LocalCluster, spark: SparkStandalone, job: Job) -> None:
+        self._cluster, self._spark, self._job = cluster, spark, job
+        self.draw = random.Random(SEED)
+        self.kinds: dict[str, Callable[[], None]] = {
+            "driver": self._driver,
+            "JVM": self._jvm,
+            "Python worker": self._python,
+            "executor": self._executor,
+            "leader": self._leader,
+            "controller": lambda: self._server(CONTROLLER),
+        }
+
+    def order(self) -> Iterator[str]:
+        """Each kind once before one comes again."""
+        while True:
+            yield from self.draw.sample(sorted(self.kinds), len(self.kinds))
+
+    def _driver(self) -> None:
+        assert self._job.process is not None
+        self._job.may_end = True
+        self._job.process.kill()
+
+    def _jvm(self) -> None:
+        assert self._job.process is not None
+        self._job.may_end = True
+        self._kill(self._job.process.pid, "org.apache.spark.deploy.SparkSubmit")
+
+    def _python(self) -> None:
+        self._kill_on_a_worker("pyspark.daemon")
+
+    def _executor(self) -> None:
+        self._kill_on_a_worker("CoarseGrainedExecutorBackend")
+
+    def _kill_on_a_worker(self, word: str) -> None:
+        sessions = [self._spark.pids[host] for host in WORKERS]
+        eventually(lambda: any(with_word(pid, word) for pid in sessions), f"{word} runs")
+        self._kill(self.draw.choice([pid for pid in sessions if with_word(pid, word)]), word)
+
+    def _kill(self, session: int, word: str) -> None:
+        found = eventually(lambda: with_word(session, word), f"{word} runs")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.draw.choice(found), signal.SIGKILL)
+
+    def _leader(self) -> None:
+        with Admin(self._cluster.bootstrap) as admin:
+            led = admin.describe_topics(["t"])["t"].partitions
+        self._server(self.draw.choice(led).leader)
+
+    def _server(self, name: Any) -> None:
+        self._cluster.kill(name)
+        time.sleep(self.draw.uniform(0, 2))
+        self._cluster.start(name)
+
+
+def produce(bootstrap: str, first: int, stop: int) -> None:
+    """The numbers, each in the partition that its chunk has."""
+    with Producer(bootstrap) as producer:
+        for start in range(first, stop, CHUNK):
+            values = (b"%012d" % n for n in range(start, min(start + CHUNK, stop)))
+            producer.send_many("t", values, partition=start // CHUNK % PARTITIONS)
+
+
+def check(cluster: LocalCluster, table: str, total: int) -> None:
+    found = verify(table, "t", cluster.bootstrap, complete=True, values=True)
+    assert all(one.sound for one in found), found
+    assert sum(one.rows for one in found) == total
+    command = [sys.executable, str(QUERY), table, COUNTS]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == [[total, total]]
+
+
+@pytest.mark.spark
+def test_every_record_is_in_the_table_once_whatever_was_killed(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    cluster = make_cluster(brokers=3)
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic("t", PARTITIONS, 3)])
+    with spark_standalone(tmp_path / "spark") as spark:
+        for host in WORKERS:
+            spark.add_worker(host)
+        job = Job(spark, cluster.bootstrap, tmp_path)
+        striker = Striker(cluster, spark, job)
+        job.start()
+        try:
+            done = 0
+            for number, victim in zip(range(KILLS), striker.order(), strict=False):
+                goal = RECORDS * (number + 1) // KILLS
+                writer = threading.Thread(target=produce, args=(cluster.bootstrap, done, goal))
+                writer.start()
+                before = done
+                eventually(lambda b=before: job.rows() > b, "the job goes on", DEADLINE_S)  # type: ignore[misc]
+                time.sleep(striker.draw.uniform(0, 1))
+                striker.kinds[victim]()
+                writer.join(DEADLINE_S)
+                assert not writer.is_alive()
+                eventually(lambda g=goal: job.has(g), "all is in the table", DEADLINE_S)  # type: ignore[misc]
+                check(cluster, job.table, goal)
+                job.may_end = False
+                done = goal
+                print(f"{number + 1} of {KILLS}: {victim} killed, {done:,} rows, each once")  # noqa: T201 - progress
+        finally:
+            job.stop()
