@@ -50,8 +50,8 @@ sim: setup ## simulate this commit's own seeds on every core for a minute (MINUT
 	@$(BIN)/strandline chaos sim --no-groups --minutes $(or $(MINUTES),1) --first $(or $(FIRST),$(FRESH))
 
 spark-kills: setup ## kill Spark's processes, brokers and controller at random (KILLS=, RECORDS=, SEED=)
-	@STRANDLINE_SPARK_KILLS=$(or $(KILLS),10) STRANDLINE_SPARK_RECORDS=$(or $(RECORDS),2000000) \
-		STRANDLINE_SPARK_SEED=$(or $(SEED),$$(date +%s)) \
+	@TEST_SPARK_KILLS=$(or $(KILLS),10) TEST_SPARK_RECORDS=$(or $(RECORDS),2000000) \
+		TEST_SPARK_SEED=$(or $(SEED),$$(date +%s)) \
 		$(BIN)/pytest --quiet --capture=no tests/spark/test_spark_random_kills.py
 
 LOWEST := .venv-lowest

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["make_cluster"]
 
-KILLS: Final = int(os.environ.get("STRANDLINE_SPARK_KILLS", "6"))
-RECORDS: Final = int(os.environ.get("STRANDLINE_SPARK_RECORDS", "12000"))
-SEED: Final = int(os.environ.get("STRANDLINE_SPARK_SEED", "1"))
+KILLS: Final = int(os.environ.get("TEST_SPARK_KILLS", "6"))
+RECORDS: Final = int(os.environ.get("TEST_SPARK_RECORDS", "12000"))
+SEED: Final = int(os.environ.get("TEST_SPARK_SEED", "1"))
 PARTITIONS: Final = 4
 CHUNK: Final = 500
 DEADLINE_S: Final = 300
@@ -186,6 +186,7 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
         job = Job(spark, cluster.bootstrap, tmp_path)
         striker = Striker(cluster, spark, job)
         job.start()
+        print(f"seed {SEED}: {KILLS} kills in {RECORDS:,} records")  # noqa: T201 - progress
         try:
             done = 0
             for number, victim in zip(range(KILLS), striker.order(), strict=False):
