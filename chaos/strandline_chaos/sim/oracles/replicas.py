@@ -144,11 +144,11 @@ class ReplicaOracle:
     def _open(self, node: Node, key: Key, partition: Partition, before: Replica | None) -> Replica:
         log, where = partition.log, f"{node.name} {partition.name}"
         view = self.ghost(key).view(node.disk, log.path)
-        known = Replica(node.incarnation, partition, view)
-        self._replicas[node.name, key] = known
+        known = self._replicas[node.name, key] = Replica(node.incarnation, partition, view)
         if (node.name, key) in self._removed:
-            # It has not heard of that yet: what it holds is from many leaders.
+            # It has not heard of that yet: what it holds and believes is from many leaders.
             self._removed.discard((node.name, key))
+            known.high_watermark = partition.high_watermark
             for entry in known.view.read_to(log.log_end_offset, where):
                 self.ghost(key).on_appended(entry, where)
         if before is not None and before.incarnation != node.incarnation:
