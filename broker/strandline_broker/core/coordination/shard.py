@@ -142,6 +142,14 @@ class Shard(Generic[Ticket]):
         self.state = ShardState.FAILED
         return [self._drop()]
 
+    def has_failed(self, load: Load) -> bool:
+        """Whether this load is why nothing is served."""
+        return self.state is ShardState.FAILED and load.number == self._loads
+
+    def load_again(self, failed: Load) -> list[ShardEffect[Ticket]]:
+        """What this load could not read may be there now."""
+        return [self._load(failed.end)] if self.has_failed(failed) else []
+
     def is_current(self, load: Load) -> bool:
         """Whether it is still asked for; a loader looks after each time that it waited."""
         return self.state is ShardState.LOADING and load.number == self._loads

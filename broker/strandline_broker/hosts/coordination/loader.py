@@ -36,7 +36,13 @@ RETRY_S: Final = 1.0
 
 
 class CannotLoad(Exception):
-    """Why the groups of a shard are out of service until somebody has looked at its log."""
+    """Why the groups of a shard are out of service: until somebody has looked at its log, or if it
+    `may_pass`, until the log gives what it holds.
+    """
+
+    def __init__(self, why: str, *, may_pass: bool = False) -> None:
+        super().__init__(why)
+        self.may_pass = may_pass
 
 
 async def load_groups(
@@ -89,9 +95,20 @@ async def _read(
             )
         except WireError as error:
             if not isinstance(error.__cause__, OSError) or partition.out_of_service is not None:
-                raise CannotLoad(str(error)) from error
+                raise CannotLoad(str(error), may_pass=True) from error
             await asyncio.sleep(RETRY_S)
     return None
+
+
+async def until_sound(partition: Partition, end: int, is_wanted: Callable[[], bool]) -> None:
+    """Wait until nothing below `end` is marked as damaged: a disk may read right again (what it
+    gave was of another place), or another replica's bytes are put there.
+    """
+    while is_wanted():
+        await asyncio.sleep(RETRY_S)
+        damage = partition.log.damaged_ranges.next_to(partition.log.log_start_offset)
+        if damage is None or damage.start >= end:
+            return
 
 
 def _records(data: bytes, start: int, end: int) -> Iterator[batch.Record]:

@@ -38,7 +38,7 @@ from strandline_broker.core.groups.effects import (
     StartTimer,
     StopTimer,
 )
-from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups
+from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups, until_sound
 from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of
 from strandline_broker.hosts.coordination.topics_watch import TopicsWatch
@@ -397,6 +397,9 @@ class ShardHost:
                     why=str(error),
                 )
             self._carry_out(self.machine.load_failed(load))
+            if error.may_pass:
+                await until_sound(partition, load.end, partial(self.machine.has_failed, load))
+                self._carry_out(self.machine.load_again(load))
             return
         if is_current():
             context.metrics.loaded(context.runtime.clock.monotonic() - began_s)

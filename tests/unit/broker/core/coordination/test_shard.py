@@ -172,6 +172,21 @@ def test_a_shard_that_cannot_be_loaded_says_so_until_it_is_elected_anew() -> Non
     assert shard.committed(Offset(10)) == [Serve()]
 
 
+def test_what_could_not_be_read_is_loaded_again_in_the_same_leadership() -> None:
+    shard: Shard[str] = Shard()
+    failed = elected(shard)
+    assert shard.load_again(failed) == [], "it has not failed"
+    shard.load_failed(failed)
+    assert shard.has_failed(failed)
+    (again,) = shard.load_again(failed)
+    assert isinstance(again, Load)
+    assert (again.epoch, again.end) == (failed.epoch, failed.end)
+    assert shard.load_again(failed) == [], "it is under way"
+    shard.load_failed(again)
+    shard.resigned(failed.epoch)
+    assert shard.load_again(again) == []
+
+
 def test_who_went_away_is_forgotten() -> None:
     shard = serving()
     shard.appended(["g"], Offset(12))

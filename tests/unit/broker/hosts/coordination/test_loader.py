@@ -9,11 +9,15 @@ import pytest
 
 from strandline_broker.core.coordination import codec
 from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.hosts.coordination import loader
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups
+from strandline_broker.storage.damaged_ranges import DamagedRange
 from strandline_proto.batch import build_batch, prefix
+from strandline_proto.errors import CoordinatorNotAvailable
 from strandline_proto.ids import Offset
 from support.fake_broker_sync import resealed
 from support.group_broker import ORDERS, ORDERS_ID, group_broker
+from support.replica_nodes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,3 +104,23 @@ async def test_a_log_that_ends_before_the_load_is_said_to(tmp_path: Path) -> Non
         groups = b.host.context.new_groups()
         with pytest.raises(CannotLoad):
             await load_groups(b.host.context, b.partition, groups, end=9, is_current=lambda: True)
+
+
+async def test_a_log_that_was_damaged_is_loaded_once_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk gave bytes of another place: a later look finds the log sound, in the same
+    leadership.
+    """
+    monkeypatch.setattr(loader, "RETRY_S", 0.01)
+    async with group_broker(tmp_path) as b:
+        await with_log(b, [commits(0, 5, 6)])
+        await b.follow(2)
+        ranges = b.partition.log.damaged_ranges
+        ranges.add(DamagedRange(0, 2, segment=0, position=0, resume=-1, why="misread"))
+        await b.lead(3, isr=(1,))
+        await b.host.settled(5)
+        assert isinstance(b.host.machine.refusal(), CoordinatorNotAvailable)
+        ranges.replace(0, [])
+        await eventually(lambda: b.host.machine.refusal() is None, "the shard serves")
+        assert await b.fetch(0) == 5
