@@ -212,10 +212,12 @@ COORDINATING: Final = (
         (
             Edit(
                 _TIMERS,
-                "            if late_ms > LATE_MS:\n"
+                "            while late_ms > LATE_MS:\n"
                 "                self.on_late(wait_ms + late_ms)\n"
-                "                self.on_late(await self._sleep(LATE_MS))"
-                "  # what waits in the sockets comes first\n",
+                "                for wait_ms in READS_MS:\n"
+                "                    late_ms = await self._sleep(wait_ms)\n"
+                "                    if late_ms > LATE_MS:\n"
+                "                        break\n",
                 "",
             ),
             Edit(

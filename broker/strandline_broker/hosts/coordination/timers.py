@@ -26,6 +26,10 @@ unnoticed.
 """
 LATE_MS: Final = 250
 """A busy loop is late by less."""
+READS_MS: Final = (SWEEP_MS_MAX, SWEEP_MS_MAX)
+"""After a pause, while what waits in the sockets is read: in looks as short as any other, so that
+another pause in them is noticed too.
+"""
 
 
 class TimerOwner(Protocol):
@@ -90,9 +94,12 @@ class Timers:
                 await self._wake.wait()
                 continue
             late_ms = await self._sleep(wait_ms)
-            if late_ms > LATE_MS:
+            while late_ms > LATE_MS:
                 self.on_late(wait_ms + late_ms)
-                self.on_late(await self._sleep(LATE_MS))  # what waits in the sockets comes first
+                for wait_ms in READS_MS:
+                    late_ms = await self._sleep(wait_ms)
+                    if late_ms > LATE_MS:
+                        break
             # So does what was read and not looked at yet (P-154).
             await asyncio.sleep(0)
             self.fire()

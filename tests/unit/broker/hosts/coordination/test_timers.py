@@ -147,6 +147,22 @@ async def test_a_pause_is_given_back_whole_whenever_it_began(pause_ms: int) -> N
     assert owner.at_ms >= 1_000 + pause_ms + 1_500
 
 
+@pytest.mark.parametrize("pause_ms", [400, 600, 800])
+async def test_a_pause_right_after_another_one_is_given_back_too(pause_ms: int) -> None:
+    rig = Rig()
+    owner, pauses_ms = TimedOwner(rig=rig), [pause_ms]
+
+    def again() -> None:
+        if pauses_ms:
+            timers.stall_ms = pauses_ms.pop()
+
+    timers = StoppedTimers(rig, pause_ms, again)
+    timers.start(owner, SESSION, 1_500)
+    await swept(timers, turns=100)
+    assert owner.fired == [(SESSION, -1)]
+    assert owner.at_ms >= 1_000 + 2 * pause_ms + 1_500
+
+
 async def test_a_short_pause_lets_the_sockets_be_read_first() -> None:
     rig = Rig()
     heard_ms: list[int] = []
