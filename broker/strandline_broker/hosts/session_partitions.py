@@ -259,6 +259,10 @@ class SessionPartitions(Listener):
             result = collected.result(key, partition)
             result.records = found.records
             collected.size += len(found.records)
+            is_consumer = self.replica.broker_id < 0
+            end = result.high_watermark if is_consumer else partition.log.log_end_offset
+            if found.next_offset < end:
+                collected.urgent = True  # the segment ends here, and to wait brings nothing more
             kept.told = (result.high_watermark, result.log_start_offset)
             return len(found.records)
         else:

@@ -253,6 +253,24 @@ async def test_a_follower_is_refused_once_and_a_consumer_until_it_does_something
         assert (unknown in (await asking.ask()).partitions) is again
 
 
+@pytest.mark.parametrize("reader", [2, -1])
+async def test_a_segments_end_is_not_waited_at(tmp_path: Path, reader: int) -> None:
+    """It holds less than is asked for, and more stands in the next one."""
+    async with led(tmp_path) as at:
+        at.append()
+        at.node.partition.log.roll()
+        at.append()
+        await at.follower(2).ask(2)
+        assert at.node.partition.high_watermark == 2
+        asking = at.follower(reader)
+        asking.write(0, max_wait_ms=20_000, min_bytes=1 << 20)
+        async with asyncio.timeout(5):
+            first = await asking.read()
+        assert len(first.partitions[KEY].records) > 0
+        asking.write(1, max_wait_ms=0, min_bytes=1 << 20)
+        assert len((await asking.read()).partitions[KEY].records) > 0
+
+
 @pytest.mark.parametrize("asleep", [False, True])
 async def test_cold_bytes_are_read_beside_the_loop_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asleep: bool
