@@ -22,7 +22,7 @@ from strandline_runtime.runtime import Probe
 from support.grpc_rig import Rig, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from strandline_chaos.sim.network import NodeNetwork
     from strandline_chaos.sim.owner import Owner
@@ -280,6 +280,31 @@ def test_a_process_that_dies_behind_a_partition_is_found_out(world: World) -> No
         world.network.heal()
         code, took_s = await world.took_s(call.read())
         assert (code, took_s < KEEPALIVE_S[1]) == ("UNAVAILABLE", True)
+
+    world.loop.run(main())
+
+
+def test_a_server_that_says_nothing_finds_out_that_its_client_has_forgotten_it(
+    world: World,
+) -> None:
+    """By keepalive, as a stream may rest for ever."""
+
+    async def main() -> None:
+        ended: list[float] = []
+
+        async def rests(requests: Any, context: Any) -> AsyncIterator[bytes]:
+            try:
+                async for request in requests:
+                    yield request
+            finally:
+                ended.append(world.loop.now)
+
+        await world.serve(StreamStream=rests)
+        await open_stream(world)
+        forgot_s = world.loop.now
+        world.network.forget("s", "c")
+        await asyncio.sleep(KEEPALIVE_S[1] + 1)
+        assert [at - forgot_s < KEEPALIVE_S[1] + 1 for at in ended] == [True]
 
     world.loop.run(main())
 

@@ -169,10 +169,13 @@ class SimNetwork:
             self._later(0, end, "Connection reset by peer")
 
     def forget(self, a: str, b: str) -> None:
-        """b forgets its connections with a, and tells nobody: a finds out when it sends."""
+        """b forgets its connections with a, and tells nobody: a finds out when it sends, or by its
+        keepalive's ping.
+        """
         for end in self._between(a, b):
             if end.node.name == b:
                 self._later(0, end, "Connection timed out")
+                self._later(self._rng.uniform(*KEEPALIVE_S), end.peer, "Connection reset by peer")
 
     def _between(self, a: str, b: str) -> list[End]:
         return [e for e in self._all_ends() if {e.node.name, e.peer.node.name} == {a, b}]

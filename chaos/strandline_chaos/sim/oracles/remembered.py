@@ -71,7 +71,9 @@ class RememberedOracle:
             if name in ghost.damaged:
                 continue
             for entry in ghost.entries:
-                if entry.end > elected.start and view.holds(entry) and not elected.holds(entry):
+                if entry.base < view.start or entry.end <= elected.start:
+                    continue  # removed by command or retention, so it is nobody's to hold
+                if view.holds(entry) and not elected.holds(entry):
                     raise Violation(
                         "I-53",
                         f"{ghost.name}: {name} holds committed offset {entry.base} of epoch"
