@@ -70,7 +70,7 @@ def _read(paths: list[str]) -> list[Findings]:
             continue
         found[path] = Findings(read_table(path))
         beside = os.path.join(os.path.dirname(path), "quarantine")
-        if found[path].table.kind is Kind.SILVER and beside not in paths and is_table(beside):
+        if found[path].table.kind is Kind.SILVER and beside not in found and is_table(beside):
             found[beside] = Findings(read_table(beside))
     if all(one.table.is_empty for one in found.values()):
         names = ", ".join(found)

@@ -46,7 +46,7 @@ def write_audit(root: str, rows: list[dict[str, Any]]) -> None:
 
 
 def write_quarantine(root: str, rows: Sequence[tuple[str, str, str, bytes | None]]) -> None:
-    """A table of (topic, reason, detail, value), by delta-rs; without rows an empty one."""
+    """Appends rows of (topic, reason, detail, value); without any it makes an empty table."""
     if not rows:
         os.makedirs(root, exist_ok=True)
         DeltaTable.create(root, _QUARANTINE)
@@ -67,7 +67,7 @@ def write_quarantine(root: str, rows: Sequence[tuple[str, str, str, bytes | None
         ],
         schema=_QUARANTINE,
     )
-    write_deltalake(root, table)
+    write_deltalake(root, table, mode="append")
 
 
 def write_silver(root: str, rows: int) -> None:

@@ -150,7 +150,7 @@ def _ranges(handle: DeltaTable, path: str) -> list[Range]:
     copied = max((one.version for one in ranges), default=-1)
     behind = handle.version() - copied
     for entry in reversed(handle.history(behind) if behind > 0 else []):
-        if entry["version"] > copied and entry.get(METADATA_KEY) is not None:
+        if entry.get(METADATA_KEY) is not None:
             file = os.path.join(path, "_delta_log", f"{entry['version']:020}.json")
             commit = from_metadata(entry[METADATA_KEY], file, entry["version"], entry["timestamp"])
             for one in commit.ranges:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_spark.report import words
 from strandline_spark.report.markup import Element, tag
+from strandline_spark.report.series import BINS_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,8 +96,7 @@ def _grid_line(share: float) -> Element:
 
 def _bars(bars: Sequence[tuple[float, str]]) -> list[Element]:
     most = max((value for value, _ in bars), default=0.0) or 1.0
-    # A single bar as wide as the page would say nothing.
-    place = _WIDTH / max(len(bars), 12)
+    place = _WIDTH / max(len(bars), BINS_MIN)
     out = []
     for index, (value, title) in enumerate(bars):
         height = _HEIGHT * value / most
@@ -142,5 +142,5 @@ def _at(bins: Bins, index: int) -> str:
 
 def _time_axis(bins: Bins) -> list[str]:
     span = bins.end_ms - bins.first_ms
-    middle = bins.first_ms + span / 2
-    return [words.axis_moment(at, span) for at in (bins.first_ms, middle, bins.end_ms)]
+    middle = [bins.start_ms(len(bins.values) // 2)] if len(bins.values) > 2 else []
+    return [words.axis_moment(at, span) for at in (bins.first_ms, *middle, bins.end_ms)]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from strandline_spark.report.quarantine import Reasons
     from strandline_spark.report.series import Batch, PartitionAccount
 
-_PARTITIONS_MAX: Final = 100
+_PARTITIONS_OPEN: Final = 16
+_PARTITIONS_MAX: Final = 1000
 _RANGES_MAX: Final = 50
 _DAYS_MAX: Final = 14
 _REASONS_MAX: Final = 20
@@ -226,21 +227,30 @@ def _about_reasons(reasons: Reasons) -> list[Content]:
 
 
 def _partition_table(parts: Sequence[PartitionAccount]) -> Element:
+    if len(parts) <= _PARTITIONS_OPEN:
+        return tag("div", tag("h3", "Audit by partition"), _partition_rows(parts))
+    worst = sorted(parts, key=lambda one: (-one.breaks, -one.lost, -(one.lag or 0)))
+    listed = parts[:_PARTITIONS_MAX]
+    title = f"All {words.plural(len(parts), 'partition')}"
+    if len(listed) < len(parts):
+        title = f"The first {len(listed)} of {words.plural(len(parts), 'partition')}"
+    return tag(
+        "div",
+        tag("h3", f"Audit: the {_PARTITIONS_OPEN} partitions that need a look most"),
+        _partition_rows(worst[:_PARTITIONS_OPEN]),
+        tag("details", tag("summary", title), _partition_rows(listed)),
+    )
+
+
+def _partition_rows(parts: Sequence[PartitionAccount]) -> Element:
     cells = []
-    for one in parts[:_PARTITIONS_MAX]:
+    for one in parts:
         where = f"{one.topic}/{one.partition}"
         offsets = f"{words.number(one.start)} to {words.number(one.end)}"
         counts = (one.ranges, one.rows, one.skipped, one.lost, one.breaks)
         cells.append((where, offsets, *map(words.number, counts), words.number(one.lag)))
     columns = ("partition", "offsets", "ranges", "rows", "skipped", "lost", "breaks", "lag")
-    content: list[Content] = [
-        tag("h3", "Audit by partition"),
-        _table(columns, cells, alarming=("lost", "breaks")),
-    ]
-    if len(parts) > _PARTITIONS_MAX:
-        more = words.plural(len(parts) - _PARTITIONS_MAX, "more partition")
-        content.append(tag("p", f"and {more}", class_="quiet"))
-    return tag("div", *content)
+    return _table(columns, cells, alarming=("lost", "breaks"))
 
 
 def _newest_ranges(table: TableAccount) -> Element:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from strandline_spark.report.accounts import Range
 
 BINS_MAX: Final = 48
+BINS_MIN: Final = 12
+"""Of rows: a single bar as wide as the page would say nothing."""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 _STEPS_MS: Final = (
     *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
@@ -123,6 +125,7 @@ def rows_over_time(made: Sequence[Batch]) -> Bins:
     bins = _empty([one.committed_at_ms for one in made])
     for one in made:
         bins.values[_index(bins, one.committed_at_ms)] += one.rows
+    bins.values.extend([0.0] * (BINS_MIN - len(bins.values)))
     return bins
 
 

@@ -99,11 +99,24 @@ def test_what_is_lost_or_does_not_join_stands_first(bronze: str, tmp_path: Path)
     assert "Look at this." in page.text
 
 
+def test_of_many_partitions_those_that_need_a_look_stand_open(bronze: str, tmp_path: Path) -> None:
+    ranges = [account(3, 0, 0, 10, partition=p, lag=p) for p in range(40)]
+    ranges[3]["lost"] = 1
+    write_audit(bronze, ranges)
+    page = report(bronze, output=tmp_path / "page.html")
+    begin, end = page.texts.index("Audit: the 16 partitions that need a look most"), len(page.texts)
+    named = [text for text in page.texts[begin:end] if text.startswith("t/")]
+    assert named[:3] == ["t/3", "t/39", "t/38"]
+    assert named[16:56] == [f"t/{p}" for p in range(40)]
+    assert "All 40 partitions" in page.text
+
+
 def test_a_quarantine_beside_silver_comes_along_with_its_reasons(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     write_silver(str(lake / "silver"), 100)
-    rows = [("t", "not json", "at column 1", b"{")] * 3 + [("t", "wrong type", "delay", b"[]")]
-    write_quarantine(str(lake / "quarantine"), rows)
+    rows = [("t", "not json", "at column 1", b"{")] * 2 + [("t", "wrong type", "delay", b"[]")]
+    for part in (rows, rows[:1]):
+        write_quarantine(str(lake / "quarantine"), part)
     page = report(str(lake / "silver"), output=tmp_path / "page.html")
     at = [page.texts.index(one) for one in ("3 (75.0 %)", "1 (25.0 %)")]
     assert at == sorted(at)
