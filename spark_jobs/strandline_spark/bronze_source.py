@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from strandline_proto.ids import topic_id_text
 from strandline_spark.durable import sync, sync_names
 from strandline_spark.errors import EnvironmentProblem, OptionError
+from strandline_spark.garbage import spare_libraries
 from strandline_spark.options import SourceOptions, check_for_stream, parse_options
 from strandline_spark.schema import HEADERS, PLAIN
 from strandline_spark.source import RangePartition, StrandlineStreamReader
@@ -113,6 +114,7 @@ class BronzeStreamReader(StrandlineStreamReader):
                 " `strandline-spark ingest bronze` alone"
             )
         manifest = write_range(self.options, partition.planned, self.table_path, int(batch_id))
+        spare_libraries()
         return iter([pa.RecordBatch.from_pylist([manifest], schema=_MANIFEST_SCHEMA)])
 
 

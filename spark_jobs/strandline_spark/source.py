@@ -35,6 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from strandline_spark.errors import OptionError
+from strandline_spark.garbage import spare_libraries
 from strandline_spark.offsets import stream_from_json, stream_to_json, to_json
 from strandline_spark.options import SourceOptions, check_for_batch, check_for_stream, parse_options
 from strandline_spark.schema import spark_schema
@@ -144,17 +145,22 @@ def read_records(options: SourceOptions, partition: InputPartition) -> Iterator[
     """
     if not isinstance(partition, RangePartition):
         return iter(())
+    return _read_planned(options, partition.planned)
+
+
+def _read_planned(options: SourceOptions, planned: PlannedRange) -> Iterator[Any]:
     from strandline_spark.ranges import RangeReader
 
     reader = RangeReader(
-        partition.planned,
+        planned,
         options.bootstrap,
         columns=options.columns,
         on_loss=options.on_loss,
         max_decompressed_bytes=options.max_decompressed_bytes,
         stall_seconds=options.poll_timeout_seconds,
     )
-    return reader.batches()
+    yield from reader.batches()
+    spare_libraries()
 
 
 class StrandlineReader(DataSourceReader):
@@ -166,7 +172,9 @@ class StrandlineReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from strandline_spark.planner import Planner
 
-        return [RangePartition(planned) for planned in Planner(self.options).batch_ranges()]
+        partitions = [RangePartition(planned) for planned in Planner(self.options).batch_ranges()]
+        spare_libraries()
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_records(self.options, partition)
