@@ -2,7 +2,7 @@
 
 import pytest
 
-from strandline_spark.session import with_task_failures
+from strandline_spark.session import _configuration, with_task_failures
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,14 @@ from strandline_spark.session import with_task_failures
 )
 def test_a_local_master_lets_a_task_fail_unless_it_says_otherwise(given: str, used: str) -> None:
     assert with_task_failures(given) == used
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_no_jvm_checks_arrow_values_once_more(master: str, direct: bool) -> None:
+    settings = _configuration(master, "1g", direct=direct, worker_python="python")
+    of = "driver" if master.startswith("local") else "executor"
+    options = settings[f"spark.{of}.extraJavaOptions"].split()
+    assert "-Darrow.enable_unsafe_memory_access=true" in options
+    assert "-Darrow.enable_null_check_for_get=false" in options
+    assert ("-XX:+UseSerialGC" in options) == direct
