@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline import Consumer, ConsumerRebalanceListener
 from strandline.errors import (
+    KafkaStorageError,
     LogTruncated,
     OperationTimedOut,
     StrandlineError,
@@ -129,6 +130,11 @@ class Member(ConsumerRebalanceListener):
                 found = await consumer.getmany(timeout_ms=POLL_MS)
             except LogTruncated as error:
                 consumer.seek(error.partition, error.divergent_offset or 0)
+                continue
+            except KafkaStorageError:
+                # No replica serves that place: others may be read, and perhaps it is healed.
+                self._groups.sometimes["member met what no replica serves"] += 1
+                await asyncio.sleep(RETRY_S)
                 continue
             self._note_joined()
             self._on_given(found)
