@@ -1,5 +1,5 @@
 """The `strandline-spark` command: `ingest bronze`, `verify`, `compact`, `vacuum`, `lag`,
-`replay` and `report`.
+`replay`, `report` and `prepare`.
 
 Exit status: 0 done, 1 an error or a table that is not sound, 2 wrong usage, 130 interrupted.
 Progress goes to standard error, the result to standard output.
@@ -20,6 +20,7 @@ from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.errors import OptionError, StrandlineSparkError
 from strandline_spark.find_cluster import add_cluster, find_bootstrap, find_bootstrap_if_any
 from strandline_spark.lag_command import add_lag
+from strandline_spark.prepare_command import add_prepare
 from strandline_spark.replay_command import add_replay
 from strandline_spark.report_command import add_report
 from strandline_spark.table_commands import add_compact, add_vacuum
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     add_vacuum(commands)
     add_lag(commands)
     add_replay(commands)
+    add_prepare(commands)
     add_report(commands)
     return parser
 

@@ -20,10 +20,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_spark import class_archive
 from strandline_spark.errors import EnvironmentProblem, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -31,6 +32,7 @@ JAVA_VERSION_MIN: Final = 17
 START_SECONDS_MAX: Final = 120.0
 POLL_SECONDS: Final = 0.05
 END_SECONDS: Final = 5.0
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_CONFIGURATION: Final = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 TASK_FAILURES_MAX: Final = 4
 """As on a cluster: a local master takes the first failure of a task for the end of the query."""
@@ -109,9 +111,11 @@ def start_session(
     direct: bool,
     worker_python: str = sys.executable,
     jars: str | None = None,
+    java_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """A session, with `jars` (paths, comma separated) beside Spark's. Raises EnvironmentProblem if
-    Java or Spark cannot be started, or no master answers.
+    """A session, with `jars` (paths, comma separated) beside Spark's, in a JVM that maps the
+    archive of `strandline-spark prepare` if there is one and no `java_options` are given. Raises
+    EnvironmentProblem if Java or Spark cannot be started, or no master answers.
     """
     check_java()
     set_worker_python(worker_python)
@@ -123,6 +127,8 @@ def start_session(
     # A failing micro-batch is an error of its query; the bridge would print its traceback as well.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     settings = _configuration(master, memory, direct=direct, worker_python=worker_python)
+    own = class_archive.java_options() if java_options is None else java_options
+    settings[_DRIVER_OPTIONS] = " ".join([settings[_DRIVER_OPTIONS], *own])
     settings |= {} if jars is None else {"spark.jars": jars}
     master = with_task_failures(master)
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -260,7 +266,7 @@ def _configuration(master: str, memory: str, *, direct: bool, worker_python: str
     log = f"-Dlog4j2.configurationFile=file:{_LOG_CONFIGURATION}"
     settings = {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{log} {java}",
+        _DRIVER_OPTIONS: f"{log} {java}",
         "spark.pyspark.python": worker_python,
         "spark.pyspark.driver.python": sys.executable,
         # A worker process takes its time to start on a busy machine.

@@ -13,7 +13,6 @@ import pytest
 
 from strandline_spark.table import BronzeTable
 from strandline_spark.verify import verify
-from support.spark_standalone import with_word
 
 if TYPE_CHECKING:
     from support.fake_broker_sync import FakeBroker, FakeTopic
@@ -109,34 +108,6 @@ def test_every_record_is_in_the_table_once_wherever_the_driver_was_killed(
     assert line.startswith("interrupted; "), err
 
     assert in_table(tmp_path) == [(p, n, b"%d/%d" % (p, n)) for p in range(2) for n in range(2400)]
-    assert all(one.sound for one in verify(str(tmp_path / "table"), "t", broker.address))
-
-
-@pytest.mark.spark
-def test_a_jvm_that_is_killed_ends_the_job_in_one_line_and_the_next_run_goes_on(
-    broker: FakeBroker, tmp_path: Path
-) -> None:
-    topic = broker.create("t", 2)
-    fill(topic, 4)
-    process = start("-m", "strandline_spark.main", *job_arguments(broker, tmp_path))
-
-    def kill_jvm() -> None:
-        for pid in with_word(process.pid, "org.apache.spark.deploy.SparkSubmit"):
-            os.kill(pid, signal.SIGKILL)
-
-    topic.partitions[1].on_range = kill_jvm
-    status, out, err = finished(process)
-    assert (status, out) == (1, ""), err
-    started, *rest = err.splitlines()
-    assert started.startswith("starting Spark")
-    assert len(rest) == 1, err
-    assert rest[0].startswith("error: Spark's JVM has ended (killed, or short of memory?")
-    topic.partitions[1].on_range = None
-    status, out, err = finished(
-        start("-m", "strandline_spark.main", *job_arguments(broker, tmp_path))
-    )
-    assert status == 0, err
-    assert in_table(tmp_path) == [(p, n, b"%d/%d" % (p, n)) for p in range(2) for n in range(400)]
     assert all(one.sound for one in verify(str(tmp_path / "table"), "t", broker.address))
 
 

@@ -57,6 +57,9 @@ class Job:
         self.table = str(root / "table")
         self.process: subprocess.Popen[str] | None = None
         self.may_end = False
+        """It was killed, or its JVM was."""
+        self.says = ""
+        """What it says then, in one line."""
         self.starts = 0
 
     def start(self) -> None:
@@ -73,8 +76,10 @@ class Job:
         assert self.process is not None
         status = self.process.poll()
         if status is not None:
-            said = (self._root / "job.err").read_text()[-3000:]
-            assert self.may_end, f"the job has ended with {status}: {said}"
+            said = (self._root / "job.err").read_text()
+            assert self.may_end, f"the job has ended with {status}: {said[-3000:]}"
+            assert self.says in said.splitlines()[-1], said
+            assert "Traceback" not in said
             self.may_end = False
             end_session(self.process.pid)
             self.start()
@@ -120,12 +125,13 @@ class Striker:
 
     def _driver(self) -> None:
         assert self._job.process is not None
-        self._job.may_end = True
+        self._job.may_end, self._job.says = True, ""
         self._job.process.kill()
 
     def _jvm(self) -> None:
         assert self._job.process is not None
         self._job.may_end = True
+        self._job.says = "error: Spark's JVM has ended (killed, or short of memory?"
         self._kill(self._job.process.pid, "org.apache.spark.deploy.SparkSubmit")
 
     def _python(self) -> None:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 from pyspark.find_spark_home import _find_spark_home
 
 from strandline_cli.processes import ServerProcess
+from strandline_spark.class_archive import java_options
 from support.cluster import eventually
 from support.command import clean_environ
 
@@ -67,6 +68,7 @@ class SparkStandalone:
             "SPARK_LOCAL_DIRS": str(self.directory / f"{name}.tmp"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _FRUGAL,
+            "JDK_JAVA_OPTIONS": " ".join(java_options()),  # of executors too
         }
         environ = {**os.environ, **own, **environment}
         self.pids[name] = process.start([*command, "--webui-port", "0"], environ)
