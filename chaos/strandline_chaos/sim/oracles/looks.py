@@ -15,37 +15,35 @@ if TYPE_CHECKING:
 
 _OF_REPLICA: Final = attrgetter(
     "log",
-    "log.log_end_offset",
-    "log.log_start_offset",
+    "log.state.end",
+    "log.state.start",
     "high_watermark",
     "state",
-    "follower",
-    "leader",
+    "role",  # whose machine stays
 )
 _OF_LEADER: Final = attrgetter("partition_epoch", "high_watermark", "proposed", "isr", "followers")
 
 
 class Look:
     """A replica as it was after the last step that changed it. This is asked after every step, so
-    it compares tuples.
+    it compares tuples of attributes, and asks no property that another would do for.
     """
 
-    __slots__ = ("leader", "may_fetch", "replica")
+    __slots__ = ("_follower", "_leader", "_may_fetch", "_of_leader", "_of_replica")
 
     def __init__(self, partition: Partition) -> None:
-        follower, leader = partition.follower, partition.leader
-        self.replica = _OF_REPLICA(partition)
-        self.may_fetch = follower is None or follower.may_fetch
-        self.leader = None if leader is None else _kept(leader)
+        self._follower, self._leader = partition.follower, partition.leader
+        self._of_replica = _OF_REPLICA(partition)
+        self._may_fetch = self._follower is None or self._follower.may_fetch
+        self._of_leader = None if self._leader is None else _kept(self._leader)
 
     def is_true_of(self, partition: Partition) -> bool:
         """Whether nothing that an oracle reads has changed."""
-        if _OF_REPLICA(partition) != self.replica:
+        if _OF_REPLICA(partition) != self._of_replica:
             return False
-        follower, leader = partition.follower, partition.leader
-        if follower is not None and follower.may_fetch != self.may_fetch:
-            return False
-        return leader is None or _OF_LEADER(leader) == self.leader
+        if self._follower is not None:
+            return self._follower.may_fetch == self._may_fetch
+        return self._leader is None or _OF_LEADER(self._leader) == self._of_leader
 
 
 def _kept(leader: Leader) -> tuple[Any, ...]:
