@@ -31,10 +31,10 @@ from strandline_spark.audit import AuditCopier
 from strandline_spark.durable import sync, sync_log, sync_names
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.table import (
+    COMPACTED_OPTIONS,
     FILE_SCHEMA,
     PARTITION_COLUMNS,
     ROW_GROUP_BYTES,
-    WRITER_OPTIONS,
     BronzeTable,
 )
 
@@ -260,7 +260,7 @@ def _merge(table: BronzeTable, group: list[_Small], path: str) -> None:
     a file that does not read, OSError if `path` cannot be written.
     """
     rows = 0
-    with pq.ParquetWriter(path, FILE_SCHEMA, **WRITER_OPTIONS) as writer:
+    with pq.ParquetWriter(path, FILE_SCHEMA, **COMPACTED_OPTIONS) as writer:
         pending: list[Any] = []
         for chunk in _row_groups(table, group):
             rows += chunk.num_rows

@@ -67,12 +67,16 @@ FILE_SCHEMA: Final[Any] = pa.schema(
 """The columns in a file; `topic` and `ingest_date` stand in its path."""
 # Offsets rise by one and keys and values rarely repeat: a dictionary of them is wasted work.
 WRITER_OPTIONS: Final[dict[str, Any]] = {
-    "compression": "zstd",
-    "compression_level": 1,
+    "compression": "snappy",
     "use_dictionary": ["partition", "timestamp_type", "leader_epoch", "batch_id"],
     "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
     "write_statistics": ["partition", "offset", "timestamp", "leader_epoch"],
 }
+COMPACTED_OPTIONS: Final[dict[str, Any]] = WRITER_OPTIONS | {
+    "compression": "zstd",
+    "compression_level": 1,
+}
+"""A job's file is written fast, as a reader waits for it; one that stays for long is small."""
 ROW_GROUP_BYTES: Final = 32 << 20
 """Arrow bytes gathered before a row group is written: what one writer holds in memory at most."""
 TABLE_SCHEMA: Final[Any] = pa.schema(

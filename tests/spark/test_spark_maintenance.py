@@ -20,7 +20,7 @@ from strandline_spark.compaction import Fence, compact
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
-from strandline_spark.table import BronzeTable
+from strandline_spark.table import WRITER_OPTIONS, BronzeTable
 from strandline_spark.table_commands import kept_hours
 from strandline_spark.vacuum import vacuum
 from strandline_spark.verify import verify
@@ -89,6 +89,14 @@ def test_many_files_become_one_with_the_same_rows_in_order(root: str) -> None:
     # A reader of the version before still finds its files.
     assert before.delta.to_pyarrow_table().num_rows == 33
     assert compact(root).files_before == 0
+
+
+def test_what_is_written_fast_is_packed_tighter_by_a_compaction(root: str) -> None:
+    assert WRITER_OPTIONS["compression"] == "snappy"
+    compact(root)
+    (path,) = files(root)
+    group = pq.ParquetFile(os.path.join(root, path)).metadata.row_group(0)
+    assert {group.column(n).compression for n in range(group.num_columns)} == {"ZSTD"}
 
 
 def test_large_files_stay_and_groups_end_at_the_target(root: str) -> None:
