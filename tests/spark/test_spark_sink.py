@@ -222,26 +222,22 @@ def test_a_driver_killed_between_tasks_writes_nothing_twice_when_it_runs_again(
     create(cluster, "in", "out")
     fill(cluster, "in", 4000)
 
-    def start(*more: str) -> tuple[int, str]:
-        process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), cluster.bootstrap, str(tmp_path), *more],
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            _, err = process.communicate(timeout=DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            raise
-        return process.returncode, err
-
-    assert start("2/2500")[0] == -signal.SIGKILL
+    driver = subprocess.Popen(
+        [sys.executable, str(SCRIPT), cluster.bootstrap, str(tmp_path), "2/2500"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _, err = driver.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.communicate()
+        raise
+    assert driver.returncode == -signal.SIGKILL, err
     before = Counter(bytes(row.value) for row in read(spark, cluster, "out"))
     assert 8000 <= sum(before.values()) < 16_000
     assert set(before.values()) == {1}
-    status, err = start()
-    assert status == 0, err
+    run(spark, cluster, tmp_path, topic="out")
     counted = Counter(bytes(row.value) for row in read(spark, cluster, "out"))
     assert counted == Counter(b"%d/%d" % (p, n) for p in range(PARTITIONS) for n in range(4000))

@@ -1,9 +1,8 @@
-"""A stream from topic `in` to topic `out`, as a process that may kill itself between two tasks.
+"""A stream from topic `in` to topic `out`, as a process that kills itself between two tasks.
 
-    python spark_topic_to_topic.py BOOTSTRAP CHECKPOINT [VALUE]
+    python spark_topic_to_topic.py BOOTSTRAP CHECKPOINT VALUE
 
-One task runs after the other. Given a VALUE, the driver and its JVM are killed where a task meets
-it.
+One task runs after the other. The driver and its JVM are killed where a task meets the VALUE.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
-from strandline_spark.session import start_session, stop_jvm
+from strandline_spark.session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +32,7 @@ def dying(at: bytes, driver: int) -> Callable[[bytearray], bytes]:
 
 def main(bootstrap: str, checkpoint: str, at: bytes) -> None:
     log = os.path.join(checkpoint, "strandline", "spark.log")
-    spark = start_session("sink", master="local[1]", memory="1g", log_path=log, direct=False)
+    spark = start_session("sink", master="local[1]", memory="1g", log_path=log, direct=True)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
     passed = udf(dying(at, os.getpgid(0)), BinaryType(), useArrow=False)
     rows = (
@@ -53,9 +52,7 @@ def main(bootstrap: str, checkpoint: str, at: bytes) -> None:
         .start()
     )
     query.awaitTermination()
-    spark.stop()
-    stop_jvm()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3].encode() if len(sys.argv) > 3 else b"")
+    main(sys.argv[1], sys.argv[2], sys.argv[3].encode())
