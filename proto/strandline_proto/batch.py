@@ -51,6 +51,7 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _PREFIX: Final = struct.Struct(">qii")
 _CRC: Final = struct.Struct(">I")
+_LENGTH_AND_CRC: Final = struct.Struct(">8xi5xI")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
@@ -139,6 +140,21 @@ def batch_size(data: Buffer, at: int = 0) -> int:
 
 def crc_matches(data: Buffer, at: int, header: BatchHeader) -> bool:
     return crc32c(memoryview(data)[at + ATTRIBUTES_AT : at + header.size]) == header.crc
+
+
+def checked_end(data: memoryview, at: int) -> int | None:
+    """Where the batch that starts at `at` ends; None if it is cut off or does not match its CRC.
+
+    For many batches one behind the other, of which nothing else is asked: no header is made of
+    each.
+    """
+    if at + HEADER_SIZE > len(data):
+        return None
+    length, crc = _LENGTH_AND_CRC.unpack_from(data, at)
+    end: int = at + length + LENGTH_OVERHEAD
+    if not at + HEADER_SIZE <= end <= len(data):
+        return None
+    return end if crc32c(data[at + ATTRIBUTES_AT : end]) == crc else None
 
 
 def prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:

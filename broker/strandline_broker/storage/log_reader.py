@@ -23,6 +23,7 @@ from strandline_proto.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
+    checked_end,
     crc_matches,
     end_marker_epoch,
     read_header,
@@ -175,7 +176,7 @@ class LogReader:
         """The bytes of a run of whole batches, each of which stands where its offset must be."""
         read = whole_chain(_read_run(segment, start, run), segment, run, start, self._log.gaps)
         if checked:
-            _check(read.records, segment.path(), run[0], start)
+            _check(read.records, segment.path(), run[0])
         return read
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
@@ -350,15 +351,14 @@ def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gap
     return LogRead(records[:at], read.base_offset, offset)
 
 
-def _check(records: bytes, path: str, position: int, start: int) -> None:
+def _check(records: bytes, path: str, position: int) -> None:
     """Raise BadBatch at the first batch that does not match its CRC."""
-    at, offset = 0, start
-    while at < len(records):
-        header = read_header(records, at)
-        offset = header.base_offset if at == 0 else offset
-        if not HEADER_SIZE <= header.size <= len(records) - at or not crc_matches(
-            records, at, header
-        ):
+    view, at, before = memoryview(records), 0, 0
+    while at < len(view):
+        end = checked_end(view, at)
+        if end is None:
+            header = read_header(records, before)
+            offset = header.base_offset if at == 0 else header.next_offset
             why = "the batch does not match its CRC-32C"
             raise BadBatch(path, position + at, offset, why)
-        at, offset = at + header.size, header.next_offset
+        before, at = at, end

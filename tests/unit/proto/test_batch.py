@@ -138,6 +138,25 @@ def test_a_run_of_batches_is_walked_and_a_cut_one_at_its_end_is_left() -> None:
     assert list(batch.iter_headers(b"")) == []
 
 
+def test_a_batch_ends_where_its_checksum_holds_and_nowhere_else() -> None:
+    one = bytes(three_records())
+    run = memoryview(one + one)
+    assert batch.checked_end(run, 0) == len(one)
+    assert batch.checked_end(run, len(one)) == len(run)
+    assert batch.checked_end(run, len(run)) is None
+    for end in (0, batch.HEADER_SIZE - 1, batch.HEADER_SIZE, len(one) - 1):
+        assert batch.checked_end(run[:end], 0) is None
+    assert batch.checked_end(run, 1) is None
+    for at in (batch.CRC_AT, batch.ATTRIBUTES_AT, len(one) - 1):
+        damaged = bytearray(one)
+        damaged[at] ^= 1
+        assert batch.checked_end(memoryview(damaged), 0) is None
+    for length in (-(2**31), -1, 0, batch.HEADER_SIZE - batch.LENGTH_OVERHEAD - 1, 2**31 - 1):
+        data = bytearray(one)
+        struct.pack_into(">i", data, 8, length)
+        assert batch.checked_end(memoryview(data), 0) is None
+
+
 @pytest.mark.parametrize("length", [-1, 0, batch.HEADER_SIZE - batch.LENGTH_OVERHEAD - 1])
 def test_a_length_that_no_batch_can_have_ends_the_walk_with_an_error(length: int) -> None:
     data = three_records()
