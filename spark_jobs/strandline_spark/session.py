@@ -52,8 +52,10 @@ _ARROW: Final = (
 it gets it, and rows are taken from buffers that pyarrow has made.
 """
 # Large buffers are kept by the allocator: decoding a kilobyte record costs half of what it does
-# when each buffer is mapped afresh.
+# when each buffer is mapped afresh. One arena for all threads: gRPC's have their own otherwise,
+# which give their memory back after each message and take fresh pages for the next.
 _MALLOC: Final = {
+    "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
 }

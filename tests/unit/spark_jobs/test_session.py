@@ -29,3 +29,13 @@ def test_no_jvm_checks_arrow_values_once_more(master: str, direct: bool) -> None
     assert "-Darrow.enable_unsafe_memory_access=true" in options
     assert "-Darrow.enable_null_check_for_get=false" in options
     assert ("-XX:+UseSerialGC" in options) == direct
+
+
+def test_workers_of_a_cluster_keep_their_memory_as_local_ones_do() -> None:
+    settings = _configuration("spark://host:7077", "1g", direct=True, worker_python="python")
+    given = {name: value for name, value in settings.items() if ".executorEnv.MALLOC" in name}
+    assert given == {
+        "spark.executorEnv.MALLOC_ARENA_MAX": "1",
+        "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "67108864",
+        "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
+    }
