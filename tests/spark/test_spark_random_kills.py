@@ -55,6 +55,7 @@ class Job:
     def __init__(self, spark: SparkStandalone, bootstrap: str, root: Path) -> None:
         self._spark, self._bootstrap, self._root = spark, bootstrap, root
         self.table = str(root / "table")
+        self._delta: DeltaTable | None = None
         self.process: subprocess.Popen[str] | None = None
         self.may_end = False
         """It was killed, or its JVM was."""
@@ -83,9 +84,12 @@ class Job:
             self.may_end = False
             end_session(self.process.pid)
             self.start()
-        if not DeltaTable.is_deltatable(self.table):
-            return 0
-        actions: Any = DeltaTable(self.table).get_add_actions(flatten=True)
+        if self._delta is None:
+            if not DeltaTable.is_deltatable(self.table):
+                return 0
+            self._delta = DeltaTable(self.table)
+        self._delta.update_incremental()
+        actions: Any = self._delta.get_add_actions(flatten=True)
         return sum(actions.column("num_records").to_pylist())
 
     def has(self, rows: int) -> bool:
