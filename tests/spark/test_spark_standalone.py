@@ -35,9 +35,11 @@ HIDE: Final = 'mount -t tmpfs none "$0" && exec "$@"'
 """In a mount namespace of its own: another machine, on which the folder is empty."""
 
 
-@pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[SparkStandalone]:
-    with spark_standalone(tmp_path / "spark") as made:
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkStandalone]:
+    """A master and one good worker."""
+    with spark_standalone(tmp_path_factory.mktemp("standalone") / "spark") as made:
+        made.add_worker(GOOD)
         yield made
 
 
@@ -109,7 +111,6 @@ def test_a_worker_that_is_killed_in_mid_batch_loses_and_doubles_nothing(
 ) -> None:
     topic = broker.create("t", 4)
     fill(topic, 4)
-    standalone.add_worker(GOOD)
     standalone.add_worker(OTHER, python_from_the_wheel(tmp_path / "own"))
     # Two slots: when two ranges are being read, the worker that dies is reading one of them.
     reading = threading.Barrier(2, timeout=DEADLINE_S)
@@ -151,7 +152,6 @@ def test_a_worker_that_cannot_do_the_work_ends_the_job_by_name(
     fill(broker.create("t", 2), 4)
     hidden = tmp_path / "data"
     hidden.mkdir()
-    standalone.add_worker(GOOD)
     standalone.add_worker(BARE, bare_python(tmp_path / "bare"))
     python, environment = other_python(tmp_path / "old")
     standalone.add_worker(OLD, python, environment=environment)
