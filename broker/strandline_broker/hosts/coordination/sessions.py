@@ -17,6 +17,7 @@ from strandline_proto.errors import InvalidRequest, WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import ConsumerBeat, FetchedOffset, Reply
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_proto.ids import TopicId
@@ -31,6 +32,7 @@ class MemberStream:
         "_granted",
         "_host",
         "_is_parked",
+        "_last_assignment",
         "_last_epoch",
         "_marked",
         "_news_push",
@@ -69,6 +71,7 @@ class MemberStream:
         self._push = 0
         self._news_push = 0
         self._last_epoch: int | None = None
+        self._last_assignment: PartitionSets | None = None
         self._granted: set[tuple[TopicId, int]] = set()
 
     # Its member
@@ -105,11 +108,12 @@ class MemberStream:
 
     def _next_push(self, reply: Reply) -> int:
         self._push += 1
-        if isinstance(reply, BeatAnswer) and (
-            reply.assignment is not None or reply.member_epoch != self._last_epoch
-        ):
-            self._news_push = self._push
-            self._last_epoch = reply.member_epoch
+        if isinstance(reply, BeatAnswer):
+            assignment = self._last_assignment if reply.assignment is None else reply.assignment
+            # What is only said again is no news: the acknowledgement that is on its way counts.
+            if (reply.member_epoch, assignment) != (self._last_epoch, self._last_assignment):
+                self._news_push = self._push
+            self._last_epoch, self._last_assignment = reply.member_epoch, assignment
         return self._push
 
     def _new_offsets(self, reply: Reply) -> tuple[FetchedOffset, ...]:

@@ -165,6 +165,22 @@ async def test_a_list_from_before_a_grant_frees_nothing(
     assert group.current("m2").assigned == {}
 
 
+async def test_what_is_told_again_does_not_cross_the_acknowledgement_of_it(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    """Or each acknowledgement would be answered by what the next one crosses, and so for ever."""
+    first = await joined(stub, "m1")
+    second = await joined(stub, "m2")
+    await first.beat(owned=ALL, seen=1)  # crosses the push that takes two away, and has it repeated
+    assert (await first.hears()).push == 2
+    await first.beat(seen=2)
+    assert (await first.hears()).heartbeat.HasField("assignment"), "it is said again"
+    async with asyncio.timeout(WAIT_S):
+        while not second.owned:
+            await second.hears()
+    assert sorted((*first.owned[ORDERS_ID], *second.owned[ORDERS_ID])) == [0, 1, 2, 3]
+
+
 async def test_a_commit_is_answered_on_the_stream(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:
