@@ -48,7 +48,7 @@ class GroupStrikes:
 
     def _come_back(self, node: Node) -> None:
         """Also after healing: a group is to be whole in the end."""
-        if node.running and node.stopping:
+        if node.running and (node.stopping or node.paused):  # it hears that it is to stop later
             self._scene.later(LEAVE_S, self._come_back, node)
         elif not self._scene.world.groups.over:
             node.start()

@@ -22,6 +22,7 @@ from strandline_chaos.sim.group_history import (
     Lost,
     Revoked,
 )
+from strandline_chaos.sim.oracles.groups.fold import ABSENT_EPOCH
 from strandline_chaos.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class Positions:
             case _:
                 pass
 
+    def _on_over(self, member_id: str) -> None:
+        if (who := self._by_member.get(member_id)) is not None:
+            for owned in self._lives[who].owned.values():
+                owned.is_over = True
+
     def _on_joined(self, who: str, life: _Life, event: Joined) -> None:
         if life.member_id != event.member_id:
             life.owned.clear()
@@ -158,9 +164,10 @@ class Positions:
             was, now = step.before.group(group_id), step.after.group(group_id)
             for member_id in was.members.keys() - now.members.keys():
                 self._ended[member_id] = was.epoch
-                if (who := self._by_member.get(member_id)) is not None:
-                    for owned in self._lives[who].owned.values():
-                        owned.is_over = True
+                self._on_over(member_id)
+            for member_id, current in now.currents.items():
+                if current.epoch == ABSENT_EPOCH:  # a static member that does not poll has left
+                    self._on_over(member_id)
         for key, after in step.after.offsets.items():
             before, partition = step.before.offsets.get(key), (key.topic, key.partition)
             if before is None or before is after or before.topic_id != after.topic_id:

@@ -36,6 +36,7 @@ class _Heard:
     """Of the time at work, and of that in which it could decide something."""
     able_s: float
     generation: int = 0
+    epoch: int = 0
     left: bool = False
     to_revoke_s: float | None = None
     """Since when it has been asked to give partitions up."""
@@ -75,6 +76,7 @@ class Removals:
         if generation and generation < heard.generation:
             return  # of a stream that has been replaced: it counts for nothing (I-177)
         heard.generation = max(generation, heard.generation)
+        heard.epoch = heard.epoch if epoch is None else epoch
         heard.at_s, heard.able_s = self._work_s, self._able_s
         heard.left = epoch == LEAVES or (heard.left and epoch is None)
 
@@ -101,8 +103,8 @@ class Removals:
         if heard.left or group_id in self._commanded or silent_s >= EARLY * self._session_s:
             return
         member, current = before.members[member_id], before.currents.get(member_id)
-        if current is None:
-            return
+        if current is None or heard.epoch > current.epoch:
+            return  # of an epoch that went with the power: what it says is refused
         if current.epoch == ABSENT_EPOCH and after.names(member.instance_id):
             return
         if current.state == UNREVOKED:
