@@ -123,7 +123,7 @@ class Broker:
         epoch = self.lifecycle.epoch
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
-        self.shards = Shards(runtime, config, self.metadata)
+        self.shards = Shards(runtime, config, self.metadata, self.lifecycle.is_sure)
         streams = PushStreams(runtime)
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(

@@ -327,7 +327,7 @@ async def group_broker(
         runtime.fs, [str(path)], node_id=1, cluster_id="c", new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="c")
-    shards = Shards(runtime, config, metadata)
+    shards = Shards(runtime, config, metadata, lambda: True)
     controller = ToldController(1)
     replicas = ReplicaManager(
         runtime,

@@ -57,6 +57,8 @@ COMPLAINT_S: Final = 3.0
 QUIET_START_S: Final = 1.0
 DUPLICATE_WAIT_S: Final = 12.0
 """Longer than the default session (9 s): a dead owner of our id has lost it by then."""
+SURE: Final = 0.75
+"""Of a session: the controller's clock may be faster than this broker's."""
 SESSION_S: Final = 9.0
 """Of a controller that does not say: the default."""
 ANSWER_TIMEOUT_S_MIN: Final = 1.0
@@ -126,6 +128,14 @@ class BrokerLifecycle:
         self._known_at: dict[tuple[bytes, int], int] = {}
         self._heartbeats = 0
         self._session_s = SESSION_S
+        self._asked_s = self._sure_until_s = 0.0
+
+    def is_sure(self) -> bool:
+        """Whether nobody else can have been elected because this broker was taken for dead: the
+        controller has answered what was said a good part of a session ago, and not fenced it.
+        """
+        unfenced = self.state is BrokerState.UNFENCED
+        return unfenced and self._runtime.clock.monotonic() < self._sure_until_s
 
     def report_offline(self) -> None:
         """There is news of such a replica."""
@@ -288,6 +298,7 @@ class BrokerLifecycle:
                 # The controller takes back what this one does not name, however late it answers.
                 self._known_at = {key: at for key, at in self._known_at.items() if key in told}
                 lost = replicas.losses.waiting()
+                self._asked_s = self._runtime.clock.monotonic()
                 async with asyncio.timeout(timeout_s):
                     await call.write(self._heartbeat(replicas, told, lost))
                     answer = await call.read()
@@ -335,6 +346,7 @@ class BrokerLifecycle:
                 raise _NotRegistered
             raise NotController(str(error))
         self.last_answer_s = self._runtime.clock.monotonic()
+        self._sure_until_s = self._asked_s + SURE * self._session_s
         self._unreachable_since_s = None
         if answer.should_shut_down:
             self._let_go = True

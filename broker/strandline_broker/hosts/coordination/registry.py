@@ -23,7 +23,7 @@ from strandline_proto.ids import TopicId
 from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
@@ -45,10 +45,18 @@ class _Leadership(NamedTuple):
 class Shards:
     """A `RoleObserver`."""
 
-    def __init__(self, runtime: Runtime, config: BrokerConfig, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        is_sure: Callable[[], bool],
+    ) -> None:
+        """`is_sure`: nobody else leads because this broker was taken for dead."""
         self._runtime = runtime
         self._config = config
         self._metadata = metadata
+        self._is_sure = is_sure
         self._led: dict[Key, _Leadership] = {}
         """What this broker leads."""
         self._new: dict[Key, None] = {}
@@ -172,6 +180,7 @@ class Shards:
                 self._dirs,
                 shards=self.hosts,
                 spawn=self._spawn,
+                is_sure=self._is_sure,
             )
             self._needed.set()
         return self._context

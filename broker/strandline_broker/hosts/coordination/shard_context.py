@@ -13,6 +13,7 @@ from strandline_broker.hosts.coordination.assigning import Assigning
 from strandline_broker.hosts.coordination.group_metrics import GroupMetrics
 from strandline_broker.hosts.coordination.group_settings import group_settings
 from strandline_broker.hosts.coordination.timers import Timers
+from strandline_proto.errors import CoordinatorNotAvailable
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class ShardContext:
         *,
         shards: Callable[[], Collection[ShardHost]],
         spawn: Callable[[Coroutine[None, None, None]], None],
+        is_sure: Callable[[], bool],
     ) -> None:
         """`shards`: those that there are at the time of asking. `spawn` starts a task that ends
-        with the broker.
+        with the broker. `is_sure`: nobody else leads because this broker was taken for dead.
         """
         self.runtime = runtime
         self.config = config
@@ -45,6 +47,7 @@ class ShardContext:
         self.metadata = metadata
         self.dirs = dirs
         self.spawn = spawn
+        self.is_sure = is_sure
         self.settings = group_settings(config)
         self.timeout_s = config.offsets_commit_timeout_ms / 1000
         self.session_s = config.group_consumer_session_timeout_ms / 1000
@@ -69,6 +72,14 @@ class ShardContext:
             members=self.timers.sessions,
             random=self.runtime.random_id(),
         )
+
+    def check_sure(self) -> None:
+        """CoordinatorNotAvailable unless what was committed is told with certainty (P-101)."""
+        if not self.is_sure():
+            raise CoordinatorNotAvailable(
+                f"broker {self.me} has not heard from the controller for most of its session:"
+                " another may coordinate the group by now, so it does not say what is committed"
+            )
 
     def wall_ms(self) -> int:
         return wall_ms(self.runtime.clock)

@@ -171,17 +171,16 @@ class ShardHost:
         return type(refusal)(f"{self.name} on broker {self.context.me}: {refusal}")
 
     def render(self, what: ToRender) -> BeatAnswer | WireError:
-        refusal = self.refusal()
-        if refusal is not None:
+        if (refusal := self.refusal()) is not None:
             return refusal
         return self.groups.render(what.group_id, what.member_id, self.inputs(), full=what.full)
 
     def committed_offsets(
         self, group_id: str, partitions: PartitionSets
     ) -> tuple[FetchedOffset, ...]:
-        """None of them while something of the group is not committed yet."""
+        """None of them while something of the group is not committed yet, or may not be true."""
         wanted = {topic_id: each for topic_id, each in partitions.items() if each}
-        if not wanted or not self.machine.is_committed(group_id):
+        if not (wanted and self.machine.is_committed(group_id) and self.context.is_sure()):
             return ()
         return self.groups.granted_offsets(group_id, wanted, self.inputs())
 
@@ -250,8 +249,7 @@ class ShardHost:
     # A step
 
     def _check(self, command: Command) -> None:
-        refusal = self.refusal()
-        if refusal is not None:
+        if (refusal := self.refusal()) is not None:
             raise refusal
         partition = self.partition
         try:
@@ -259,6 +257,8 @@ class ShardHost:
         except WireError as error:
             raise NotCoordinator(str(error)) from error
         if isinstance(command, READS):
+            if isinstance(command, FetchOffsets):
+                self.context.check_sure()
             return
         try:
             leading.machine.check_can_append_all()

@@ -218,6 +218,26 @@ async def test_a_broker_wants_to_be_fenced_until_it_has_loaded_and_applied_a_sna
         assert {beat.broker_epoch for beat in controller.heartbeats} == {7}
 
 
+async def test_a_broker_is_sure_for_most_of_a_session_after_what_was_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-101. And again once it is answered; a fenced one is not."""
+    async with scripted_controller() as controller, broker(tmp_path, controller.target) as b:
+        assert not b.lifecycle.is_sure()
+        async with running(b.lifecycle.run(b.replicas)):
+            await controller.until(lambda: len(controller.heartbeats) >= 2)
+            assert not b.lifecycle.is_sure(), "it is fenced"
+            b.lifecycle.on_loaded()
+            applied(b.metadata, envelope(9, full=True))
+            b.lifecycle.on_applied()
+            await within(b.lifecycle.unfenced)
+            assert b.lifecycle.is_sure()
+            monkeypatch.setattr(lifecycle_module, "SURE", 0.0)  # as if a session had passed since
+            seen = len(controller.heartbeats)
+            await controller.until(lambda: len(controller.heartbeats) >= seen + 2)
+            assert not b.lifecycle.is_sure()
+
+
 async def test_a_controller_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     async with scripted_controller() as gone:
         port = int(gone.target.rpartition(":")[2])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
     from support.group_broker import GroupBroker
 
-ALL = {ORDERS_ID: tuple(range(PARTITIONS))}
+ALL: dict[bytes, tuple[int, ...]] = {ORDERS_ID: tuple(range(PARTITIONS))}
 
 
 @pytest.fixture

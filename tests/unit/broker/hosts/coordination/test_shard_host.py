@@ -249,3 +249,17 @@ async def test_a_broken_record_is_skipped_where_the_configuration_names_it(
                 assert b.host.machine.state is ShardState.FAILED
                 assert "partition=__consumer_offsets-0" in said
                 assert "offsets.load.skip.records=0:1" in said
+
+
+async def test_who_may_be_taken_for_dead_does_not_say_what_is_committed(tmp_path: Path) -> None:
+    """Another coordinator may have committed more since (P-101); commits fail by themselves."""
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        await b.serves()
+        await answered(b.commit(7))
+        b.host.context.is_sure = lambda: False
+        with pytest.raises(CoordinatorNotAvailable, match="another may coordinate"):
+            await b.fetch()
+        assert b.host.committed_offsets("g", {ORDERS_ID: (0,)}) == ()
+        b.host.context.is_sure = lambda: True
+        assert await b.fetch() == 7
