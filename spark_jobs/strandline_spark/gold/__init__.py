@@ -1,0 +1,1 @@
+"""Gold: windows over a silver table, each computed once, when the watermark has closed it."""

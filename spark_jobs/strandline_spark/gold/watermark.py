@@ -1,0 +1,144 @@
+"""When a window is closed, of which rows it then consists, and which rows came too late for it.
+
+The watermark is a time of which we say that no row before it will come any more. A gold commit
+records it together with how far silver reached in each partition, and the two decide everything: a
+window consists of the rows that silver held at the first commit whose watermark had passed the
+window's end. Rows carry their offsets, so any later reader of silver, compacted or not, finds the
+same rows again, and no state is kept between commits.
+
+Times are microseconds since the epoch. Ends are exclusive, of windows and of offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from strandline_spark.offsets import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """What silver has of one partition."""
+
+    event_time_max: int | None
+    """The latest event time among its rows; None without a row."""
+    backlog: bool
+    """Whether its newest range ended before the high watermark of that moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldCommit:
+    """The part of a gold commit that says which rows its windows consist of."""
+
+    watermark: int
+    ends: Mapping[TopicPartition, int]
+    """How far silver reached in each partition."""
+
+    def has(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether silver held the row when the commit was made."""
+        return offset < self.ends.get(tp, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """[start, end) in event time."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowKind:
+    """Windows of `size`, one beginning every `slide`: tumbling where the two are equal, hopping
+    where `slide` is less. One begins at the epoch. OptionError unless 0 < slide <= size.
+    """
+
+    size: int
+    slide: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slide <= self.size:
+            raise OptionError(
+                f"slide is {self.slide} µs and window {self.size} µs: rows would fall between"
+                " windows; give a slide above 0 that is no longer than the window"
+            )
+
+    def windows_of(self, event_time: int) -> list[Window]:
+        """Those that hold the moment, earliest first."""
+        last = event_time // self.slide * self.slide
+        starts = range(last, event_time - self.size, -self.slide)
+        return [Window(start, start + self.size) for start in reversed(starts)]
+
+
+def next_watermark(
+    previous: int | None, partitions: Sequence[PartitionProgress], delay: int
+) -> int | None:
+    """How far time has come for the whole table; None while nothing is known of it.
+
+    While a partition has a backlog, records of the past are still to come from it, however far the
+    others are: the slowest of those that have one then holds the watermark. Without any, the
+    latest row counts, so an idle partition holds nothing up. It never goes back.
+    """
+    waited_for = [one for one in partitions if one.backlog]
+    seen = [one.event_time_max for one in waited_for or partitions]
+    times = [time for time in seen if time is not None]
+    if not times or (waited_for and len(times) < len(seen)):
+        return previous
+    reached = (min(times) if waited_for else max(times)) - delay
+    return reached if previous is None else max(previous, reached)
+
+
+def final_watermark(
+    previous: int | None, partitions: Sequence[PartitionProgress], kind: WindowKind
+) -> int | None:
+    """The end of the last window that has a row, which closes all of them."""
+    times = [one.event_time_max for one in partitions if one.event_time_max is not None]
+    if not times:
+        return previous
+    end = kind.windows_of(max(times))[-1].end
+    return end if previous is None else max(previous, end)
+
+
+def closes(window: Window, previous: int | None, watermark: int) -> bool:
+    """Whether the window is closed by the step from one watermark to the next."""
+    return window.end <= watermark and (previous is None or window.end > previous)
+
+
+def event_times_to_read(
+    kind: WindowKind, previous: int | None, watermark: int
+) -> tuple[int | None, int]:
+    """[first, end) of the event times that the windows which now close can hold: files of silver
+    outside of it are not opened. None is from the beginning.
+    """
+    return (None if previous is None else previous + 1 - kind.size), watermark
+
+
+def closed_by(history: Sequence[GoldCommit], window: Window) -> GoldCommit | None:
+    """The commit, of all in their order, that closed the window; None while it is open."""
+    return next((one for one in history if window.end <= one.watermark), None)
+
+
+def in_window(
+    history: Sequence[GoldCommit], window: Window, tp: TopicPartition, offset: int
+) -> bool:
+    """Whether gold counts this row, whose event time lies in the window, as part of it."""
+    commit = closed_by(history, window)
+    return commit is not None and commit.has(tp, offset)
+
+
+def is_late(
+    history: Sequence[GoldCommit],
+    kind: WindowKind,
+    tp: TopicPartition,
+    offset: int,
+    event_time: int,
+) -> bool:
+    """Whether at least one of the row's windows was closed before silver held the row."""
+    commits = (closed_by(history, window) for window in kind.windows_of(event_time))
+    return any(commit is not None and not commit.has(tp, offset) for commit in commits)

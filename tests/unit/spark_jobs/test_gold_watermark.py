@@ -1,0 +1,97 @@
+"""Gold's watermark: when it moves, what it closes, and which rows come too late."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline_spark.errors import OptionError
+from strandline_spark.gold.watermark import (
+    GoldCommit,
+    PartitionProgress,
+    Window,
+    WindowKind,
+    closed_by,
+    closes,
+    event_times_to_read,
+    final_watermark,
+    in_window,
+    is_late,
+    next_watermark,
+)
+from strandline_spark.offsets import TopicPartition
+
+TP = TopicPartition("access", 0)
+TUMBLING = WindowKind(size=10, slide=10)
+HOPPING = WindowKind(size=10, slide=4)
+
+
+def read_up(time: int | None) -> PartitionProgress:
+    return PartitionProgress(time, backlog=False)
+
+
+def behind(time: int | None) -> PartitionProgress:
+    return PartitionProgress(time, backlog=True)
+
+
+def test_without_a_backlog_the_latest_row_moves_the_watermark() -> None:
+    assert next_watermark(None, [read_up(100), read_up(40), read_up(None)], delay=5) == 95
+
+
+def test_the_slowest_partition_with_a_backlog_holds_the_watermark() -> None:
+    assert next_watermark(None, [read_up(100), behind(40), behind(60)], delay=5) == 35
+
+
+def test_a_partition_whose_backlog_shows_no_row_yet_holds_the_watermark_where_it_is() -> None:
+    assert next_watermark(None, [behind(None), read_up(100)], delay=5) is None
+    assert next_watermark(20, [behind(None), behind(100)], delay=5) == 20
+
+
+def test_a_watermark_never_goes_back_and_no_row_moves_none() -> None:
+    assert next_watermark(60, [behind(40)], delay=5) == 60
+    assert next_watermark(0, [], delay=5) == 0
+    assert next_watermark(None, [read_up(None)], delay=5) is None
+
+
+def test_the_final_watermark_is_the_end_of_the_last_window_with_a_row() -> None:
+    assert final_watermark(None, [read_up(20), read_up(7)], TUMBLING) == 30
+    assert final_watermark(None, [read_up(9)], HOPPING) == 18
+    assert final_watermark(50, [read_up(20)], TUMBLING) == 50
+    assert final_watermark(3, [], TUMBLING) == 3
+
+
+def test_a_moment_lies_in_each_hopping_window_around_it_and_in_one_that_tumbles() -> None:
+    assert HOPPING.windows_of(9) == [Window(0, 10), Window(4, 14), Window(8, 18)]
+    assert HOPPING.windows_of(10) == [Window(4, 14), Window(8, 18)]
+    assert TUMBLING.windows_of(10) == [Window(10, 20)]
+    assert TUMBLING.windows_of(-1) == [Window(-10, 0)]
+
+
+@pytest.mark.parametrize("slide", [0, -4, 11])
+def test_a_slide_that_leaves_rows_between_windows_is_refused(slide: int) -> None:
+    with pytest.raises(OptionError, match=f"slide is {slide} µs and window 10 µs"):
+        WindowKind(size=10, slide=slide)
+
+
+def test_a_window_closes_when_the_watermark_reaches_its_end_and_once() -> None:
+    assert closes(Window(0, 10), None, 10)
+    assert not closes(Window(0, 10), None, 9)
+    assert not closes(Window(0, 10), 10, 20)
+    assert closes(Window(0, 10), 9, 20)
+
+
+def test_what_is_read_begins_with_the_first_window_that_was_open() -> None:
+    assert event_times_to_read(TUMBLING, 20, 35) == (11, 35)
+    assert event_times_to_read(TUMBLING, None, 35) == (None, 35)
+
+
+def test_a_row_is_late_if_it_came_after_one_of_its_windows_was_closed() -> None:
+    history = [GoldCommit(10, {TP: 5}), GoldCommit(14, {TP: 8})]
+    assert closed_by(history, Window(0, 10)) is history[0]
+    assert closed_by(history, Window(8, 18)) is None
+    assert in_window(history, Window(0, 10), TP, 4)
+    assert not in_window(history, Window(0, 10), TP, 5)
+    assert in_window(history, Window(4, 14), TP, 5)
+    assert not is_late(history, HOPPING, TP, offset=4, event_time=9)
+    assert is_late(history, HOPPING, TP, offset=5, event_time=9)
+    assert not is_late(history, HOPPING, TP, offset=7, event_time=10)
+    assert is_late(history, HOPPING, TopicPartition("access", 1), offset=0, event_time=9)
