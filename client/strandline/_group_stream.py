@@ -254,7 +254,8 @@ class GroupStream:
                     ),
                     silent_at_ms - now_ms,
                 )
-            elif self._commit is not None:
+            elif self._commit is not None and membership.seen_push > 0:
+                # What is sent into a stream that nobody answers may arrive when it is long untrue.
                 await self._write_commit(call, silent_at_ms - now_ms)
             else:
                 await self._doze(min(silent_at_ms, membership.next_beat_ms()) - now_ms)

@@ -99,3 +99,27 @@ async def test_it_ends_with_the_ownership_though_the_partition_comes_back(
         assert cluster.groups.group("g").commits == []
         await consumer.commit({T0: 1})
         assert await consumer.committed(T0) == 1
+
+
+async def test_it_follows_a_push_of_the_stream_that_carries_it(cluster: ScriptedCluster) -> None:
+    """Or it may be stuck on its way, and be taken by a coordinator that knows of no later one."""
+    write(cluster, b"a")
+    async with member(cluster) as consumer:
+        consumer.subscribe(["orders"])
+        await consumer.getone()
+        beats = len(cluster.groups.heartbeats)
+        cluster.groups.is_mute = True
+        for broker in cluster.brokers.values():
+            broker.drop_streams()
+        committing = asyncio.ensure_future(consumer.commit())
+        async with asyncio.timeout(10):
+            while len(cluster.groups.heartbeats) == beats:  # noqa: ASYNC110 - it gives no event
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # the new stream has an order of its own, and nothing is awaited
+        assert not committing.done()
+        cluster.groups.is_mute = False
+        cluster.groups.tell("g")
+        await committing
+        at = await consumer.committed(T0)
+    assert at == 1
+    assert cluster.groups.early_commits == 0

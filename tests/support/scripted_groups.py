@@ -29,6 +29,8 @@ class Groups:
         self.interval_ms = 500
         self.refuse_beats: deque[int] = deque()
         self.refuse_commits: deque[int] = deque()
+        self.early_commits = 0
+        """That followed no push of their stream, and were refused."""
         self.refuse_fetches: deque[int] = deque()
         self.find_code = 0
         self.is_mute = False
@@ -160,6 +162,10 @@ class ScriptedGroups:
                 return
             self._beat(session, request)
             groups.tell(session.group_id)
+        if request.HasField("commit") and request.seen_push == 0:
+            groups.early_commits += 1
+            session.end(request.seq, wire.InvalidRequest.code)
+            return
         if request.HasField("commit") and not groups.is_mute:
             answer = self._commit(request.commit)
             session.out.put_nowait(

@@ -170,6 +170,11 @@ class _Session:
         )
 
     async def _on_commit(self, request: groups_pb2.GroupSessionRequest) -> None:
+        """It follows a push of this very stream, and so of this leadership: one that was stuck on
+        its way is not taken by a later coordinator, which the member has not heard yet (I-106).
+        """
+        if request.seen_push == 0:
+            raise InvalidRequest("a commit on a stream comes after its first push: seen_push is 0")
         if self._commit is not None:
             await asyncio.wait([self._commit])
         command = commit_from_wire(request.commit)

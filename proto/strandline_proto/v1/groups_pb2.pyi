@@ -314,7 +314,7 @@ class GroupSessionRequest(_message.Message):
 
     @_builtins.property
     def commit(self) -> _committed_offsets_pb2.OffsetCommitRequest:
-        """A commit of this member. A message has a heartbeat, a commit or both."""
+        """A commit of this member, after the first push of this stream. A message has a heartbeat, a commit or both."""
 
     def __init__(
         self,

@@ -198,6 +198,25 @@ async def test_a_commit_is_answered_on_the_stream(
     )
 
 
+async def test_a_commit_that_follows_no_push_of_its_stream_is_refused(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    """It may have been on its way for long, and its member may have committed more elsewhere."""
+    first = await joined(stub, "m1")
+    await first.commit(9)
+    await first.hears()
+    late = Member(stub, "m1", generation=2)
+    late.epoch = 1
+    await late.beat(owned=ALL, full=True)
+    await late.commit(2)
+    said = await late.hears()
+    while said.heartbeat.error_code == 0:
+        said = await late.hears()
+    assert said.heartbeat.error_code == InvalidRequest.code
+    assert "after its first push" in said.heartbeat.error_message
+    assert await broker.fetch() == 9
+
+
 async def test_the_end_of_a_stream_changes_nothing(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:
