@@ -39,6 +39,7 @@ def test_without_a_backlog_the_latest_row_moves_the_watermark() -> None:
 
 def test_the_slowest_partition_with_a_backlog_holds_the_watermark() -> None:
     assert next_watermark(None, [read_up(100), behind(40), behind(60)], delay=5) == 35
+    assert next_watermark(None, [read_up(10), behind(40)], delay=5) == 35
 
 
 def test_a_partition_whose_backlog_shows_no_row_yet_holds_the_watermark_where_it_is() -> None:
