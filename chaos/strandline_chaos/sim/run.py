@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "RunResult", "run_plan"]
 
+BALANCED_MAX: Final = 10  # partitions of which each is a tenth: as much may stay unbalanced
 LIVENESS_S: Final = 30.0
 """After healing everything must be well within so much simulated time."""
 LOOK_S: Final = 0.1
@@ -217,8 +218,9 @@ class Run:
         return self._unwell_partition()
 
     def _unwell_partition(self) -> str:
-        topology = self.plan.topology
-        for key, partition in self.oracles.control.partitions.items():
+        partitions = self.oracles.control.partitions
+        balanced = self.plan.topology.balance_s < LIVENESS_S and len(partitions) <= BALANCED_MAX
+        for key, partition in partitions.items():
             index = key[1]
             if self.oracles.replicas.ghost(key).given_up:
                 continue
@@ -230,7 +232,7 @@ class Run:
                 return f"partition {index} is on the way to {partition.target}: {partition.isr}"
             if len(partition.isr) < len(partition.replicas):
                 return f"partition {index} has ISR {partition.isr} of {partition.replicas}"
-            if topology.balance_s < LIVENESS_S and partition.leader != partition.replicas[0]:
+            if balanced and partition.leader != partition.replicas[0]:
                 return f"partition {index} is led by {partition.leader} of {partition.replicas}"
         return ""
 
