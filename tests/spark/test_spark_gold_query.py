@@ -1,0 +1,103 @@
+"""Gold's statements over Spark: the rows of closed windows, and what is refused before a read."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline_spark.errors import OptionError
+from strandline_spark.gold.query import check_statement, closed_windows, run_statement
+from strandline_spark.gold.watermark import GoldCommit, Window, WindowKind, closes
+from strandline_spark.offsets import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = tuple[str, int, int, int, str, int]
+SCHEMA = "topic string, partition int, offset long, event_us long, path string, bytes int"
+EXACT = """SELECT window_start, window_end, count(*) AS n, percentile(bytes, 0.5) AS median,
+  slice(sort_array(collect_list(struct(bytes, path)), false), 1, 2) AS top
+FROM silver GROUP BY ALL"""
+
+
+def some_rows() -> list[Row]:
+    chance = random.Random(16)
+    return [
+        (
+            "access",
+            partition,
+            offset,
+            chance.randrange(-50, 100),
+            f"/{offset}",
+            chance.randrange(99),
+        )
+        for partition in range(3)
+        for offset in range(40)
+    ]
+
+
+def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    return spark.createDataFrame(rows, SCHEMA).selectExpr(
+        "topic", "partition", "offset", "timestamp_micros(event_us) AS event_time", "path", "bytes"
+    )
+
+
+@pytest.mark.parametrize("kind", [WindowKind(size=20, slide=20), WindowKind(size=20, slide=7)])
+@pytest.mark.parametrize("previous", [None, 31])
+def test_counts_exact_medians_and_the_top_are_those_of_a_plain_loop(
+    spark: SparkSession, kind: WindowKind, previous: int | None
+) -> None:
+    rows = some_rows()
+    ends = {TopicPartition("access", 0): 40, TopicPartition("access", 1): 13}
+    commit = GoldCommit(72, ends)
+    expected: dict[Window, list[tuple[int, str]]] = defaultdict(list)
+    for topic, partition, offset, time, path, size in rows:
+        if commit.has(TopicPartition(topic, partition), offset):
+            for window in kind.windows_of(time):
+                if closes(window, previous, commit.watermark):
+                    expected[window].append((size, path))
+    windows = closed_windows(frame(spark, rows), kind, previous, commit)
+    gold = run_statement(windows, EXACT, step="sizes", line=1).selectExpr(
+        "unix_micros(window_start)", "unix_micros(window_end)", "n", "median", "top"
+    )
+    assert expected
+    assert {
+        Window(start, end): (n, median, [tuple(one) for one in top])
+        for start, end, n, median, top in gold.collect()
+    } == {
+        window: (len(held), _median([size for size, _ in held]), sorted(held)[::-1][:2])
+        for window, held in expected.items()
+    }
+
+
+def _median(sizes: list[int]) -> float:
+    ordered = sorted(sizes)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def test_a_statement_is_checked_before_a_row_is_read(spark: SparkSession) -> None:
+    silver = frame(spark, []).schema
+    columns = check_statement(spark, silver, EXACT, step="sizes", line=30)
+    assert columns.names == ["window_start", "window_end", "n", "median", "top"]
+    assert silver.names[-1] == "bytes", "the caller's schema is as it was"
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELECT window_start,\n  nobody FROM silver", "`nobody`.*line 31 pos 2"),
+        ("SELEC 1", "does not compile"),
+        ("CREATE TEMP VIEW other AS SELECT 1", "does not compile"),
+        ("SELECT count(*) AS n, window_end FROM silver GROUP BY ALL", "has no window_start,"),
+    ],
+)
+def test_what_does_not_compile_is_refused_with_its_step_and_line(
+    spark: SparkSession, statement: str, words: str
+) -> None:
+    silver = frame(spark, []).schema
+    with pytest.raises(OptionError, match=rf"^\[\[gold\]\] sizes, key sql, line 30: .*{words}"):
+        check_statement(spark, silver, statement, step="sizes", line=30)
+    assert not spark.catalog.tableExists("other")
