@@ -6,11 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/.spark-archive
-# A file of tests is one process's, so that what it starts once is started once. Each needs a core;
-# of the whole suite's one more, as they wait for servers and JVMs nearly half of their time.
+# A file of tests is one process's, so that what it starts once is started once. Each needs a core.
 # The order is tests/conftest.py's; by number of tests, the longest files would come last.
 WORKERS ?= 2
-PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --numprocesses
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The tests start processes by the thousand: each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,7 +40,7 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml tools/hatch_
 
 test: setup ## run every gate, the whole test suite, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
-	@$(PYTEST) $$(($(WORKERS) + 1)) $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
 	@$(SUBMAKE) sim
 
 # Some fifty JVMs of Spark start in the tests: from an archive each takes half the time. It is no
@@ -99,7 +98,7 @@ docs-fresh:
 	@$(BIN)/python tools/gen_docs.py --check
 
 quick-tests:
-	@$(PYTEST) $(WORKERS) --quiet -o faulthandler_timeout=60 tests/tidy tests/unit tests/property tests/golden
+	@$(PYTEST) --quiet -o faulthandler_timeout=60 tests/tidy tests/unit tests/property tests/golden
 
 fmt: setup ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --quiet --fix-only .
