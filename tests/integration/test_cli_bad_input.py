@@ -325,7 +325,8 @@ def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(
     # No file of that process may grow beyond this: the system refuses the write, as on a full disk.
     limit, hard = resource.prlimit(leader, resource.RLIMIT_FSIZE, (100_000, -1))
     lines = "".join(f"{n:0999}\n" for n in range(2000))
-    full = _on(cluster, "produce", "full", "--timeout", 4, stdin=lines)
+    # With another replica: time enough for it to lead, and for the full one to be out of sync.
+    full = _on(cluster, "produce", "full", "--timeout", 4 * brokers**2, stdin=lines)
     assert full.status == 1
     assert "lines were not acknowledged" in full.error
     if brokers == 1:

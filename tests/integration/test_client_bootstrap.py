@@ -20,5 +20,8 @@ async def test_an_address_that_refuses_is_tried_again_until_somebody_listens(
         assert not opening.done()
         await asyncio.to_thread(cluster.up)
         await opening
+        # The broker itself answers before it knows that it lives.
+        while not session.cluster.view.brokers:
+            await session.cluster.refresh(DEADLINE_S)
     assert list(session.cluster.view.brokers) == [1]
     await session.close()

@@ -418,7 +418,8 @@ async def test_a_leader_that_leaves_its_election_unapplied_for_a_session_is_fenc
 
     for broker in (two, three):
         await broker.until(lambda broker=broker: led_by_two(broker))  # type: ignore[misc]
-    assert "it has not applied its election for a session" in controller.log()
+    why = "it has not applied its election for a session"
+    await eventually(lambda: why in controller.log(), "it is logged")
     one.may_apply.set()
     await one.until_unfenced()
 
