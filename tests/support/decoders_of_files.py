@@ -71,9 +71,9 @@ def _state() -> bytes:
     def write(fs: MemoryDisk) -> None:
         memory = strandline_state.Memory(fs, "/d")
         memory.update(
-            **{name: getattr(STATE, name) for name in (*strandline_state.FIELDS, "hosted")}
+            STATE.hosted, **{name: getattr(STATE, name) for name in strandline_state.FIELDS}
         )
-        memory.update(metadata_offset=10, hosted=frozenset({(bytes(16), 1)}))
+        memory.update({(bytes(16), 1)}, STATE.hosted, metadata_offset=10)
         memory.update(flush_policy="always")
 
     return _written(write, "/d/strandline-state")

@@ -67,6 +67,7 @@ class ReplicaLogs:
         self._unopened: dict[Key, Loaded] = {}
         self._opening = asyncio.Lock()
         self._not_given_up: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._to_purge: set[LogDir] = set()
         """What a disk did not let us give up, by the path that it keeps, and how to try again."""
 
     async def load(self) -> list[Loaded]:
@@ -178,8 +179,7 @@ class ReplicaLogs:
         await self.look_for_strays()
         if fit and (key in self._directories.hosted or (self._counts(state) and not state.is_new)):
             # Remembered, so that the next start does not take it for one that never was here.
-            hosted = self._directories.hosted | {key}
-            await self._dirs.in_registry(partial(self._directories.keep_hosted, hosted))
+            await self._dirs.in_registry(partial(self._directories.keep_hosted, {key}))
             self.refused[key] = Refusal(
                 f"{state.where} is damaged: {', '.join(u.path for _, u in fit)} did not say whose "
                 f"it is and was set aside; `strandline strays` lists it, `strandline log dump` "
@@ -396,7 +396,13 @@ class ReplicaLogs:
                 self._log.warning("stray replica set aside", partition=name, was=path)
 
     def _purge(self, log_dir: LogDir) -> None:
+        """One purge takes away all that was deleted before it begins."""
+        if log_dir in self._to_purge:
+            return
+        self._to_purge.add(log_dir)
+
         def purge() -> None:
+            self._to_purge.discard(log_dir)
             for failure in log_dir.directory.purge_deleted():
                 self._log.warning("a deleted file is still there", why=failure)
 

@@ -23,7 +23,7 @@ from strandline_broker.storage.open_segments import OpenSegments
 from strandline_broker.storage.partition_identity import identify_by_seals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence, Set
 
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
@@ -43,7 +43,7 @@ class BrokerDirectories:
         self.full: set[str] = set()
         """Paths of those that have refused a write for want of room, and have none yet."""
         self.directory_id = _identity(self.online)
-        self.hosted: frozenset[Key] = frozenset().union(*(d.state.hosted for d in self.online))
+        self.hosted: set[Key] = set().union(*(d.state.hosted for d in self.online))
 
     @classmethod
     def open(
@@ -94,7 +94,7 @@ class BrokerDirectories:
             try:
                 if cluster_id is not None:
                     directory.set_cluster_id(cluster_id)
-                directory.update_state(identity=self.directory_id, hosted=self.hosted)
+                directory.update_state(identity=self.directory_id, hosts=self.hosted)
             except OSError as error:
                 if len(self.online) == 1:
                     raise
@@ -144,7 +144,7 @@ class BrokerDirectories:
         """Logs that `DataDirectory.make_logs` has made are noted as hosted, all with one write, and
         count from here on (P-20).
         """
-        self.keep_hosted(self.hosted | {(log.topic_id, log.partition) for _, log in made})
+        self.keep_hosted({(log.topic_id, log.partition) for _, log in made})
         for directory, log in made:
             directory.take_log(log)
 
@@ -162,14 +162,14 @@ class BrokerDirectories:
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `make_logs` make this replica anew: the caller knows that it is in no ISR."""
-        self.hosted -= {(topic_id, partition)}
+        self.hosted.discard((topic_id, partition))
         for directory in self.online:
             directory.forget_hosted(topic_id, partition)
 
-    def keep_hosted(self, hosted: frozenset[Key]) -> None:
+    def keep_hosted(self, more: Set[Key]) -> None:
         for directory in self.online:
-            directory.update_state(hosted=hosted)
-        self.hosted = hosted
+            directory.update_state(hosts=more)
+        self.hosted |= more
 
     def take_out(self, directory: DataDirectory, why: str) -> None:
         """The directory has failed; nothing is written there any more."""

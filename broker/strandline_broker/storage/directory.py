@@ -180,7 +180,7 @@ class DataDirectory:
             self.clean = True
             self.previous_broker_epoch = epoch
         here = {(p.topic_id, p.partition) for p in self.partitions()}
-        self.update_state(hosted=self.state.hosted | here)
+        self.update_state(hosts=here)
 
     @property
     def node_id(self) -> int:
@@ -224,7 +224,7 @@ class DataDirectory:
         self._meta = meta
 
     def update_state(self, **changes: Any) -> None:
-        """Replace fields of `state`, durably."""
+        """Replace fields of `state`, and host more (`hosts`), durably."""
         self._memory.update(**changes)
 
     def logs(self) -> Collection[Log]:
@@ -244,7 +244,7 @@ class DataDirectory:
         (made,) = self.make_logs([NewLog(topic, topic_id, partition, config)])
         if not isinstance(made, Log):
             raise made
-        self.update_state(hosted=self.state.hosted | {(topic_id, partition)})
+        self.update_state(hosts={(topic_id, partition)})
         self.take_log(made)
         return made
 

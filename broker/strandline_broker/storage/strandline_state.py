@@ -26,7 +26,7 @@ from strandline_broker.storage.file import NO_SPACE, WRITE, File, read_whole
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Set
 
     from strandline_runtime.runtime import FileSystem
 
@@ -63,8 +63,10 @@ class BrokerState:
     flush_policy: str = REPLICATED
     identity: str = ""
     """Directory id under which the controller knows the broker; the same in all its directories."""
-    hosted: frozenset[Key] = frozenset()
-    """(topic id, partition) of every replica this broker holds or held and has not given up."""
+    hosted: Set[Key] = frozenset()
+    """(topic id, partition) of every replica this broker holds or held and has not given up. That
+    of a `Memory` changes with it.
+    """
 
 
 def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
@@ -166,8 +168,10 @@ class Memory:
         self.state = BrokerState()
         self._fs = fs
         self._directory = directory
-        self._written = self.state
-        """What the file says, where `state` may be ahead of it."""
+        self._hosted: set[Key] = set()
+        self._spare: set[Key] = set()
+        """Given up, while the file still names them."""
+        self._set(self.state)
         self._file: File | None = None
         """To be appended to; None: the next change replaces it."""
         self._size = self._crc = self._whole = 0
@@ -180,32 +184,49 @@ class Memory:
             return
         if unfinished and closed:
             raise ValueError("its last line is not what was written")
-        self.state = self._written = state
+        self._hosted = set(state.hosted)
+        self._set(state)
 
     def close(self) -> None:
         self._file = None
 
-    def update(self, **changes: Any) -> None:
-        """Replace fields, durably."""
+    def update(
+        self, hosts: Set[Key] = frozenset(), gives_up: Set[Key] = frozenset(), **changes: Any
+    ) -> None:
+        """Replace fields, and host more or less, durably. The work is proportional to the change,
+        but where the file is replaced whole.
+        """
         state = replace(self.state, **changes)
-        if state != self._written:
-            self._write(state)
-        self.state = state
+        more, gone = hosts - self._hosted, gives_up & self._hosted
+        change: dict[str, Any] = {
+            name: getattr(state, name)
+            for name in FIELDS
+            if getattr(state, name) != getattr(self.state, name)
+        }
+        for name, keys in ((MORE, more - self._spare), (GIVEN_UP, gone | (self._spare - more))):
+            if keys:
+                change[name] = _by_topic(keys)
+        if change:
+            self._write(change, lambda: replace(state, hosted=(self._hosted | more) - gone))
+        self._hosted |= more
+        self._hosted -= gone
+        self._spare.clear()
+        self._set(state)
 
-    def _write(self, state: BrokerState) -> None:
+    def _write(self, change: dict[str, Any], whole: Callable[[], BrokerState]) -> None:
         file, self._file = self._file, None  # what an error leaves behind is replaced whole
         if file is None or self._size > max(2 * self._whole, APPENDED_MIN):
-            self._whole, self._crc = write_state(self._fs, self._directory, state)
+            self._whole, self._crc = write_state(self._fs, self._directory, whole())
             self._size = self._whole
             file = File(self._fs, f"{self._directory}/{FILE_NAME}", WRITE)
         else:
-            change = b" " + _change(self._written, state)
-            crc = crc32c(change[1:], self._crc)
-            line = b"%08x%b\n" % (crc, change)
+            text = b" " + json.dumps(change).encode("ascii")
+            crc = crc32c(text[1:], self._crc)
+            line = b"%08x%b\n" % (crc, text)
             file.write((line,), len(line), self._size)
             file.sync()
             self._size, self._crc = self._size + len(line), crc
-        self._file, self._written = file, state
+        self._file = file
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """A replica is given up.
@@ -214,29 +235,17 @@ class Memory:
         room. The file then names one too many, which either nothing refers to any more (a deleted
         topic), or may be made anew, being in no ISR (P-20).
         """
-        hosted = self.state.hosted - {(topic_id, partition)}
+        gone = {(topic_id, partition)} & self._hosted
         try:
-            self.update(hosted=hosted)
+            self.update(gives_up=gone)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            self.state = replace(self.state, hosted=hosted)
+            self._hosted -= gone
+            self._spare |= gone
 
-
-def _change(before: BrokerState, after: BrokerState) -> bytes:
-    changed: dict[str, Any] = {
-        name: getattr(after, name)
-        for name in FIELDS
-        if getattr(after, name) != getattr(before, name)
-    }
-    if after.hosted is not before.hosted:
-        for name, keys in (
-            (MORE, after.hosted - before.hosted),
-            (GIVEN_UP, before.hosted - after.hosted),
-        ):
-            if keys:
-                changed[name] = _by_topic(keys)
-    return json.dumps(changed).encode("ascii")
+    def _set(self, state: BrokerState) -> None:
+        self.state = state if state.hosted is self._hosted else replace(state, hosted=self._hosted)
 
 
 def _head(version: int, body: bytes) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from strandline_broker.offline.checkpoints import flushed_always
 from strandline_broker.storage.strandline_state import (
     ALWAYS,
+    FIELDS,
     FILE_NAME,
     BrokerState,
     Memory,
@@ -32,8 +33,9 @@ STATES = (
 
 
 def keep(memory: Memory, state: BrokerState) -> None:
-    fields = {name: getattr(state, name) for name in BrokerState.__slots__}
-    memory.update(**fields)
+    fields = {name: getattr(state, name) for name in FIELDS}
+    before = memory.state.hosted
+    memory.update(state.hosted - before, before - state.hosted, **fields)
 
 
 def content_of(path: str = "/d") -> bytes:
@@ -80,16 +82,42 @@ def test_a_change_is_one_write_and_one_sync_however_much_is_hosted(tmp_path: Pat
     disk.root.mkdir()
     memory = Memory(disk, str(disk.root))
     many = frozenset((TOPIC_ID, partition) for partition in range(3000))
-    memory.update(hosted=many)
+    memory.update(many)
     file = disk.root / FILE_NAME
     size = file.stat().st_size
     disk.calls.clear()
-    memory.update(hosted=many | {(OTHER_ID, 0)}, metadata_offset=1)
+    memory.update({(OTHER_ID, 0)}, metadata_offset=1)
     assert [call for call in disk.calls if call != "close"] == ["pwritev", "fdatasync"]
     assert file.stat().st_size - size < 100
     disk.calls.clear()
-    memory.update(metadata_offset=1)
+    hosted = memory.state.hosted
+    memory.forget_hosted(TOPIC_ID, 7)
+    assert [call for call in disk.calls if call != "close"] == ["pwritev", "fdatasync"]
+    assert memory.state.hosted is hosted, "thousands are not copied for one"
+    assert (len(hosted), (TOPIC_ID, 7) in hosted) == (3000, False)
+    assert read_state(disk, str(disk.root)) == memory.state
+    disk.calls.clear()
+    memory.update({(OTHER_ID, 0)}, {(TOPIC_ID, 7)}, metadata_offset=1)
     assert disk.calls == [], "what the file says already is not written"
+
+
+def test_what_a_full_disk_kept_in_the_file_goes_with_the_next_change(tmp_path: Path) -> None:
+    """P-20: unless it is hosted anew by then."""
+    disk = FaultyDisk(tmp_path / "d")
+    disk.root.mkdir()
+    memory = Memory(disk, str(disk.root))
+    memory.update({(TOPIC_ID, partition) for partition in range(4)})
+    disk.failing["pwritev"] = errno.ENOSPC
+    for partition in (0, 1):
+        memory.forget_hosted(TOPIC_ID, partition)
+    with pytest.raises(OSError, match="space"):
+        memory.update({(TOPIC_ID, 0)}, {(TOPIC_ID, 3)})
+    assert memory.state.hosted == {(TOPIC_ID, 2), (TOPIC_ID, 3)}
+    disk.failing.clear()
+    memory.update({(TOPIC_ID, 0)}, metadata_offset=5)
+    for found in (memory.state, read_state(disk, str(disk.root))):
+        assert found is not None
+        assert found.hosted == {(TOPIC_ID, 0), (TOPIC_ID, 2), (TOPIC_ID, 3)}
 
 
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
