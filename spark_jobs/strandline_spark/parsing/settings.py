@@ -1,0 +1,87 @@
+"""How values are parsed: what pipeline.toml says, checked, as parsers and tables use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from strandline_spark.schema import TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Format = Literal["json", "csv", "avro", "regex"]
+RECORD_TIME: Final = "timestamp"
+"""In place of a column's name: the event time is the record's own timestamp."""
+PLAIN_TYPES: Final[Mapping[str, Any]] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP_TYPE,
+}
+"""By their names in Spark SQL; `decimal(p,s)` comes beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of one column."""
+
+    name: str
+    """Of PLAIN_TYPES, or `decimal(p,s)`."""
+    arrow: Any
+    format: str | None = None
+    """Of a date or timestamp, as strptime reads it; None for ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParseSettings:
+    """What one parser does."""
+
+    format: Format
+    columns: Mapping[str, ColumnType]
+    """In their order, which is that of the fields for csv and of no matter otherwise."""
+    event_time: str
+    """A timestamp or date of `columns`, or RECORD_TIME."""
+    pattern: str | None = None
+    """Of regex: RE2's syntax, with a named group for each column."""
+    avro_schema: str | None = None
+    """Of avro: the writer's schema, as JSON."""
+    delimiter: str = ","
+    quote: str = '"'
+    """Of csv; empty for none."""
+    null_values: tuple[str, ...] = ()
+    """Of csv and regex: texts that stand for null, beside the empty one (of types other than
+    string).
+    """
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What came of one batch: each of its rows is in exactly one of good, bad and tombstones."""
+
+    good: Any
+    """A record batch of the settings' columns and `event_time` (UTC microseconds, never null), in
+    the order of the rows.
+    """
+    good_rows: Any
+    """Int64 array: which row of the input each of them was."""
+    bad_rows: Any
+    reasons: list[str]
+    """Of each bad row, a short category that is the same for rows of one kind."""
+    details: list[str]
+    """Of each bad row, what exactly, cut to DETAIL_MAX characters."""
+    tombstone_rows: Any
+    """Rows whose value is null."""
+    new_fields: dict[str, str] = field(default_factory=dict)
+    """Fields of json that are no column yet, with the PLAIN_TYPES name that fits all values seen:
+    string, bigint, double or boolean. What is an object, an array or of several kinds is a string,
+    its JSON text.
+    """
+
+
+DETAIL_MAX: Final = 200
