@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.world import World
 
 LINK_KINDS = ("partition", "slow-link")
+BOOTS_S: Final = 0.3
+"""A machine that lost power takes longer to be there again than what it had sent takes to arrive:
+an earlier registration that came after the new process's own would count as that of another one,
+which ends the new process, and nobody would start it once more.
+"""
 BEFORE_HEALING_S: Final = 0.2
 """A fault that goes on without its event strikes so long before everything heals at the latest, to
 do something at all.
@@ -173,4 +178,8 @@ class Nemesis:
             if node.disk.has_failed or _is_out_of_use(node):
                 # What a failed disk has put out of service stays so until a restart.
                 node.kill()
-            node.start()
+            boots_s = node.dark_s + BOOTS_S - self._world.loop.now
+            if boots_s > 0:
+                self._scene.later(boots_s, node.start)
+            else:
+                node.start()

@@ -81,6 +81,8 @@ class Node:
         """How many flushes of its disk had failed when its process began."""
         self.clean_epoch = -1
         """Broker epoch of the last process that was registered, if it ended in order."""
+        self.dark_s = float("-inf")
+        """When it lost power last: what it had sent by then still arrives."""
         self.wall_offset_s = 0.0
         self.rate = 1.0
         self._rng = rng
@@ -218,6 +220,7 @@ class Node:
             assert self.owner is not None
             assert self._fs is not None
             self._note("loses power")
+            self.dark_s = self.loop.now
             self._remember_end(in_order=False)
             self.loop.kill(self.owner)
             self._fs.alive = False
