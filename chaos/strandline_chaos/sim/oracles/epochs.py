@@ -53,7 +53,8 @@ class EpochOracle:
             if end < seen.end:
                 seen.gone += tuple(e for e in seen.entries if e[1] >= end)
             seen.end, seen.is_due = end, True
-        if seen.is_due and not partition.gate.locked():
+        # A cut that failed half-way leaves what it had not come to; nobody uses such a log.
+        if seen.is_due and not partition.gate.locked() and log.damaged is None:
             self._check(node, key, partition, seen)
         follower = partition.follower
         if follower is not None and not follower.may_fetch:
