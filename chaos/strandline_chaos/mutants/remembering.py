@@ -60,7 +60,7 @@ REMEMBERING: Final = (
         (
             Edit(
                 _RESTORATION,
-                "            leader_epoch=LeaderEpoch(max(found, 0) + LEADER_EPOCH_STEP),\n",
+                "            leader_epoch=LeaderEpoch(max(found + LEADER_EPOCH_STEP, own)),\n",
                 "            leader_epoch=LeaderEpoch(\n"
                 "                0 if old is None or found < -1 else old.leader_epoch\n"
                 "            ),\n",
@@ -106,7 +106,7 @@ REMEMBERING: Final = (
         (
             Edit(
                 _RESTORATION,
-                "        next_producer_id=ProducerId(max(ids) + PRODUCER_ID_STEP),\n",
+                "        next_producer_id=ProducerId(max(max(ids) + PRODUCER_ID_STEP, own)),\n",
                 "        next_producer_id=ProducerId(ids[0]),\n",
             ),
         ),

@@ -3,8 +3,10 @@
 What is left of the old store may be older than what the brokers have seen, or nothing at all. So
 every number that names something once goes far above all that any broker remembers: controller
 epoch, metadata offset (and with it broker epochs), leader epochs, partition epochs, producer ids.
-The steps are larger than what the old controller can have given out unseen. A topic that brokers
-hold is kept, known or not; one that is known and that none of its brokers hold was deleted since.
+The steps are larger than what the old controller can have given out unseen, and each controller
+epoch has leader epochs and producer ids of its own: two restorations of one copy, the second
+without the directories of who knew the first best, name nothing alike. A topic that brokers hold is
+kept, known or not; one that is known and that none of its brokers hold was deleted since.
 Nobody leads: each partition gets the leader of a balanced recovery, for which all who hold it are
 waited for (I-53).
 """
@@ -96,13 +98,14 @@ def restored_state(
     end = MetadataOffset((seen // OFFSET_STEP + 2) * OFFSET_STEP)
     ids = [known.next_producer_id, *(r.producer_id + 1 for b in brokers for r in b.replicas)]
     stores = [*known.former_stores, old_store_id, *(b.store_id for b in brokers)]
+    own = (epoch + CONTROLLER_EPOCH_STEP) * PRODUCER_ID_STEP
     state = ControllerState(
         controller_epoch=ControllerEpoch(epoch + CONTROLLER_EPOCH_STEP),
         defaults=dict(known.defaults),
         dynamic_defaults=dict(known.dynamic_defaults),
         broker_configs={b: dict(own) for b, own in known.broker_configs.items()},
         group_configs={g: dict(own) for g, own in known.group_configs.items()},
-        next_producer_id=ProducerId(max(ids) + PRODUCER_ID_STEP),
+        next_producer_id=ProducerId(max(max(ids) + PRODUCER_ID_STEP, own)),
         last_offset=MetadataOffset(end - 1),
         former_stores=list(dict.fromkeys(store for store in stores if store is not None)),
     )
@@ -231,6 +234,7 @@ class _Topics:
         found = max((replica.leader_epoch for replica in hosts.values()), default=-1)
         if old is not None:
             found = max(found, old.leader_epoch)
+        own = self._made.state.controller_epoch * LEADER_EPOCH_STEP
         if away:
             names = ", ".join(map(str, away))
             self._made.lines.append(
@@ -244,7 +248,7 @@ class _Topics:
             directories=self._directories_of(replicas, old),
             isr=(),
             leader=NO_LEADER,
-            leader_epoch=LeaderEpoch(max(found, 0) + LEADER_EPOCH_STEP),
+            leader_epoch=LeaderEpoch(max(found + LEADER_EPOCH_STEP, own)),
             partition_epoch=PartitionEpoch(
                 (0 if old is None else old.partition_epoch) + PARTITION_EPOCH_STEP
             ),

@@ -85,6 +85,20 @@ def test_the_store_counts_where_it_knows_more_than_any_broker() -> None:
     assert state.next_producer_id >= old.next_producer_id + PRODUCER_ID_STEP
 
 
+def test_two_restorations_of_one_copy_name_nothing_alike() -> None:
+    """I-3: who knew the first one best is not there for the second; the others have heard of it."""
+    cluster = Cluster([B1, B2])
+    topic = cluster.topic("t", (B1, B2))
+    both = [found(b, replica("t", topic, 0)) for b in (B1, B2)]
+    first = restored(cluster.state, *both).state
+    epoch, offset = first.controller_epoch, first.last_offset
+    heard = found(B2, replica("t", topic, 0), epoch=epoch, offset=offset)
+    second = restored(cluster.state, heard).state
+    epochs = [made.topics[topic].partitions[0].leader_epoch for made in (first, second)]
+    assert epochs[1] - epochs[0] > 50 * LEADER_EPOCH_STEP
+    assert second.next_producer_id - first.next_producer_id > 50 * PRODUCER_ID_STEP
+
+
 def test_an_offset_just_below_a_step_leaves_room_too() -> None:
     state = restored(None, found(B1, offset=OFFSET_STEP - 1)).state
     assert state.last_offset >= 2 * OFFSET_STEP - 1
