@@ -30,13 +30,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from strandline_spark.audit import AuditCopier
 from strandline_spark.durable import sync, sync_log, sync_names
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.table import (
-    COMPACTED_OPTIONS,
-    FILE_SCHEMA,
-    PARTITION_COLUMNS,
-    ROW_GROUP_BYTES,
-    BronzeTable,
-)
+from strandline_spark.fenced_table import PARTITION_COLUMNS
+from strandline_spark.table import COMPACTED_OPTIONS, FILE_SCHEMA, ROW_GROUP_BYTES, BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,6 +20,7 @@ from strandline_spark.audit import AuditCopier
 from strandline_spark.commits import CommittedRange
 from strandline_spark.durable import sync, sync_names
 from strandline_spark.errors import EnvironmentProblem, TableError
+from strandline_spark.fenced_table import DataFile
 from strandline_spark.footers import read_footer
 from strandline_spark.offsets import (
     StreamOffset,
@@ -30,7 +31,7 @@ from strandline_spark.offsets import (
     stream_from_json,
 )
 from strandline_spark.positions import PositionFiles
-from strandline_spark.table import BronzeTable, DataFile
+from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,11 +18,12 @@ from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze_source import BronzeSource, write_range
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import EnvironmentProblem, OptionError, TableError
+from strandline_spark.fenced_table import DataFile
 from strandline_spark.micro_batch import BatchReport, MicroBatchWriter, app_id
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.options import parse_options
 from strandline_spark.splitting import PlannedRange
-from strandline_spark.table import FILE_SCHEMA, BronzeTable, DataFile
+from strandline_spark.table import FILE_SCHEMA, BronzeTable
 
 if TYPE_CHECKING:
     from support.fake_broker_sync import FakeBroker

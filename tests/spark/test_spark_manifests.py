@@ -9,10 +9,10 @@ import pytest
 
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import OptionError, TableError
+from strandline_spark.fenced_table import DataFile
 from strandline_spark.micro_batch import MicroBatchWriter, _check_account, _check_complete
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.positions import PositionFiles
-from strandline_spark.table import DataFile
 
 if TYPE_CHECKING:
     from pathlib import Path

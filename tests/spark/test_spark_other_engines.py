@@ -17,10 +17,11 @@ from strandline_spark.audit import AuditCopier, audit_path
 from strandline_spark.bronze_source import write_range
 from strandline_spark.commits import CommittedRange
 from strandline_spark.compaction import compact
+from strandline_spark.fenced_table import DataFile
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.options import parse_options
 from strandline_spark.splitting import PlannedRange
-from strandline_spark.table import BronzeTable, DataFile
+from strandline_spark.table import BronzeTable
 from support.spark_batches import MadeBatch, MadeRecord, build
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import pytest
 from strandline_spark import values as values_module
 from strandline_spark.bronze_source import write_range
 from strandline_spark.commits import CommittedRange
+from strandline_spark.fenced_table import DataFile
 from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.options import parse_options
 from strandline_spark.splitting import PlannedRange
-from strandline_spark.table import BronzeTable, DataFile
+from strandline_spark.table import BronzeTable
 from strandline_spark.verify import PartitionFindings, verify
 from support.spark_batches import MadeBatch, MadeRecord, build
 

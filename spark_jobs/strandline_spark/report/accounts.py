@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from strandline_spark.audit import audit_path
 from strandline_spark.commits import from_metadata
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.table import METADATA_KEY
+from strandline_spark.fenced_table import METADATA_KEY
 
 if TYPE_CHECKING:
     from strandline_spark.commits import CommittedRange
