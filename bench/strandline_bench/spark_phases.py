@@ -53,7 +53,7 @@ def _read(ours: Ours, *, direct: bool) -> dict[str, float]:
     """Seconds of each of the worker's phases; with the files of the bronze job, if it is direct."""
     import tempfile
 
-    from strandline_spark import bronze_source
+    from strandline_spark import bronze_source, range_file
     from strandline_spark.options import parse_options
     from strandline_spark.planner import Planner
 
@@ -66,7 +66,7 @@ def _read(ours: Ours, *, direct: bool) -> dict[str, float]:
     with _timed_reading(spent), tempfile.TemporaryDirectory() as folder:
         for planned in ranges:
             if direct:
-                with _timed_methods(bronze_source._RangeFile, ("add", "close"), spent, "parquet"):
+                with _timed_methods(range_file.RangeFile, ("add", "close"), spent, "parquet"):
                     bronze_source.write_range(options, planned, folder, 0)
             else:
                 _drain(options, planned)

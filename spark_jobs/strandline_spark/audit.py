@@ -1,9 +1,9 @@
-"""`ops.ingest_audit`: for each range that a job took into a bronze table, what came of it.
+"""`ops.ingest_audit`: for each range that a job took into a fenced table, what came of it.
 
-Each commit of the bronze table carries its account, atomically with its files. Entries of a Delta
+Each commit of the table carries its account, atomically with its files. Entries of a Delta
 log are cleaned away after a while, so the accounts are copied into a table of their own, which
-stays. The copy is idempotent: it carries `txn(strandline-audit:<bronze table>, <version>)`, the
-last version of the bronze table that was copied, and of two copies at once the later is refused. A
+stays. The copy is idempotent: it carries `txn(strandline-audit:<table>, <version>)`, the last
+version of the table that was copied, and of two copies at once the later is refused. A
 job copies when it starts and ends, and between before a commit, once there are enough accounts or
 an old one: a commit may clean the log, but of entries of days ago only.
 """
@@ -26,10 +26,10 @@ from strandline_spark.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from strandline_spark.commits import Commit, CommittedRange
-    from strandline_spark.table import BronzeTable
+    from strandline_spark.fenced_table import FencedTable
 
 AUDIT_PATH: Final = os.path.join("_ops", "ingest_audit")
-"""Under the bronze table's folder. Names that begin with _ are no part of a Delta table."""
+"""Under the table's folder. Names that begin with _ are no part of a Delta table."""
 COMMITS_MAX: Final = 20
 AGE_SECONDS_MAX: Final = 3600.0
 """A job copies before its next commit once so many commits are not copied, or one for so long."""
@@ -72,20 +72,20 @@ def audit_path(table_path: str) -> str:
 
 
 class AuditCopier:
-    """Copies what one bronze table's commits say of themselves into its audit table."""
+    """Copies what one table's commits say of themselves into its audit table."""
 
     def __init__(self, table_path: str) -> None:
         self._table_path = table_path
         self._copied = -1
         """A version up to which all has been copied: another job may have copied more."""
 
-    def copy_if_due(self, table: BronzeTable) -> None:
+    def copy_if_due(self, table: FencedTable) -> None:
         """Before a commit on this handle."""
         behind = table.version - self._copied
         if behind >= COMMITS_MAX or (behind > 0 and self._age(table) >= AGE_SECONDS_MAX):
             self.copy(table)
 
-    def _age(self, table: BronzeTable) -> float:
+    def _age(self, table: FencedTable) -> float:
         """For how long the first version that is not copied has been there; forever, if the log
         has it no more.
         """
@@ -95,7 +95,7 @@ class AuditCopier:
             return AGE_SECONDS_MAX
         return time.time() - made
 
-    def copy(self, table: BronzeTable) -> int:
+    def copy(self, table: FencedTable) -> int:
         """Copies what has not been; how many versions had left the log before they were. Raises
         TableError.
         """
@@ -129,7 +129,7 @@ def _open_or_create(path: str) -> DeltaTable:
             AUDIT_SCHEMA,
             mode="ignore",
             name="ingest_audit",
-            description="What came of each range of offsets that was taken into the bronze table",
+            description="What came of each range of offsets that was taken into the table",
             configuration=_CONFIGURATION,
         )
         sync_log(path, 0)

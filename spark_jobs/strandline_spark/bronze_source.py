@@ -17,28 +17,29 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.durable import sync, sync_names
 from strandline_spark.errors import EnvironmentProblem, OptionError
 from strandline_spark.garbage import spare_libraries
 from strandline_spark.options import SourceOptions, check_for_stream, parse_options
+from strandline_spark.range_file import RangeFile
 from strandline_spark.schema import HEADERS, PLAIN
 from strandline_spark.source import RangePartition, StrandlineStreamReader
-from strandline_spark.table import FILE_SCHEMA, ROW_GROUP_BYTES, WRITER_OPTIONS
+from strandline_spark.table import FILE_SCHEMA, WRITER_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql.types import StructType
 
+    from strandline_spark.silver.range_output import SilverOutput
     from strandline_spark.splitting import PlannedRange
 
 TABLE_PATH: Final = "tablePath"
+SILVER: Final = "silver"
+"""Option: the `SilverPlan` of a pipeline; without it records are kept raw alone."""
 _READ: Final = tuple(name for name in PLAIN if name != "topic") + HEADERS
 """What a file is made of; the topic stands in its path."""
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
@@ -65,6 +66,7 @@ _MANIFEST: Final = (
     ("timestamp_max_ms", "BIGINT", pa.int64()),
     ("high_watermark", "BIGINT", pa.int64()),
     ("host", "STRING", pa.string()),
+    ("silver", "STRING", pa.string()),
 )
 _MANIFEST_SCHEMA: Final[Any] = pa.schema([(name, kind) for name, _, kind in _MANIFEST])
 
@@ -79,6 +81,7 @@ class BronzeSource(DataSource):
         if table_path is None:
             raise OptionError(f"{TABLE_PATH} is required: the table whose files the tasks write")
         self.table_path = table_path
+        self.silver = given.pop(SILVER, None)
         self.parsed = parse_options(given)
 
     @classmethod
@@ -90,18 +93,19 @@ class BronzeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         check_for_stream(self.parsed)
-        return BronzeStreamReader(self.parsed, self.table_path)
+        return BronzeStreamReader(self.parsed, self.table_path, self.silver)
 
 
 class BronzeStreamReader(StrandlineStreamReader):
     """Offsets and limits are the plain source's; only what a task yields differs."""
 
-    def __init__(self, options: SourceOptions, table_path: str) -> None:
+    def __init__(self, options: SourceOptions, table_path: str, silver: str | None) -> None:
         super().__init__(options)
         self.table_path = table_path
+        self.silver = silver
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"table_path": self.table_path}
+        return super().__getstate__() | {"table_path": self.table_path, "silver": self.silver}
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
@@ -113,15 +117,21 @@ class BronzeStreamReader(StrandlineStreamReader):
                 f"Spark set no {BATCH_ID_PROPERTY}: this source is for the micro-batches of"
                 " `strandline-spark ingest bronze` alone"
             )
-        manifest = write_range(self.options, partition.planned, self.table_path, int(batch_id))
+        manifest = write_range(
+            self.options, partition.planned, self.table_path, int(batch_id), self.silver
+        )
         spare_libraries()
         return iter([pa.RecordBatch.from_pylist([manifest], schema=_MANIFEST_SCHEMA)])
 
 
 def write_range(
-    options: SourceOptions, planned: PlannedRange, table_path: str, batch_id: int
+    options: SourceOptions,
+    planned: PlannedRange,
+    table_path: str,
+    batch_id: int,
+    silver: str | None = None,
 ) -> dict[str, Any]:
-    """Reads the range into one Parquet file (none, if it holds no record); its manifest."""
+    """Reads the range into one Parquet file a table (none, if it holds no record); its manifest."""
     from strandline_spark.ranges import RangeReader
 
     reader = RangeReader(
@@ -134,22 +144,25 @@ def write_range(
     )
     date = datetime.now(UTC).date().isoformat()
     directory = f"topic={planned.tp.topic}/ingest_date={date}"
-    # Every attempt of a task writes a file of its own name.
+    # Every attempt of a task writes files of its own name.
     unique = os.urandom(8).hex()
     name = f"{planned.tp.partition:05d}-{planned.start:020d}-{planned.stop:020d}-{unique}.parquet"
-    path = os.path.join(table_path, directory, name)
-    file = _RangeFile(path, batch_id)
+    path = f"{directory}/{name}"
+    file = RangeFile(table_path, path, FILE_SCHEMA, WRITER_OPTIONS)
+    parsed = None if silver is None else _silver_output(silver, path, batch_id)
     try:
         for batch in reader.batches():
-            file.add(batch)
+            file.add(_bronze_rows(batch, batch_id))
+            if parsed is not None:
+                parsed.add(batch)
         size = file.close()
-        if size > 0:
-            # Before the driver hears of it: what it commits must be there after a loss of power.
-            sync(path)
-            sync_names(path, table_path)
+        more = None if parsed is None else parsed.close().to_json()
     except BaseException:
         file.discard()
+        if parsed is not None:
+            parsed.discard()
         raise
+    described = file.description(size)
     return {
         "topic": planned.tp.topic,
         "topic_id": topic_id_text(planned.topic_id),
@@ -157,91 +170,35 @@ def write_range(
         "start": planned.start,
         "stop": planned.stop,
         "leader_epoch": planned.leader_epoch,
-        "rows": reader.decoder.rows,
         "skipped": reader.decoder.skipped,
         "lost": reader.decoder.lost,
-        "path": f"{directory}/{name}" if size > 0 else None,
         "ingest_date": date,
-        "size": size,
         "high_watermark": planned.high_watermark if planned.high_watermark >= 0 else None,
         "host": platform.node(),
-        **file.bounds(),
+        "silver": more,
+        **{key: value for key, value in described.items() if key in _MANIFEST_SCHEMA.names},
+        "rows": reader.decoder.rows,
     }
 
 
-class _RangeFile:
-    """A Parquet file that comes to be with its first record; row groups of bounded size."""
+def _silver_output(plan: str, path: str, batch_id: int) -> SilverOutput:
+    # What a job needs that keeps raw records alone is loaded by each worker process.
+    from strandline_spark.silver.range_output import SilverOutput, SilverPlan
 
-    def __init__(self, path: str, batch_id: int) -> None:
-        self._path = path
-        self._batch_id = batch_id
-        self._writer: Any = None
-        self._pending: list[Any] = []
-        self._pending_bytes = 0
-        self._offsets = (0, 0)
-        self._epochs = (0, 0)
-        self._times_us: list[int] = []
+    return SilverOutput(SilverPlan.from_json(plan), path, batch_id)
 
-    def add(self, batch: Any) -> None:
-        rows = batch.num_rows
-        columns = {
-            "partition": batch.column("partition"),
-            "offset": batch.column("offset"),
-            "timestamp": batch.column("timestamp"),
-            "timestamp_type": batch.column("timestampType"),
-            "key": batch.column("key"),
-            "value": batch.column("value"),
-            "headers": batch.column("headers"),
-            "leader_epoch": batch.column("leaderEpoch"),
-            "batch_id": pa.repeat(pa.scalar(self._batch_id, pa.int64()), rows),
-        }
-        offsets, epochs = columns["offset"], columns["leader_epoch"]
-        if self._writer is None and not self._pending:
-            self._offsets = (offsets[0].as_py(), 0)
-            self._epochs = (epochs[0].as_py(), 0)
-        # Offsets and epochs never fall within a range, so the last row has the largest.
-        self._offsets = (self._offsets[0], offsets[rows - 1].as_py())
-        self._epochs = (self._epochs[0], epochs[rows - 1].as_py())
-        times = pc.min_max(columns["timestamp"].cast(pa.int64())).as_py()
-        known = [*self._times_us, times["min"], times["max"]]
-        self._times_us = [min(known), max(known)]
-        arrays = list(columns.values())
-        self._pending.append(pa.RecordBatch.from_arrays(arrays, schema=FILE_SCHEMA))
-        self._pending_bytes += batch.nbytes
-        if self._pending_bytes >= ROW_GROUP_BYTES:
-            self._flush()
 
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        if self._writer is None:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, FILE_SCHEMA, **WRITER_OPTIONS)
-        table = pa.Table.from_batches(self._pending)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-        self._pending, self._pending_bytes = [], 0
-
-    def close(self) -> int:
-        """The file's size; 0 if there were no records and so there is no file."""
-        self._flush()
-        if self._writer is None:
-            return 0
-        self._writer.close()
-        return os.path.getsize(self._path)
-
-    def discard(self) -> None:
-        """Removes what was written, as far as it can: a file that stays is an orphan, not data."""
-        if self._writer is not None:
-            self._writer.close()
-            os.unlink(self._path)
-
-    def bounds(self) -> dict[str, int | None]:
-        first, last = (us // 1000 for us in self._times_us) if self._times_us else (None, None)
-        return {
-            "timestamp_min_ms": first,
-            "timestamp_max_ms": last,
-            "offset_min": self._offsets[0],
-            "offset_max": self._offsets[1],
-            "leader_epoch_min": self._epochs[0],
-            "leader_epoch_max": self._epochs[1],
-        }
+def _bronze_rows(batch: Any, batch_id: int) -> Any:
+    """Records as the source reads them, as a file has them."""
+    arrays = [
+        batch.column("partition"),
+        batch.column("offset"),
+        batch.column("timestamp"),
+        batch.column("timestampType"),
+        batch.column("key"),
+        batch.column("value"),
+        batch.column("headers"),
+        batch.column("leaderEpoch"),
+        pa.repeat(pa.scalar(batch_id, pa.int64()), batch.num_rows),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=FILE_SCHEMA)

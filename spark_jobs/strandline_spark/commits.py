@@ -1,4 +1,4 @@
-"""What a commit of the bronze table says of itself: the offset ranges that it took in, what came of
+"""What a commit of a fenced table says of itself: the offset ranges that it took in, what came of
 them, and how far the topic reached then.
 """
 
@@ -12,10 +12,10 @@ from strandline_proto.ids import topic_id_bytes
 from strandline_spark.errors import TableError
 from strandline_spark.offsets import INT32_MAX, OFFSET_MAX, TopicPartition
 
-METADATA_FORMAT: Final = 3
-METADATA_FORMATS: Final = (1, 2, 3)
+METADATA_FORMAT: Final = 4
+METADATA_FORMATS: Final = (1, 2, 3, 4)
 """Those that are read: the first did not know of lost records, for it stopped at them; the second
-said nothing of what a range's records are.
+said nothing of what a range's records are, the third knew of raw records alone.
 """
 
 
@@ -59,6 +59,9 @@ class CommittedRange:
     timestamp_max_ms: int | None = None
     high_watermark: int | None = None
     """Of the partition when the range was planned; None if the job did not see it."""
+
+    elsewhere: int = 0
+    """Records that the batch put into the other table: of silver into quarantine, and back."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -127,6 +130,7 @@ def _checked(one: CommittedRange) -> CommittedRange:
         "timestamp_min_ms": (-OFFSET_MAX, OFFSET_MAX),
         "timestamp_max_ms": (-OFFSET_MAX, OFFSET_MAX),
         "high_watermark": (0, OFFSET_MAX),
+        "elsewhere": (0, OFFSET_MAX),
     }
     for name, (least, most) in limits.items():
         value = getattr(one, name)

@@ -31,7 +31,8 @@ from strandline_spark.audit import AuditCopier
 from strandline_spark.durable import sync, sync_log, sync_names
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import PARTITION_COLUMNS
-from strandline_spark.table import COMPACTED_OPTIONS, FILE_SCHEMA, ROW_GROUP_BYTES, BronzeTable
+from strandline_spark.range_file import ROW_GROUP_BYTES
+from strandline_spark.table import COMPACTED_OPTIONS, FILE_SCHEMA, BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

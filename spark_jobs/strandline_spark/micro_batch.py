@@ -1,9 +1,9 @@
-"""One micro-batch of the bronze job: from what Spark planned to one Delta commit, exactly once.
+"""One micro-batch: from what Spark planned to one Delta commit in each table, exactly once.
 
 Spark logs the batch's end offsets in the checkpoint before it runs the batch, and that it is done
-after. Between the two the table is committed. Wherever the driver dies, the batch runs again with
-the same offsets: the table then says that it has it (skip), or it does not (commit). Files of a
-run that did not get to its commit are not part of the table.
+after. Between the two the tables are committed. Wherever the driver dies, the batch runs again with
+the same offsets: a table then says that it has it (skip), or it does not (commit). Files of a run
+that did not get to its commit are not part of the table.
 """
 
 from __future__ import annotations
@@ -11,22 +11,27 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.audit import AuditCopier
 from strandline_spark.commits import CommittedRange
 from strandline_spark.durable import sync, sync_names
 from strandline_spark.errors import EnvironmentProblem, TableError
-from strandline_spark.fenced_table import DataFile
-from strandline_spark.footers import read_footer
+from strandline_spark.manifests import (
+    BatchRange,
+    Taken,
+    accounts_of,
+    check_account,
+    check_complete,
+    described,
+    with_what_files_hold,
+)
 from strandline_spark.offsets import (
     StreamOffset,
-    TopicPartition,
     begins,
-    names,
     parse_json,
     stream_from_json,
 )
@@ -34,9 +39,11 @@ from strandline_spark.positions import PositionFiles
 from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
+
+    from strandline_spark.fenced_table import DataFile, FencedTable
 
 STAGING: Final = "_staging"
 """Where Spark writes in dataframe mode; files move from there to their place by a rename."""
@@ -55,17 +62,8 @@ class BatchReport:
     """The table had it already: the driver died between the table's commit and Spark's."""
     lost: int = 0
     """Offsets whose records retention had taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRange:
-    tp: TopicPartition
-    start: int
-    end: int
-    topic_id: bytes | None
-    """None where an earlier version planned the batch and kept no ids."""
-    leader_epoch: int
-    """-1 if it is not known."""
+    quarantined: int = 0
+    """Rows of a pipeline that did not parse."""
 
 
 class MicroBatchWriter:
@@ -86,8 +84,8 @@ class MicroBatchWriter:
         self._positions = PositionFiles(offsets_file)
         self._direct = direct
         self._on_batch = on_batch
-        self._audit = AuditCopier(table_path)
         self._check_workers = check_workers
+        self._audits: dict[str, AuditCopier] = {}
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -96,33 +94,45 @@ class MicroBatchWriter:
                 "Spark set no sql.streaming.queryId: the writer is for streaming queries alone"
             )
         job = app_id(query)
-        # The handle comes first: whatever is committed after it makes our own commit a conflict.
-        table = BronzeTable.open(self._table_path)
+        # The handles come first: whatever is committed after them makes our own commit a conflict.
+        tables = self.open_tables()
         ranges = self._ranges(batch_id)
-        committed = table.committed_batch(job)
-        if committed is not None and committed >= batch_id:
-            for one in ranges:
-                table.check_held(one.tp, one.end, last=committed == batch_id)
-            # The driver that committed it may have died before it was on disk.
-            table.sync_log()
-            self._on_batch(BatchReport(batch_id, 0, 0, 0, table.version, skipped=True))
+        behind = [one for one in tables if not _holds(one, job, batch_id, ranges)]
+        if not behind:
+            version = tables[0].version
+            self._on_batch(BatchReport(batch_id, 0, 0, 0, version, skipped=True))
+            self.after_batch(frame)
             return
-        for one in ranges:
-            table.check_fence(one.tp, one.start)
+        for table in behind:
+            for one in ranges:
+                table.check_fence(one.tp, one.start)
         self._check_workers()
-        if self._direct:
-            accounts, files = accounts_of(frame.collect(), ranges)
-        else:
-            accounts, files = self._write_frame(frame, batch_id, query, ranges)
-        # A commit may clean the log of what is days old.
-        self._audit.copy_if_due(table)
+        taken = self.take(frame, batch_id, query, ranges)
+        for table in behind:
+            # A commit may clean the log of what is days old.
+            self._audits.setdefault(table.path, AuditCopier(table.path)).copy_if_due(table)
         # Those that have joined meanwhile.
         self._check_workers()
-        table.commit(job, batch_id, accounts, files)
-        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
-        lost = sum(account.lost for account in accounts)
-        report = BatchReport(batch_id, rows, size, len(files), table.version, False, lost)
-        self._on_batch(report)
+        for table, part in zip(tables, taken, strict=True):
+            if table in behind:
+                table.commit(job, batch_id, part.accounts, part.files)
+        self._on_batch(_reported(batch_id, tables[0].version, taken))
+        self.after_batch(frame)
+
+    def open_tables(self) -> Sequence[FencedTable]:
+        """Those that a batch is committed to, in this order; the bronze table first."""
+        return [BronzeTable.open(self._table_path)]
+
+    def take(
+        self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]
+    ) -> Sequence[Taken]:
+        """Carries the batch out; what each of the tables is to take of it."""
+        if self._direct:
+            return [Taken(*accounts_of(frame.collect(), ranges))]
+        return [Taken(*self._write_frame(frame, batch_id, query, ranges))]
+
+    def after_batch(self, frame: DataFrame) -> None:
+        """All tables hold the batch."""
 
     def _ranges(self, batch_id: int) -> list[BatchRange]:
         """What Spark logged for the batch: [end of the batch before, end) of what moved."""
@@ -177,7 +187,7 @@ class MicroBatchWriter:
         os.replace(os.path.join(directory, name), target)
         sync(target)
         sync_names(target, self._table_path)
-        return _described(target, path, topic, date)
+        return described(target, path, topic, date)
 
     def _accounts(self, ranges: list[BatchRange], files: list[DataFile]) -> list[CommittedRange]:
         accounts = []
@@ -198,10 +208,36 @@ class MicroBatchWriter:
                 skipped=None,
                 leader_epoch=one.leader_epoch,
             )
-            _check_account(account, own)
-            accounts.append(_with_what_files_hold(account, own))
-        _check_complete({(f.topic, f.partition) for f in files}, {one.tp for one in ranges})
+            check_account(account, own)
+            accounts.append(with_what_files_hold(account, own))
+        check_complete({(f.topic, f.partition) for f in files}, {one.tp for one in ranges})
         return accounts
+
+
+def _holds(table: FencedTable, job: str, batch_id: int, ranges: list[BatchRange]) -> bool:
+    """Whether the table has the batch. Raises FenceError if it has another of that number."""
+    committed = table.committed_batch(job)
+    if committed is None or committed < batch_id:
+        return False
+    for one in ranges:
+        table.check_held(one.tp, one.end, last=committed == batch_id)
+    # The driver that committed it may have died before it was on disk.
+    table.sync_log()
+    return True
+
+
+def _reported(batch_id: int, version: int, taken: Sequence[Taken]) -> BatchReport:
+    files = [file for one in taken for file in one.files]
+    return BatchReport(
+        batch_id,
+        rows=sum(account.rows for account in taken[0].accounts),
+        size=sum(file.size for file in files),
+        files=len(files),
+        version=version,
+        skipped=False,
+        lost=sum(account.lost for account in taken[0].accounts),
+        quarantined=sum(account.rows for one in taken[2:] for account in one.accounts),
+    )
 
 
 def app_id(query: str) -> str:
@@ -236,90 +272,6 @@ def read_offset_log(checkpoint: str, batch_id: int) -> StreamOffset:
         ) from why
 
 
-def accounts_of(
-    manifests: Iterable[Any], ranges: list[BatchRange]
-) -> tuple[list[CommittedRange], list[DataFile]]:
-    """What tasks say that they have written, which must be exactly what was planned."""
-    accounts, files = [], []
-    for row in manifests:
-        own = []
-        if row.path is not None:
-            own.append(
-                DataFile(
-                    path=row.path,
-                    size=row.size,
-                    topic=row.topic,
-                    ingest_date=row.ingest_date,
-                    partition=row.partition,
-                    rows=row.rows,
-                    offset_min=row.offset_min,
-                    offset_max=row.offset_max,
-                    leader_epoch_min=row.leader_epoch_min,
-                    leader_epoch_max=row.leader_epoch_max,
-                    host=row.host,
-                    timestamp_min_ms=row.timestamp_min_ms,
-                    timestamp_max_ms=row.timestamp_max_ms,
-                )
-            )
-        account = CommittedRange(
-            row.topic,
-            row.topic_id,
-            row.partition,
-            row.start,
-            row.stop,
-            rows=row.rows,
-            skipped=row.skipped,
-            leader_epoch=row.leader_epoch,
-            lost=row.lost,
-            high_watermark=row.high_watermark,
-        )
-        _check_account(account, own)
-        accounts.append(_with_what_files_hold(account, own))
-        files += own
-    planned = {(one.tp, one.start, one.end) for one in ranges}
-    _check_complete({(one.tp, one.start, one.end) for one in accounts}, planned)
-    return accounts, files
-
-
-def _with_what_files_hold(account: CommittedRange, files: list[DataFile]) -> CommittedRange:
-    firsts = [file.timestamp_min_ms for file in files if file.timestamp_min_ms is not None]
-    lasts = [file.timestamp_max_ms for file in files if file.timestamp_max_ms is not None]
-    return replace(
-        account,
-        size=sum(file.size for file in files),
-        offset_min=min((file.offset_min for file in files), default=None),
-        offset_max=max((file.offset_max for file in files), default=None),
-        leader_epoch_min=min((file.leader_epoch_min for file in files), default=None),
-        leader_epoch_max=max((file.leader_epoch_max for file in files), default=None),
-        timestamp_min_ms=min(firsts, default=None),
-        timestamp_max_ms=max(lasts, default=None),
-    )
-
-
-def _must(holds: bool, otherwise: str) -> None:
-    """Of what executors wrote: nothing is committed that does not hold."""
-    if not holds:
-        raise TableError(f"{otherwise}; nothing was committed, start the job again")
-
-
-def _check_complete(got: set[Any], planned: set[Any]) -> None:
-    _must(got <= planned, f"files for {got - planned}, which the batch does not read")
-    if planned and isinstance(next(iter(planned))[0], TopicPartition):
-        _must(got == planned, f"no manifest for {names({p[0] for p in planned - got})}")
-
-
-def _check_account(account: CommittedRange, files: list[DataFile]) -> None:
-    """Rows are as many as the range has offsets, less those known to hold no record."""
-    span = account.end - account.start
-    known = account.rows + account.lost
-    exact = account.skipped is None or known + account.skipped == span
-    _must(exact, f"{account}: rows, skipped and lost offsets do not add up to {span}")
-    _must(known <= span, f"{account}: more rows than offsets")
-    for file in files:
-        inside = account.start <= file.offset_min <= file.offset_max < account.end
-        _must(inside, f"{file.path} holds offsets outside [{account.start}, {account.end})")
-
-
 def _bronze_columns(frame: DataFrame, batch_id: int) -> DataFrame:
     from pyspark.sql import functions as sql
 
@@ -334,26 +286,4 @@ def _bronze_columns(frame: DataFrame, batch_id: int) -> DataFrame:
         "headers",
         sql.col("leaderEpoch").alias("leader_epoch"),
         sql.lit(batch_id).cast("long").alias("batch_id"),
-    )
-
-
-def _described(path: str, relative: str, topic: str, date: str) -> DataFile:
-    """A file that Spark wrote, from its Parquet footer. A task writes one partition's records."""
-    footer = read_footer(path)
-    first, last = footer.partition
-    _must(first == last, f"{path} holds partitions {first} to {last}")
-    times = footer.timestamp_ms or (None, None)
-    return DataFile(
-        path=relative,
-        size=footer.size,
-        topic=topic,
-        ingest_date=date,
-        partition=first,
-        rows=footer.rows,
-        offset_min=footer.offset[0],
-        offset_max=footer.offset[1],
-        leader_epoch_min=footer.leader_epoch[0],
-        leader_epoch_max=footer.leader_epoch[1],
-        timestamp_min_ms=times[0],
-        timestamp_max_ms=times[1],
     )

@@ -16,7 +16,8 @@ from strandline_spark.bronze_source import write_range
 from strandline_spark.cluster import close_channels
 from strandline_spark.errors import DataLoss, OptionError, TableError
 from strandline_spark.losses import for_replay
-from strandline_spark.micro_batch import BatchRange, BatchReport, accounts_of
+from strandline_spark.manifests import BatchRange, accounts_of
+from strandline_spark.micro_batch import BatchReport
 from strandline_spark.options import check_for_batch
 from strandline_spark.planner import Planner
 from strandline_spark.table import BronzeTable

@@ -38,8 +38,6 @@ COMPACTED_OPTIONS: Final[dict[str, Any]] = WRITER_OPTIONS | {
     "compression_level": 1,
 }
 """A job's file is written fast, as a reader waits for it; one that stays for long is small."""
-ROW_GROUP_BYTES: Final = 32 << 20
-"""Arrow bytes gathered before a row group is written: what one writer holds in memory at most."""
 TABLE_SCHEMA: Final[Any] = pa.schema(
     [pa.field("topic", pa.string()), *FILE_SCHEMA, pa.field("ingest_date", pa.date32())]
 )

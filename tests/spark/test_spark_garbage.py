@@ -57,7 +57,7 @@ def test_a_collection_spares_what_is_there_after_the_first_file(
     context = TaskContext._getOrCreate()
     context._localProperties = {BATCH_ID_PROPERTY: "0"}
     try:
-        list(BronzeStreamReader(options, str(tmp_path)).read(partition))
+        list(BronzeStreamReader(options, str(tmp_path), None).read(partition))
     finally:
         TaskContext._setTaskContext(None)
     assert gc.get_freeze_count() > 10_000

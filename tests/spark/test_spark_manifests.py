@@ -10,7 +10,8 @@ import pytest
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.fenced_table import DataFile
-from strandline_spark.micro_batch import MicroBatchWriter, _check_account, _check_complete
+from strandline_spark.manifests import check_account, check_complete
+from strandline_spark.micro_batch import MicroBatchWriter
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.positions import PositionFiles
 
@@ -24,9 +25,9 @@ REMEDY = "nothing was committed, start the job again"
 
 
 def test_accounts_that_add_up_are_taken() -> None:
-    _check_account(TAKEN, [FILE])
-    _check_account(replace(TAKEN, rows=3, skipped=None), [])
-    _check_complete({(T0, 10)}, {(T0, 10)})
+    check_account(TAKEN, [FILE])
+    check_account(replace(TAKEN, rows=3, skipped=None), [])
+    check_complete({(T0, 10)}, {(T0, 10)})
 
 
 @pytest.mark.parametrize(
@@ -42,14 +43,14 @@ def test_an_account_that_does_not_add_up_is_refused(
     account: CommittedRange, file: DataFile, why: str
 ) -> None:
     with pytest.raises(TableError, match=f"{why}.*; {REMEDY}"):
-        _check_account(account, [file])
+        check_account(account, [file])
 
 
 def test_a_manifest_too_many_or_too_few_is_refused() -> None:
     with pytest.raises(TableError, match=f"which the batch does not read; {REMEDY}"):
-        _check_complete({(T0, 10), (T1, 0)}, {(T0, 10)})
+        check_complete({(T0, 10), (T1, 0)}, {(T0, 10)})
     with pytest.raises(TableError, match=f"no manifest for .*t.*; {REMEDY}"):
-        _check_complete({(T0, 10)}, {(T0, 10), (T1, 0)})
+        check_complete({(T0, 10)}, {(T0, 10), (T1, 0)})
 
 
 def test_initial_offsets_that_hold_nothing_are_named(tmp_path: Path) -> None:

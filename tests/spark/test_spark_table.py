@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T0 = TopicPartition("t", 0)
 
 
-BY_US: dict[str, Any] = {"format": 3, "job": "j", "batch_id": 1}
+BY_US: dict[str, Any] = {"format": 4, "job": "j", "batch_id": 1}
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
         "{",
         [],
         {},
-        {"format": 4, "job": "j", "batch_id": 0, "ranges": []},
+        {"format": 5, "job": "j", "batch_id": 0, "ranges": []},
         {"format": 1, "ranges": []},
         {"format": 1, "job": "j", "batch_id": "0", "ranges": []},
         BY_US | {"ranges": [{"topic": "t"}]},

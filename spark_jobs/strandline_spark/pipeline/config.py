@@ -1,0 +1,413 @@
+"""pipeline.toml, read and checked: every mistake is an OptionError that names the key, the value
+and, where the file shows it, the line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from strandline_spark.errors import OptionError
+from strandline_spark.parsing.parser import check_settings, column_type
+from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
+from strandline_spark.pipeline.keys import (
+    BronzeKeys,
+    ColumnKeys,
+    FileKeys,
+    GoldKeys,
+    PipelineKeys,
+    SilverKeys,
+)
+from strandline_spark.pipeline.steps import GoldStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from strandline_spark.parsing.settings import ColumnType
+
+OWN_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "event_time",
+    "key",
+    "tombstone",
+    "batch_id",
+    "ingest_date",
+)
+"""Of each silver table, beside the parsed ones."""
+WINDOW_COLUMNS: Final = ("window_start", "window_end")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_COLUMN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DURATION: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?")
+_UNITS_US: Final = {
+    "second": 10**6,
+    "minute": 60 * 10**6,
+    "hour": 3600 * 10**6,
+    "day": 86_400 * 10**6,
+    "week": 7 * 86_400 * 10**6,
+}
+_SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
+_FORMAT_KEYS: Final = {
+    "pattern": ("regex",),
+    "avro_schema": ("avro",),
+    "delimiter": ("csv",),
+    "quote": ("csv",),
+    "null_values": ("csv", "regex"),
+}
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$(.*)`)?")
+_AT: Final = re.compile(r"(.*) - at `\$(.*)`")
+_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`(?: - at `\$(.*)`)?")
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineLimit:
+    """Beyond it a batch is not committed and the job stops."""
+
+    rows: int | None
+    share: float | None
+
+    def is_passed(self, bad: int, rows: int) -> bool:
+        if self.rows is not None and bad > self.rows:
+            return True
+        return self.share is not None and bad > self.share * rows
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A checked pipeline.toml; folders are absolute."""
+
+    file: str
+    name: str
+    topics: tuple[str, ...]
+    checkpoint: str
+    start: str
+    bronze: str
+    silver: str
+    quarantine: str
+    record_losses: bool
+    max_offsets_per_trigger: int | None
+    parse: ParseSettings
+    adds_columns: bool
+    """A new field becomes a column; or the job stops."""
+    limit: QuarantineLimit
+    gold: tuple[GoldStep, ...]
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """Key and folder of each table, in the order of their commits."""
+        own = (("bronze", self.bronze), ("silver", self.silver), ("quarantine", self.quarantine))
+        return own + tuple((f"gold {step.name}", step.table) for step in self.gold)
+
+
+def load_pipeline(path: str) -> Pipeline:
+    """Raises OptionError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as why:
+        raise OptionError(
+            f"{path} does not read ({why}): name a pipeline.toml; `strandline-spark example"
+            " access` prints one"
+        ) from why
+    return parse_pipeline(text, os.path.abspath(path))
+
+
+def parse_pipeline(text: str, path: str) -> Pipeline:
+    """The content of the file `path`, whose folder relative folders begin at."""
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as why:
+        raise OptionError(f"{path} is no TOML: {why}") from why
+    try:
+        keys = msgspec.convert(found, FileKeys)
+    except msgspec.ValidationError as why:
+        raise OptionError(f"{path}: {_explained(str(why), found, text)}") from why
+    try:
+        return _Checker(keys, text, os.path.dirname(path)).pipeline(path)
+    except OptionError as why:
+        raise OptionError(f"{path}: {why}") from why.__cause__
+
+
+class _Checker:
+    def __init__(self, keys: FileKeys, text: str, folder: str) -> None:
+        self._keys = keys
+        self._text = text
+        self._root = os.path.join(folder, keys.pipeline.directory)
+        self._folder = folder
+
+    def pipeline(self, path: str) -> Pipeline:
+        top, silver = self._keys.pipeline, self._keys.silver
+        _check_name("[pipeline] name", top.name)
+        if not top.topics or len(set(top.topics)) < len(top.topics) or "" in top.topics:
+            raise OptionError(
+                f"[pipeline] topics = {top.topics}: name each topic once, at least one"
+            )
+        at = self._placed
+        silver_path = at("silver", silver.table)
+        beside = os.path.join(os.path.dirname(silver_path), "quarantine")
+        pipeline = Pipeline(
+            file=path,
+            name=top.name,
+            topics=tuple(top.topics),
+            checkpoint=at("_checkpoint", top.checkpoint),
+            start=top.start,
+            bronze=at("bronze", self._keys.bronze.table),
+            silver=silver_path,
+            quarantine=beside if silver.quarantine is None else at("", silver.quarantine),
+            record_losses=self._keys.bronze.on_loss == "record",
+            max_offsets_per_trigger=self._keys.bronze.max_offsets_per_trigger,
+            parse=self._parse_settings(silver),
+            adds_columns=silver.on_new_field == "add",
+            limit=limit_of(silver.quarantine_limit),
+            gold=tuple(self._steps()),
+        )
+        _check_folders(pipeline)
+        return pipeline
+
+    def _placed(self, default: str, given: str | None) -> str:
+        path = os.path.join(self._root, default) if given is None else given
+        if "://" in path:
+            raise OptionError(f"{path!r}: tables and checkpoints lie in folders of this machine")
+        return os.path.normpath(os.path.join(self._folder, path))
+
+    def _parse_settings(self, silver: SilverKeys) -> ParseSettings:
+        for key, formats in _FORMAT_KEYS.items():
+            if getattr(silver, key) not in (None, []) and silver.format not in formats:
+                raise OptionError(
+                    f"[silver] {key} is for the format {' and '.join(formats)}, and format ="
+                    f" {silver.format!r}: leave it out"
+                )
+        for key in ("pattern", "avro_schema"):
+            if getattr(silver, key) is None and silver.format in _FORMAT_KEYS[key]:
+                raise OptionError(f"[silver] format = {silver.format!r} needs the key {key}")
+        if silver.on_new_field == "add" and silver.format != "json":
+            raise OptionError(
+                f'[silver] on_new_field = "add" is for the format json: the fields of'
+                f" {silver.format} are those of its columns"
+            )
+        for key in ("delimiter", "quote"):
+            given = getattr(silver, key)
+            if (
+                given is not None
+                and len(given.encode()) != 1
+                and not (key == "quote" and not given)
+            ):
+                raise OptionError(f"[silver] {key} = {given!r}: give one ASCII character")
+        settings = ParseSettings(
+            format=silver.format,
+            columns=_columns(silver.columns),
+            event_time=silver.event_time,
+            pattern=silver.pattern,
+            avro_schema=self._avro_schema(silver.avro_schema),
+            delimiter="," if silver.delimiter is None else silver.delimiter,
+            quote='"' if silver.quote is None else silver.quote,
+            null_values=tuple(silver.null_values),
+        )
+        if silver.event_time != RECORD_TIME and silver.event_time not in settings.columns:
+            raise OptionError(
+                f"[silver] event_time = {silver.event_time!r} is no column; name one of"
+                f" [silver.columns], or {RECORD_TIME!r} for the record's own"
+            )
+        check_settings(settings)
+        return settings
+
+    def _avro_schema(self, file: str | None) -> str | None:
+        if file is None:
+            return None
+        path = os.path.join(self._folder, file)
+        try:
+            with open(path, encoding="utf-8") as schema:
+                return schema.read()
+        except (OSError, UnicodeDecodeError) as why:
+            raise OptionError(
+                f"[silver] avro_schema = {file!r} does not read ({why}): name the file of the"
+                " writer's schema"
+            ) from why
+
+    def _steps(self) -> Iterator[GoldStep]:
+        lines = _lines_of_statements(self._text)
+        seen: set[str] = set()
+        for number, step in enumerate(self._keys.gold):
+            _check_name(f"[[gold]] {number + 1}, name", step.name)
+            if step.name in seen:
+                raise OptionError(
+                    f"[[gold]] {step.name}: two steps have this name; give each its own"
+                )
+            seen.add(step.name)
+            line = lines[number] if number < len(lines) else 1
+            table = self._placed(os.path.join("gold", step.name), step.table)
+            yield checked_step(step, table, line)
+
+
+def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
+    where = f"[[gold]] {step.name}"
+    if (step.window is None) == (step.session is None):
+        raise OptionError(f"{where}: give either window (and slide) or session (and session_key)")
+    if step.slide is not None and step.window is None:
+        raise OptionError(f"{where}: slide is for windows, and a session has none; leave it out")
+    if (step.session is None) != (not step.session_key):
+        raise OptionError(f"{where}: session and session_key belong together; give both or neither")
+    window, slide, session = (
+        None if text is None else duration_us(f"{where}, {key}", text)
+        for key, text in (("window", step.window), ("slide", step.slide), ("session", step.session))
+    )
+    if window is not None and slide is not None and slide > window:
+        raise OptionError(
+            f"{where}, slide = {step.slide!r} is longer than window = {step.window!r}: rows would"
+            " fall between windows"
+        )
+    if step.sql.strip() == "":
+        raise OptionError(f"{where}, sql is empty; give a SELECT over the view silver")
+    return GoldStep(
+        name=step.name,
+        table=table,
+        sql=step.sql,
+        line=line,
+        watermark=duration_us(f"{where}, watermark", step.watermark, least=0),
+        window=window,
+        slide=slide,
+        session=session,
+        session_key=tuple(step.session_key),
+    )
+
+
+def duration_us(where: str, text: str, *, least: int = 1) -> int:
+    """`5 minutes` in microseconds. Raises OptionError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or int(found[1]) < least:
+        raise OptionError(
+            f"{where} = {text!r}: give a whole number and second, minute, hour, day or week, as"
+            " '5 minutes'"
+        )
+    return int(found[1]) * _UNITS_US[found[2]]
+
+
+def limit_of(given: int | str | None) -> QuarantineLimit:
+    where = f"[silver] quarantine_limit = {given!r}"
+    if given is None:
+        return QuarantineLimit(None, None)
+    if isinstance(given, int):
+        if given < 0:
+            raise OptionError(f"{where}: give a count of rows from 0 on, or a share as '1%'")
+        return QuarantineLimit(given, None)
+    found = _SHARE.fullmatch(given.strip())
+    if found is None or float(found[1]) > 100:
+        raise OptionError(f"{where}: give a count of rows, or a share from '0%' to '100%'")
+    return QuarantineLimit(None, float(found[1]) / 100)
+
+
+def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
+    if not given:
+        raise OptionError("[silver.columns] is empty; name at least one column and its type")
+    columns: dict[str, ColumnType] = {}
+    taken = {name.lower(): name for name in (*OWN_COLUMNS, *WINDOW_COLUMNS)}
+    for name, kind in given.items():
+        where = f"[silver.columns] {name}"
+        if not _COLUMN.fullmatch(name):
+            raise OptionError(f"{where}: a column's name has letters, digits and _ alone")
+        if name.lower() in taken:
+            raise OptionError(
+                f"{where}: the table has a column {taken[name.lower()]} already (names are the same"
+                " in capitals too); choose another name"
+            )
+        taken[name.lower()] = name
+        text, form = (kind, None) if isinstance(kind, str) else (kind.type, kind.format)
+        try:
+            columns[name] = column_type(text, form)
+        except OptionError as why:
+            raise OptionError(f"{where}: {why}") from why
+    return columns
+
+
+def _check_name(where: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise OptionError(f"{where} = {name!r}: give letters, digits, - and _ alone")
+
+
+def _check_folders(pipeline: Pipeline) -> None:
+    """Two tables in one folder, or one in another, would be each other's files."""
+    folders = [*pipeline.tables, ("checkpoint", pipeline.checkpoint)]
+    for i, (key, path) in enumerate(folders):
+        for other, there in folders[i + 1 :]:
+            if os.path.commonpath([path, there]) in (path, there):
+                raise OptionError(
+                    f"{key} and {other} have the folders {path} and {there}: give each a folder"
+                    " that is not in the other's"
+                )
+
+
+def _lines_of_statements(text: str) -> list[int]:
+    """The line on which each gold step's statement begins, in the order of the file."""
+    lines: list[int] = []
+    within = False
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.strip()
+        if bare.startswith("["):
+            within = bare.startswith("[[gold]]")
+        elif within and (found := re.match(r'sql\s*=\s*("""|\'\'\'|["\'])(.*)', bare)):
+            # A line break right behind the quotes is no part of the text.
+            opens = len(found[1]) == 3 and found[2] == ""
+            lines.append(number + 1 if opens else number)
+    return lines
+
+
+def _explained(why: str, found: dict[str, Any], text: str) -> str:
+    """What msgspec says, in the file's own words."""
+    if unknown := _UNKNOWN.fullmatch(why):
+        where, key = _section(unknown[2] or "", found), unknown[1]
+        known = _known_keys(unknown[2] or "")
+        near = difflib.get_close_matches(key, known, 1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        return (
+            f"{where}{key}{_line_of(text, key)}: unknown key{meant}; there are {', '.join(known)}"
+        )
+    if missing := _MISSING.fullmatch(why):
+        where = _section(missing[2] or "", found)
+        return f"{where}{missing[1]} is missing: give it a value"
+    if at := _AT.fullmatch(why):
+        path = at[2]
+        key = path.rpartition(".")[2]
+        return f"{_section(path.rpartition('.')[0], found)}{key}{_line_of(text, key)}: {at[1]}"
+    return why
+
+
+def _section(path: str, found: dict[str, Any]) -> str:
+    """`.gold[1]` as `[[gold]] delays, `."""
+    path = path.removeprefix(".")
+    if step := re.fullmatch(r"gold\[(\d+|\.\.\.)\]", path):
+        steps = found.get("gold")
+        number = int(step[1]) if step[1].isdigit() else -1
+        if isinstance(steps, list) and 0 <= number < len(steps) and isinstance(steps[number], dict):
+            return f"[[gold]] {steps[number].get('name', number + 1)}, "
+        return "[[gold]] "
+    return f"[{path}] " if path else ""
+
+
+def _known_keys(path: str) -> list[str]:
+    sections: dict[str, Any] = {
+        "pipeline": PipelineKeys,
+        "silver": SilverKeys,
+        "bronze": BronzeKeys,
+        "gold": GoldKeys,
+    }
+    head = re.split(r"[.\[]", path.removeprefix("."))[0]
+    kind = ColumnKeys if path.startswith(".silver.columns") else sections.get(head, FileKeys)
+    return [field.name for field in msgspec.structs.fields(kind)]
+
+
+def _line_of(text: str, key: str) -> str:
+    """Where the key stands, if it stands once."""
+    lines = [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.match(rf'\s*["\']?{re.escape(key)}["\']?\s*=|\s*\[+\s*{re.escape(key)}\s*\]+', line)
+    ]
+    return f" (line {lines[0]})" if len(lines) == 1 else ""

@@ -1,0 +1,121 @@
+"""The keys of pipeline.toml: names, types, defaults and what each means.
+
+What is not listed here is refused, and docs/spark.md has the same keys (a test compares the two).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class Section(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A table of the file."""
+
+
+class PipelineKeys(Section):
+    name: Annotated[str, Meta(description="Owns the tables; letters, digits, - and _.")]
+    topics: Annotated[list[str], Meta(description="The topics that are read.")]
+    directory: Annotated[
+        str, Meta(description="Where tables lie that name no folder; relative to the file.")
+    ] = "lake"
+    checkpoint: Annotated[
+        str | None, Meta(description="Spark's checkpoint (default: directory/_checkpoint).")
+    ] = None
+    start: Annotated[
+        Literal["earliest", "latest", "table"],
+        Meta(description="Where a new checkpoint begins: table is where the tables end."),
+    ] = "table"
+
+
+class BronzeKeys(Section):
+    table: Annotated[
+        str | None, Meta(description="Folder of the raw records (default: directory/bronze).")
+    ] = None
+    on_loss: Annotated[
+        Literal["stop", "record"],
+        Meta(description="Where retention took records before they were read: stop, or count."),
+    ] = "stop"
+    max_offsets_per_trigger: Annotated[
+        int | None, Meta(ge=1, description="Bound of one micro-batch.")
+    ] = None
+
+
+class ColumnKeys(Section):
+    """A column in more than a word."""
+
+    type: Annotated[str, Meta(description="As in a word.")]
+    format: Annotated[
+        str | None, Meta(description="Of date and timestamp, as strptime has it (default: ISO).")
+    ] = None
+
+
+class SilverKeys(Section):
+    format: Annotated[
+        Literal["json", "csv", "avro", "regex"], Meta(description="How values are parsed.")
+    ]
+    event_time: Annotated[
+        str,
+        Meta(description="A column of type timestamp or date; timestamp: the record's own time."),
+    ]
+    columns: Annotated[
+        dict[str, str | ColumnKeys],
+        Meta(description="Name and type of each; of csv in the order of the fields."),
+    ]
+    table: Annotated[
+        str | None, Meta(description="Folder of parsed rows (default: directory/silver).")
+    ] = None
+    quarantine: Annotated[
+        str | None,
+        Meta(description="Folder of what does not parse (default: quarantine beside silver)."),
+    ] = None
+    on_new_field: Annotated[
+        Literal["add", "stop"],
+        Meta(description="A field of json that is no column: it becomes one, or the job stops."),
+    ] = "stop"
+    quarantine_limit: Annotated[
+        int | str | None,
+        Meta(description="Rows, or a share such as 1%, of one batch beyond which the job stops."),
+    ] = None
+    pattern: Annotated[
+        str | None, Meta(description="Of regex: RE2, a named group for each column.")
+    ] = None
+    avro_schema: Annotated[
+        str | None, Meta(description="Of avro: the file of the writer's schema.")
+    ] = None
+    delimiter: Annotated[str | None, Meta(description="Of csv (default: a comma).")] = None
+    quote: Annotated[str | None, Meta(description='Of csv (default: "); empty for none.')] = None
+    null_values: Annotated[
+        list[str], Meta(description="Of csv and regex: texts that stand for null.")
+    ] = msgspec.field(default_factory=list)
+
+
+class GoldKeys(Section):
+    name: Annotated[str, Meta(description="Of the step and its table.")]
+    watermark: Annotated[str, Meta(description="How long rows are waited for, as 5 minutes.")]
+    sql: Annotated[
+        str,
+        Meta(description="Spark SQL over the view silver; gives window_start and window_end."),
+    ]
+    table: Annotated[
+        str | None, Meta(description="Folder of the step's rows (default: directory/gold/NAME).")
+    ] = None
+    window: Annotated[str | None, Meta(description="Length of a window, as 1 hour.")] = None
+    slide: Annotated[
+        str | None, Meta(description="A window begins so often (default: the window's length).")
+    ] = None
+    session: Annotated[
+        str | None, Meta(description="In place of window: the gap that ends a session.")
+    ] = None
+    session_key: Annotated[
+        list[str], Meta(description="Columns whose rows of equal values make a session.")
+    ] = msgspec.field(default_factory=list)
+
+
+class FileKeys(Section):
+    pipeline: PipelineKeys
+    silver: SilverKeys
+    bronze: BronzeKeys = BronzeKeys()
+    gold: list[GoldKeys] = msgspec.field(default_factory=list)

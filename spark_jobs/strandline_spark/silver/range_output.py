@@ -1,0 +1,179 @@
+"""A task's part in silver: each batch of records is parsed, and goes into silver's file or into
+quarantine's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.parsing.parser import column_type, make_parser
+from strandline_spark.parsing.settings import ParseSettings
+from strandline_spark.range_file import RangeFile
+from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
+
+_TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+_QUARANTINE_OPTIONS: Final[dict[str, Any]] = {
+    "compression": "snappy",
+    "use_dictionary": ["partition", "reason", "batch_id"],
+    "column_encoding": _TIMES,
+    "write_statistics": ["partition", "offset", "timestamp", "reason"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SilverPlan:
+    """What tasks are told of silver, as text between driver and tasks."""
+
+    silver: str
+    quarantine: str
+    """Folders of the two tables."""
+    parse: ParseSettings
+
+    def to_json(self) -> str:
+        parse = self.parse
+        columns = [(name, kind.name, kind.format) for name, kind in parse.columns.items()]
+        plain = {name: getattr(parse, name) for name in ParseSettings.__slots__}
+        return json.dumps(
+            {
+                "silver": self.silver,
+                "quarantine": self.quarantine,
+                "parse": plain | {"columns": columns},
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> SilverPlan:
+        found = json.loads(text)
+        parse = found["parse"]
+        columns = {name: column_type(kind, form) for name, kind, form in parse["columns"]}
+        nulls = tuple(parse["null_values"])
+        settings = ParseSettings(**parse | {"columns": columns, "null_values": nulls})
+        return cls(found["silver"], found["quarantine"], settings)
+
+
+@dataclass(slots=True)
+class SilverManifest:
+    """What became of one range, in silver's and quarantine's terms."""
+
+    silver: dict[str, Any]
+    """`RangeFile.description`."""
+    quarantine: dict[str, Any]
+    reasons: dict[str, int] = field(default_factory=dict)
+    sample: str | None = None
+    """A record that did not parse, and why."""
+    new_fields: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def from_json(cls, text: str) -> SilverManifest:
+        return cls(**json.loads(text))
+
+
+class SilverOutput:
+    """The two files of one range."""
+
+    def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
+        """`path` is the files' own below each table's folder."""
+        self._parser = make_parser(plan.parse)
+        self._schema = silver_file_schema(plan.parse.columns)
+        self._batch_id = batch_id
+        self._silver = RangeFile(plan.silver, path, self._schema, _silver_options(self._schema))
+        self._quarantine = RangeFile(
+            plan.quarantine, path, QUARANTINE_FILE_SCHEMA, _QUARANTINE_OPTIONS
+        )
+        self._reasons: Counter[str] = Counter()
+        self._sample: str | None = None
+        self._new_fields: dict[str, str] = {}
+
+    def add(self, batch: Any) -> None:
+        """Records as the source reads them."""
+        parsed = self._parser.parse(batch)
+        for name, kind in parsed.new_fields.items():
+            self._new_fields[name] = merged_type(self._new_fields.get(name), kind)
+        self._silver.add(self._silver_rows(batch, parsed))
+        if len(parsed.bad_rows) > 0:
+            self._quarantine.add(self._bad_rows(batch, parsed))
+            self._reasons.update(parsed.reasons)
+            if self._sample is None:
+                offset = batch.column("offset")[parsed.bad_rows[0].as_py()].as_py()
+                self._sample = f"offset {offset}: {parsed.details[0]}"
+
+    def _silver_rows(self, batch: Any, parsed: Any) -> Any:
+        good, tombstones = parsed.good, parsed.tombstone_rows
+        rows, is_tombstone = parsed.good_rows, pa.repeat(pa.scalar(False), good.num_rows)
+        columns = {name: good.column(name) for name in good.schema.names}
+        if len(tombstones) > 0:
+            rows = pa.concat_arrays([rows, tombstones])
+            order = pc.sort_indices(rows)
+            rows = rows.take(order)
+            is_tombstone = pc.greater_equal(order, good.num_rows)
+            nothing = len(tombstones)
+            columns = {
+                name: pa.concat_arrays([one, pa.nulls(nothing, one.type)]).take(order)
+                for name, one in columns.items()
+            }
+        if len(rows) < batch.num_rows:
+            batch = batch.select(["partition", "offset", "timestamp", "key"]).take(rows)
+        own = {
+            "partition": batch.column("partition"),
+            "offset": batch.column("offset"),
+            "timestamp": batch.column("timestamp"),
+            "event_time": columns["event_time"],
+            "key": batch.column("key"),
+            "tombstone": is_tombstone,
+            "batch_id": self._batch_ids(len(rows)),
+        }
+        arrays = [own[name] if name in own else columns[name] for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _bad_rows(self, batch: Any, parsed: Any) -> Any:
+        names = ["partition", "offset", "timestamp", "key", "value"]
+        rows = batch.select(names).take(parsed.bad_rows)
+        arrays = [
+            *(rows.column(name) for name in names),
+            pa.array(parsed.reasons, pa.string()),
+            pa.array(parsed.details, pa.string()),
+            self._batch_ids(rows.num_rows),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=QUARANTINE_FILE_SCHEMA)
+
+    def _batch_ids(self, rows: int) -> Any:
+        return pa.repeat(pa.scalar(self._batch_id, pa.int64()), rows)
+
+    def close(self) -> SilverManifest:
+        silver, quarantine = (
+            one.description(one.close()) for one in (self._silver, self._quarantine)
+        )
+        return SilverManifest(
+            silver, quarantine, dict(self._reasons), self._sample, self._new_fields
+        )
+
+    def discard(self) -> None:
+        self._silver.discard()
+        self._quarantine.discard()
+
+
+def merged_type(one: str | None, other: str) -> str:
+    """The type that takes values of both."""
+    if one is None or one == other:
+        return other
+    return "double" if {one, other} == {"bigint", "double"} else "string"
+
+
+def _silver_options(schema: Any) -> dict[str, Any]:
+    # Times and offsets rise; of other columns values may well repeat.
+    times = {f.name for f in schema if pa.types.is_timestamp(f.type)} | {"offset"}
+    return {
+        "compression": "snappy",
+        "use_dictionary": [name for name in schema.names if name not in times | {"key"}],
+        "column_encoding": dict.fromkeys(times, "DELTA_BINARY_PACKED"),
+        "write_statistics": [name for name in schema.names if name != "key"],
+    }

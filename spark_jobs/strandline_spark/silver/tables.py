@@ -1,0 +1,173 @@
+"""The silver table, whose columns follow the pipeline, and the quarantine table beside it.
+
+A column is added and never taken away: rows from before have null there, as a field has that a
+record does not mention.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake.exceptions import DeltaError
+from deltalake.schema import Field
+
+from strandline_spark.durable import sync_log
+from strandline_spark.errors import TableError, first_line
+from strandline_spark.fenced_table import PARTITION_COLUMNS, FencedTable
+from strandline_spark.parsing.settings import PLAIN_TYPES, ColumnType
+from strandline_spark.schema import TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_spark.fenced_table import DataFile
+
+_BEFORE: Final = (
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", TIMESTAMP_TYPE),
+    pa.field("event_time", TIMESTAMP_TYPE),
+    pa.field("key", pa.binary()),
+    pa.field("tombstone", pa.bool_()),
+)
+_BATCH_ID: Final = pa.field("batch_id", pa.int64())
+_TOPIC: Final = pa.field("topic", pa.string())
+_INGEST_DATE: Final = pa.field("ingest_date", pa.date32())
+QUARANTINE_FILE_SCHEMA: Final[Any] = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", TIMESTAMP_TYPE),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        _BATCH_ID,
+    ]
+)
+"""The columns in a file; `topic` and `ingest_date` stand in its path."""
+_QUARANTINE_SCHEMA: Final[Any] = pa.schema([_TOPIC, *QUARANTINE_FILE_SCHEMA, _INGEST_DATE])
+_OWN: Final = frozenset([_TOPIC.name, *(f.name for f in _BEFORE), _BATCH_ID.name, "ingest_date"])
+_DELTA_NAMES: Final = {
+    "int": "integer",
+    "bigint": "long",
+}
+_YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
+"""Of the years 1 to 9999, which statistics have a text for."""
+
+
+def silver_file_schema(columns: Mapping[str, ColumnType]) -> Any:
+    """The columns in a file; `topic` and `ingest_date` stand in its path."""
+    parsed = [pa.field(name, kind.arrow) for name, kind in columns.items()]
+    return pa.schema([*_BEFORE, *parsed, _BATCH_ID])
+
+
+class SilverTable(FencedTable):
+    KIND = "silver"
+    MADE_BY = "strandline-spark ingest silver"
+    COLUMNS = _OWN
+    IS_CLOSED = False
+
+    @classmethod
+    def open_or_create(
+        cls, path: str, columns: Mapping[str, ColumnType], owner: str
+    ) -> SilverTable:
+        schema = pa.schema([_TOPIC, *silver_file_schema(columns), _INGEST_DATE])
+        return cls._open_or_create(
+            path,
+            schema,
+            name="silver",
+            description="Records of Strandline topics, parsed, each offset once",
+            owner=owner,
+        )
+
+    def parsed_columns(self) -> dict[str, str]:
+        """Name and Delta type of each column that values are parsed into, in order."""
+        return {
+            field.name: _type_name(field)
+            for field in self._handle.schema().fields
+            if field.name not in _OWN
+        }
+
+    def fit_columns(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
+        """Adds those that the table lacks. Returns those that it has beside: name and type, of
+        PLAIN_TYPES. TableError for one that it has of another type.
+        """
+        there = self.parsed_columns()
+        for name, kind in declared.items():
+            if name in there and there[name] != _delta_name(kind.name):
+                raise TableError(
+                    f"{self.path} has the column {name} of type {there[name]}, and [silver.columns]"
+                    f" says {kind.name}: a type does not change; give the column another name, or"
+                    " the pipeline other tables"
+                )
+        self.add_columns({n: kind for n, kind in declared.items() if n not in there})
+        back = {_delta_name(name): name for name in PLAIN_TYPES}
+        return {n: back.get(found, found) for n, found in there.items() if n not in declared}
+
+    def add_columns(self, columns: Mapping[str, ColumnType]) -> None:
+        """One commit for all, on disk when it returns."""
+        if not columns:
+            return
+        before = self._handle.version()
+        fields = pa.schema([pa.field(name, kind.arrow) for name, kind in columns.items()])
+        try:
+            self._handle.alter.add_columns([Field.from_arrow(one) for one in fields])
+        except DeltaError as why:
+            raise TableError(
+                f"{self.path} cannot take the columns {', '.join(columns)} ({first_line(why)}):"
+                " start the job again"
+            ) from why
+        sync_log(self.path, before + 1)
+
+    def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+        least, most, nulls = super().statistics(file)
+        first, last = file.event_time_min_us, file.event_time_max_us
+        if first is None or last is None:
+            nulls["event_time"] = file.rows
+        elif _YEARS_US[0] <= first and last < _YEARS_US[1] - 1000:
+            least["event_time"] = _text_of_ms(first // 1000)
+            most["event_time"] = _text_of_ms(-(-last // 1000))
+        return least, most, nulls
+
+
+class QuarantineTable(FencedTable):
+    KIND = "quarantine"
+    MADE_BY = "strandline-spark ingest silver"
+    COLUMNS = frozenset(_QUARANTINE_SCHEMA.names)
+
+    @classmethod
+    def open_or_create(cls, path: str, owner: str) -> QuarantineTable:
+        return cls._open_or_create(
+            path,
+            _QUARANTINE_SCHEMA,
+            name="quarantine",
+            description="Records of Strandline topics that did not parse, each offset once",
+            owner=owner,
+        )
+
+
+def _type_name(field: Field) -> str:
+    kind = field.type
+    return str(getattr(kind, "type", kind))
+
+
+def _delta_name(name: str) -> str:
+    """Of a type of PLAIN_TYPES, or a decimal, in Delta's words."""
+    return _DELTA_NAMES.get(name, name)
+
+
+def _text_of_ms(ms: int) -> str:
+    """As Delta's statistics have a time."""
+    return f"{np.datetime64(ms, 'ms')}Z"
+
+
+__all__ = [
+    "PARTITION_COLUMNS",
+    "QUARANTINE_FILE_SCHEMA",
+    "QuarantineTable",
+    "SilverTable",
+    "silver_file_schema",
+]
