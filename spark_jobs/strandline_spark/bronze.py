@@ -43,11 +43,12 @@ from strandline_spark.workers import Workers, check_python_here
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from strandline_spark.fenced_table import FencedTable
     from strandline_spark.offsets import Offsets
 
 POLL_SECONDS: Final = 0.2
@@ -97,6 +98,7 @@ class Totals:
     size: int = 0
     files: int = 0
     version: int = -1
+    quarantined: int = 0
 
     def add(self, report: BatchReport) -> None:
         self.batches += 0 if report.skipped else 1
@@ -105,6 +107,7 @@ class Totals:
         self.size += report.size
         self.files += report.files
         self.version = report.version
+        self.quarantined += report.quarantined
 
 
 def run_bronze(
@@ -157,14 +160,8 @@ def stream(
     note: Callable[[str], None] = lambda line: None,
 ) -> Totals:
     """The prepared job on a session that is there already; ends early once `interrupted` is set."""
-    table = BronzeTable.open(job.table)
-    totals = Totals(version=table.version)
-    audit = AuditCopier(job.table)
-    if missing := audit.copy(table):
-        note(
-            f"{missing} versions of {job.table} had left its log before they were copied to"
-            f" {audit_path(job.table)}"
-        )
+    totals = Totals(version=BronzeTable.open(job.table).version)
+    copy_audit(job.table, note)
 
     def noted(report: BatchReport) -> None:
         totals.add(report)
@@ -179,18 +176,49 @@ def stream(
         on_batch=noted,
         check_workers=workers.check,
     )
+    run_query(
+        job, lambda: start_query(spark, job, start, writer), totals, workers, interrupted, note
+    )
+    copy_audit(job.table, note)
+    return totals
+
+
+def copy_audit(
+    path: str, note: Callable[[str], None], kind: type[FencedTable] = BronzeTable
+) -> None:
+    """What the table's commits say of themselves, into its audit."""
+    if missing := AuditCopier(path).copy(kind.open(path)):
+        note(
+            f"{missing} versions of {path} had left its log before they were copied to"
+            f" {audit_path(path)}"
+        )
+
+
+def run_query(
+    job: BronzeJob,
+    start: Callable[[], StreamingQuery],
+    totals: Totals,
+    workers: Workers,
+    interrupted: threading.Event | None,
+    note: Callable[[str], None],
+    wants_again: Callable[[], bool] = lambda: False,
+) -> None:
+    """Runs the query to its end. One that Spark ended is started again a few times, one that was
+    ended by its own wish (`wants_again`) always. Raises StrandlineSparkError.
+    """
     restarts, batches = 0, 0
     while True:
         try:
-            _run(_start(spark, job, start, writer), workers, interrupted)
-            audit.copy(BronzeTable.open(job.table))
-            return totals
+            _run(start(), workers, interrupted)
+            return
         except Exception as why:
             if jvm_has_ended(why):
                 raise EnvironmentProblem(
                     f"Spark's JVM has ended (killed, or short of memory? {job.log_file} has its"
                     " last words): start the job again, it goes on where the table ends"
                 ) from why
+            if wants_again():
+                continue
             if totals.batches > batches:
                 restarts, batches = 0, totals.batches
             if restarts == RESTARTS_MAX or _named(why) is not None:
@@ -212,9 +240,10 @@ def _run(query: StreamingQuery, workers: Workers, interrupted: threading.Event |
         query.stop()
 
 
-def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
-    """With the offsets go the topic ids and leader epochs that the table's last commits name, so a
-    topic that was truncated or created anew since then is noticed, whatever checkpoint is used.
+def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> str:
+    """Raises TableError unless the `others` end where the table does. With the offsets go the topic
+    ids and leader epochs that the table's last commits name, so a topic that was truncated or
+    created anew since then is noticed, whatever checkpoint is used.
     """
     cluster = Cluster(job.bootstrap.split(","))
     leaders = cluster.leaders(job.topics)
@@ -228,6 +257,13 @@ def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
         end = table.end(tp)
         if end is not None and job.start == "table":
             ends[tp] = end
+        for other in others:
+            if other.end(tp) != end:
+                raise TableError(
+                    f"{table.path} holds {tp} up to {_offset(end)} and {other.path} up to"
+                    f" {_offset(other.end(tp))}, and no checkpoint says which batch lies between:"
+                    f" give the pipeline its checkpoint back, or new tables"
+                )
         table.check_fence(tp, ends[tp])
     ids: dict[str, bytes] = {}
     epochs: Offsets = {}
@@ -237,6 +273,10 @@ def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
             if last.leader_epoch >= 0:
                 epochs[tp] = last.leader_epoch
     return json.dumps(stream_to_json(StreamOffset(ends, ids, epochs)))
+
+
+def _offset(end: int | None) -> str:
+    return "nothing" if end is None else f"offset {end}"
 
 
 def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
@@ -252,9 +292,14 @@ def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
         )
 
 
-def _start(
-    spark: SparkSession, job: BronzeJob, start: str, writer: MicroBatchWriter
+def start_query(
+    spark: SparkSession,
+    job: BronzeJob,
+    start: str,
+    writer: MicroBatchWriter,
+    more: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
+    """`more` are options of the direct source."""
     options: dict[str, Any] = {
         "bootstrap.servers": job.bootstrap,
         "subscribe": ",".join(job.topics),
@@ -268,6 +313,7 @@ def _start(
     if job.direct:
         spark.dataSource.register(BronzeSource)
         stream = spark.readStream.format(BronzeSource.name()).option(TABLE_PATH, job.table)
+        options |= more or {}
     else:
         # A source that Spark finds by itself has the driver's interpreter on the workers too.
         spark.dataSource.register(StrandlineDataSource)

@@ -1,5 +1,5 @@
-"""The `strandline-spark` command: `ingest bronze`, `verify`, `compact`, `vacuum`, `lag`,
-`replay`, `report` and `prepare`.
+"""The `strandline-spark` command: a pipeline or its parts (`run`, `ingest`, `gold`, `latest`), and
+the care for tables (`verify`, `compact`, `vacuum`, `lag`, `replay`, `report`, `prepare`).
 
 Exit status: 0 done, 1 an error or a table that is not sound, 2 wrong usage, 130 interrupted.
 Progress goes to standard error, the result to standard output.
@@ -13,40 +13,29 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.errors import OptionError, StrandlineSparkError
-from strandline_spark.find_cluster import add_cluster, find_bootstrap, find_bootstrap_if_any
+from strandline_spark.example_command import add_example
+from strandline_spark.find_cluster import add_cluster, find_bootstrap
 from strandline_spark.lag_command import add_lag
+from strandline_spark.pipeline_commands import add_gold, add_latest, add_run, add_silver
 from strandline_spark.prepare_command import add_prepare
 from strandline_spark.replay_command import add_replay
 from strandline_spark.report_command import add_report
+from strandline_spark.spark_flags import add_spark
 from strandline_spark.table_commands import add_compact, add_vacuum
+from strandline_spark.verify_command import add_verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_spark.bronze import Totals
     from strandline_spark.micro_batch import BatchReport
-    from strandline_spark.verify import PartitionFindings
 
 INTERRUPTED: Final = 130
-_VERIFY_COLUMNS: Final = (
-    "partition",
-    "rows",
-    "first_offset",
-    "end_offset",
-    "gaps",
-    "doubles",
-    "skipped",
-    "lost",
-    "unchecked",
-    "differing",
-    "high_watermark",
-    "lag",
-)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -83,14 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     ingest = commands.add_parser("ingest", help="run an ingestion job")
     jobs = ingest.add_subparsers(required=True, metavar="JOB")
     _add_bronze(jobs.add_parser("bronze", help="raw records into a Delta table, each offset once"))
-    verify = commands.add_parser(
-        "verify",
-        help="prove that a table holds each offset once",
-        description="Proves that a bronze table holds each offset of a topic once. If a cluster is"
-        " named (by a flag, STRANDLINE_BOOTSTRAP, STRANDLINE_DIR or ./.strandline), the table is"
-        " compared with its topic ids and high watermarks too.",
-    )
-    _add_verify(verify)
+    add_silver(jobs)
+    add_run(commands)
+    add_gold(commands)
+    add_latest(commands)
+    add_verify(commands)
+    add_example(commands)
     add_compact(commands)
     add_vacuum(commands)
     add_lag(commands)
@@ -98,23 +85,6 @@ def _parser() -> argparse.ArgumentParser:
     add_prepare(commands)
     add_report(commands)
     return parser
-
-
-def _add_spark(job: argparse.ArgumentParser) -> None:
-    job.add_argument(
-        "--master",
-        default="local[2]",
-        help="Spark's master: local[N], or spark://HOST:PORT of a standalone cluster (default:"
-        " local[2]); a task may fail four times",
-    )
-    job.add_argument(
-        "--worker-python",
-        metavar="PYTHON",
-        default=sys.executable,
-        help="the interpreter of Spark's workers: a path, or a name on the PATH of each machine,"
-        " this one included (default: the one that runs this command)",
-    )
-    job.add_argument("--memory", default="1g", help="the driver's JVM heap (default: 1g)")
 
 
 def _add_bronze(bronze: argparse.ArgumentParser) -> None:
@@ -154,31 +124,12 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="how far the records of one compressed batch may unpack (default: 32 MiB)",
     )
-    _add_spark(bronze)
+    add_spark(bronze)
     bronze.add_argument("--format", choices=("table", "json"), default="table")
     bronze.set_defaults(
         run=_run_bronze,
         interrupted="what was committed stays, and the checkpoint goes on from there",
     )
-
-
-def _add_verify(verify: argparse.ArgumentParser) -> None:
-    verify.add_argument("table", metavar="TABLE", help="path of the Delta table")
-    verify.add_argument("topic", metavar="TOPIC")
-    add_cluster(verify)
-    verify.add_argument(
-        "--complete", action="store_true", help="fail if the topic has more than the table"
-    )
-    verify.add_argument(
-        "--values",
-        action="store_true",
-        help="read the topic again and compare key, value, headers and timestamp of each row",
-    )
-    verify.add_argument(
-        "--allow-lost", action="store_true", help="accept what retention took before it was read"
-    )
-    verify.add_argument("--format", choices=("table", "json"), default="table")
-    verify.set_defaults(run=_run_verify, interrupted="nothing is proven, and nothing was changed")
 
 
 def _run_bronze(arguments: argparse.Namespace) -> int:
@@ -257,70 +208,6 @@ def _progress(report: BatchReport) -> None:
 
 def _lost(offsets: int) -> str:
     return f" ({offsets:,} offsets lost to retention)" if offsets > 0 else ""
-
-
-def _run_verify(arguments: argparse.Namespace) -> int:
-    from strandline_spark.option_values import local_path
-    from strandline_spark.options import parse_options
-    from strandline_spark.verify import as_json, verify
-
-    servers = find_bootstrap_if_any(arguments.bootstrap, arguments.dir, os.environ)
-    asked = [f"--{name}" for name in ("complete", "values") if getattr(arguments, name)]
-    if servers is None and asked:
-        raise OptionError(
-            f"{asked[0]} compares with a cluster: say where it is with --bootstrap HOST:PORT,"
-            " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
-        )
-    if servers is not None:
-        given = {"bootstrap.servers": servers, "subscribe": arguments.topic}
-        servers = ",".join(parse_options(given).bootstrap)
-    else:
-        _note("no cluster is named, so the table is checked by itself")
-    table = os.path.abspath(local_path("TABLE", arguments.table))
-    found = verify(
-        table,
-        arguments.topic,
-        servers,
-        complete=arguments.complete,
-        allow_lost=arguments.allow_lost,
-        values=arguments.values,
-    )
-    sound = all(one.sound for one in found)
-    if arguments.format == "json":
-        document = {
-            "table": table,
-            "topic": arguments.topic,
-            "sound": sound,
-            "rows": sum(one.rows for one in found),
-            "gaps": sum(one.gaps for one in found),
-            "doubles": sum(one.doubles for one in found),
-            "lost": sum(one.lost for one in found),
-            "partitions": [as_json(one) for one in found],
-        }
-        print(json.dumps(document))  # noqa: T201 - the command's result
-    else:
-        _print_findings(found, sound)
-    return 0 if sound else 1
-
-
-def _print_findings(found: list[PartitionFindings], sound: bool) -> None:
-    rows: list[tuple[Any, ...]] = [_VERIFY_COLUMNS]
-    for one in found:
-        values = (getattr(one, name) for name in _VERIFY_COLUMNS)
-        rows.append(tuple("-" if value == -1 else value for value in values))
-    widths = [max(len(str(row[i])) for row in rows) for i in range(len(_VERIFY_COLUMNS))]
-    for row in rows:
-        cells = (str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells))  # noqa: T201 - the command's result
-    for one in found:
-        for problem in one.problems:
-            print(f"{one.topic}/{one.partition}: {problem}")  # noqa: T201 - the command's result
-    lost = any(one.lost for one in found)
-    print(  # noqa: T201 - the command's result
-        ("sound: every offset once" + (", but the lost ones" if lost else ""))
-        if sound
-        else "NOT sound"
-    )
 
 
 def _note(line: str) -> None:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from strandline_spark.cluster import Marks
     from strandline_spark.commits import CommittedRange
+    from strandline_spark.fenced_table import FencedTable
 
 _BATCH_ROWS: Final = 1 << 17
+_COLUMNS: Final = ("partition", "offset", "leader_epoch")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,15 +119,17 @@ def verify(
     return found
 
 
-def runs_in(table: BronzeTable, topic: str) -> dict[int, list[Run]]:
-    """The runs of every partition of the topic, in no order."""
+def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
+    """The runs of every partition of the topic, in no order; of a table that keeps no leader epochs
+    with epoch -1.
+    """
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
     table.check_files()
     dataset: Any = table.delta.to_pyarrow_dataset()
     out: dict[int, list[Run]] = {}
     scanner = dataset.scanner(
-        columns=["partition", "offset", "leader_epoch"],
+        columns=[name for name in _COLUMNS if name in dataset.schema.names],
         filter=ds.field("topic") == topic,
         batch_size=_BATCH_ROWS,
     )
@@ -140,7 +144,10 @@ def _fold_into(out: dict[int, list[Run]], batch: Any) -> None:
     for partition in np.unique(partitions):
         mine = partitions == partition
         offsets = batch.column("offset").to_numpy()[mine]
-        epochs = batch.column("leader_epoch").to_numpy()[mine]
+        if "leader_epoch" in batch.schema.names:
+            epochs = batch.column("leader_epoch").to_numpy()[mine]
+        else:
+            epochs = np.full(len(offsets), -1)
         out.setdefault(int(partition), []).extend(fold(offsets, epochs))
 
 
@@ -166,7 +173,7 @@ def check_partition(
     found = PartitionFindings(tp.topic, tp.partition)
     found.rows = sum(run.end - run.start for run in runs)
     runs = sorted(runs)
-    covered = _union(runs)
+    covered = union(runs)
     found.doubles = found.rows - sum(end - start for start, end in covered)
     found.first_offset = covered[0][0] if covered else -1
     last = covered[-1][1] if covered else 0
@@ -189,7 +196,7 @@ def _check_ranges(
         if b.start != a.end:
             found.problems.append(f"commits took in up to {a.end}, then from {b.start}")
     for one in ranges:
-        held = _held(covered, one.start, one.end)
+        held = held_in(covered, one.start, one.end)
         empty = one.skipped or 0
         found.skipped += empty
         found.lost += one.lost
@@ -205,13 +212,13 @@ def _check_ranges(
     # Old commits leave the log; what is below the ranges is judged by the rows alone.
     known_from = ranges[0].start if ranges else found.end_offset
     if found.first_offset >= 0 and found.first_offset < known_from:
-        head = _held(covered, found.first_offset, known_from)
+        head = held_in(covered, found.first_offset, known_from)
         found.gaps += known_from - found.first_offset - head
     if found.gaps > 0:
         found.problems.append(f"{found.gaps} offsets have no row")
 
 
-def _union(runs: Iterable[Run]) -> list[tuple[int, int]]:
+def union(runs: Iterable[Run]) -> list[tuple[int, int]]:
     """The offsets that the sorted runs cover, as disjoint intervals."""
     out: list[tuple[int, int]] = []
     for run in runs:
@@ -222,7 +229,7 @@ def _union(runs: Iterable[Run]) -> list[tuple[int, int]]:
     return out
 
 
-def _held(covered: list[tuple[int, int]], start: int, end: int) -> int:
+def held_in(covered: list[tuple[int, int]], start: int, end: int) -> int:
     """How many offsets of [start, end) are covered."""
     return sum(max(0, min(e, end) - max(s, start)) for s, e in covered)
 

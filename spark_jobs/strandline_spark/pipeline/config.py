@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strandline_spark.errors import OptionError
-from strandline_spark.parsing.parser import check_settings, column_type
+from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.keys import (
     BronzeKeys,
@@ -73,6 +73,9 @@ class QuarantineLimit:
 
     rows: int | None
     share: float | None
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:g}%" if self.share is not None else str(self.rows)
 
     def is_passed(self, bad: int, rows: int) -> bool:
         if self.rows is not None and bad > self.rows:
@@ -148,7 +151,7 @@ class _Checker:
         _check_name("[pipeline] name", top.name)
         if not top.topics or len(set(top.topics)) < len(top.topics) or "" in top.topics:
             raise OptionError(
-                f"[pipeline] topics = {top.topics}: name each topic once, at least one"
+                f"[pipeline] topics = {top.topics}: name one or more, each once"
             )
         at = self._placed
         silver_path = at("silver", silver.table)

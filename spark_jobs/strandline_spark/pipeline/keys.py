@@ -39,7 +39,7 @@ class BronzeKeys(Section):
         Meta(description="Where retention took records before they were read: stop, or count."),
     ] = "stop"
     max_offsets_per_trigger: Annotated[
-        int | None, Meta(ge=1, description="Bound of one micro-batch.")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Bound of one micro-batch.")
     ] = None
 
 
@@ -117,5 +117,5 @@ class GoldKeys(Section):
 class FileKeys(Section):
     pipeline: PipelineKeys
     silver: SilverKeys
-    bronze: BronzeKeys = BronzeKeys()
+    bronze: BronzeKeys = msgspec.field(default_factory=BronzeKeys)
     gold: list[GoldKeys] = msgspec.field(default_factory=list)

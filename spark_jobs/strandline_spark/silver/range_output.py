@@ -12,7 +12,9 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from strandline_spark.parsing.parser import column_type, make_parser
+from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.json_rows import merge_fields
+from strandline_spark.parsing.parser import make_parser
 from strandline_spark.parsing.settings import ParseSettings
 from strandline_spark.range_file import RangeFile
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
@@ -96,8 +98,7 @@ class SilverOutput:
     def add(self, batch: Any) -> None:
         """Records as the source reads them."""
         parsed = self._parser.parse(batch)
-        for name, kind in parsed.new_fields.items():
-            self._new_fields[name] = merged_type(self._new_fields.get(name), kind)
+        merge_fields(self._new_fields, parsed.new_fields)
         self._silver.add(self._silver_rows(batch, parsed))
         if len(parsed.bad_rows) > 0:
             self._quarantine.add(self._bad_rows(batch, parsed))
@@ -159,13 +160,6 @@ class SilverOutput:
     def discard(self) -> None:
         self._silver.discard()
         self._quarantine.discard()
-
-
-def merged_type(one: str | None, other: str) -> str:
-    """The type that takes values of both."""
-    if one is None or one == other:
-        return other
-    return "double" if {one, other} == {"bigint", "double"} else "string"
 
 
 def _silver_options(schema: Any) -> dict[str, Any]:

@@ -1,0 +1,210 @@
+"""A pipeline's job: one streaming query, whose tasks write bronze, silver and quarantine, and after
+each batch the gold steps over what silver then holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from strandline_spark.bronze import (
+    BronzeJob,
+    Totals,
+    copy_audit,
+    prepare_start,
+    run_query,
+    start_query,
+)
+from strandline_spark.bronze_source import SILVER
+from strandline_spark.cluster import close_channels
+from strandline_spark.errors import TableError
+from strandline_spark.listener import LagListener
+from strandline_spark.parsing.checks import column_type
+from strandline_spark.pipeline.gold import GoldSteps
+from strandline_spark.session import check_java, end_session, interrupts, start_session
+from strandline_spark.silver.batch import SilverBatchWriter
+from strandline_spark.silver.range_output import SilverPlan
+from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.table import BronzeTable
+from strandline_spark.workers import Workers, check_python_here
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from strandline_spark.micro_batch import BatchReport
+    from strandline_spark.pipeline.config import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """How a pipeline is run, beside what its file says."""
+
+    bootstrap: str
+    every: str | None = None
+    """Time between micro-batches; None reads what is available and ends."""
+    close: bool = False
+    """At the end, windows that are still open come out too."""
+    gold: bool = True
+    """Whether the gold steps run."""
+    master: str = "local[2]"
+    memory: str = "1g"
+    worker_python: str | None = None
+
+
+def bronze_job(pipeline: Pipeline, run: PipelineRun) -> BronzeJob:
+    job = BronzeJob(
+        bootstrap=run.bootstrap,
+        topics=pipeline.topics,
+        table=pipeline.bronze,
+        checkpoint=pipeline.checkpoint,
+        every=run.every,
+        start=pipeline.start,
+        record_losses=pipeline.record_losses,
+        max_offsets_per_trigger=pipeline.max_offsets_per_trigger,
+        master=run.master,
+        memory=run.memory,
+    )
+    return job if run.worker_python is None else replace(job, worker_python=run.worker_python)
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    run: PipelineRun,
+    on_batch: Callable[[BatchReport], None],
+    note: Callable[[str], None],
+) -> Totals:
+    """Runs it to its end (`every` has none but an interrupt). Raises StrandlineSparkError; tables,
+    topics and the start are checked before Spark is started, statements before a batch is read.
+    """
+    job = bronze_job(pipeline, run)
+    start = prepare_pipeline(pipeline, job)
+    spark = start_session(
+        f"strandline {pipeline.name}",
+        master=job.master,
+        memory=job.memory,
+        log_path=job.log_file,
+        direct=True,
+        worker_python=job.worker_python,
+    )
+    spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
+    try:
+        with interrupts() as interrupted:
+            totals = PipelineStream(spark, pipeline, run, on_batch, note).run(start, interrupted)
+    finally:
+        end_session(spark)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return totals
+
+
+def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
+    """Makes the tables that are not there, and looks whose those are that are; the offsets where a
+    new checkpoint starts, as the option startingOffsets.
+    """
+    check_java()
+    try:
+        silver = SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, pipeline.name)
+        quarantine = QuarantineTable.open_or_create(pipeline.quarantine, pipeline.name)
+        bronze = BronzeTable.open_or_create(pipeline.bronze, pipeline.name)
+        with_columns_of(pipeline, silver)
+        check_python_here(job.worker_python, job.table)
+        return prepare_start(job, bronze, silver, quarantine)
+    finally:
+        close_channels()
+
+
+def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
+    """The pipeline with the columns, too, that fields have become. Raises TableError if the table
+    has columns that would be null in silence from now on.
+    """
+    beside = silver.fit_columns(pipeline.parse.columns)
+    columns = {name: column_type(kind) for name, kind in beside.items()}
+    if beside and pipeline.parse.format != "json":
+        names = ", ".join(beside)
+        raise TableError(
+            f"{pipeline.silver} has the columns {names}, which [silver.columns] of {pipeline.file}"
+            " does not name: they would be null from now on; name them"
+        )
+    parse = replace(pipeline.parse, columns={**pipeline.parse.columns, **columns})
+    return replace(pipeline, parse=parse)
+
+
+class PipelineStream:
+    """The prepared pipeline on a session that is there already."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        run: PipelineRun,
+        on_batch: Callable[[BatchReport], None],
+        note: Callable[[str], None],
+    ) -> None:
+        """Raises OptionError for a gold statement that does not compile."""
+        self.totals = Totals(version=BronzeTable.open(pipeline.bronze).version)
+        self._spark = spark
+        self._pipeline = pipeline
+        self._job = bronze_job(pipeline, run)
+        self._close = run.close
+        self._on_batch = on_batch
+        self._note = note
+        self._gold = GoldSteps(spark, pipeline, note) if run.gold else None
+        job = self._job
+        self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
+        self._writer = SilverBatchWriter(
+            pipeline,
+            offsets_file=job.offsets_file,
+            on_batch=self._noted,
+            after_batch=lambda frame: self._run_gold(frame.sparkSession),
+            check_workers=self._workers.check,
+        )
+
+    def run(self, start: str, interrupted: threading.Event | None = None) -> Totals:
+        """To its end, or until `interrupted` is set. What an earlier run has left to gold, after a
+        crash, comes first.
+        """
+        self._copy_audits()
+        self._run_gold(self._spark)
+        run_query(
+            self._job,
+            lambda: self._start(start),
+            self.totals,
+            self._workers,
+            interrupted,
+            self._note,
+            self._wants_again,
+        )
+        self._run_gold(self._spark, close=self._close)
+        self._copy_audits()
+        return self.totals
+
+    def _start(self, start: str) -> StreamingQuery:
+        pipeline = self._pipeline
+        known = with_columns_of(pipeline, SilverTable.open(pipeline.silver))
+        plan = SilverPlan(pipeline.silver, pipeline.quarantine, known.parse)
+        return start_query(self._spark, self._job, start, self._writer, {SILVER: plan.to_json()})
+
+    def _wants_again(self) -> bool:
+        added, self._writer.added = self._writer.added, {}
+        if added:
+            shown = ", ".join(f"{name} {kind}" for name, kind in added.items())
+            self._note(f"silver has new columns, as records have new fields: {shown}")
+        return bool(added)
+
+    def _noted(self, report: BatchReport) -> None:
+        self.totals.add(report)
+        self._on_batch(report)
+
+    def _run_gold(self, spark: SparkSession, *, close: bool = False) -> None:
+        if self._gold is not None:
+            self._gold.run(spark, close=close)
+
+    def _copy_audits(self) -> None:
+        pipeline = self._pipeline
+        copy_audit(pipeline.bronze, self._note)
+        copy_audit(pipeline.silver, self._note, SilverTable)
+        copy_audit(pipeline.quarantine, self._note, QuarantineTable)

@@ -1,0 +1,149 @@
+"""`verify` of a pipeline: bronze holds each offset once, silver and quarantine together hold what
+bronze holds, and gold is what its statements give over silver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.table import BronzeTable
+from strandline_spark.verify import PartitionFindings, held_in, runs_in, union, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_spark.commits import CommittedRange
+    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.verify import Run
+
+
+@dataclass(slots=True)
+class ParsedFindings:
+    """What is right and wrong about one partition in silver and quarantine."""
+
+    topic: str
+    partition: int
+    bronze: int = 0
+    """Rows, as are the next two."""
+    silver: int = 0
+    quarantine: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[PartitionFindings]:
+    """Bronze, of all topics; `asked` are flags of `verify`."""
+    return [
+        found
+        for topic in pipeline.topics
+        for found in verify(pipeline.bronze, topic, bootstrap, **asked)
+    ]
+
+
+def verify_parsed(pipeline: Pipeline) -> list[ParsedFindings]:
+    """Silver and quarantine against bronze, each partition."""
+    bronze = BronzeTable.open(pipeline.bronze)
+    silver = SilverTable.open(pipeline.silver)
+    quarantine = QuarantineTable.open(pipeline.quarantine)
+    ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
+    out = []
+    for topic in pipeline.topics:
+        runs = [runs_in(table, topic) for table in (bronze, silver, quarantine)]
+        for partition in sorted({p for one in runs for p in one}):
+            tp = TopicPartition(topic, partition)
+            found = check_parsed(
+                tp,
+                *(one.get(partition, []) for one in runs),
+                accounts=[one.get(tp, {}) for one in ranges],
+            )
+            _check_ends(found, bronze, (silver, quarantine))
+            out.append(found)
+    return out
+
+
+def check_parsed(
+    tp: TopicPartition,
+    bronze: list[Run],
+    silver: list[Run],
+    quarantine: list[Run],
+    *,
+    accounts: list[Mapping[tuple[int, int], CommittedRange]],
+) -> ParsedFindings:
+    """`accounts`: what the three tables' commits say of each range [start, end) that they took."""
+    found = ParsedFindings(tp.topic, tp.partition)
+    found.bronze, found.silver, found.quarantine = (
+        sum(run.end - run.start for run in runs) for runs in (bronze, silver, quarantine)
+    )
+    raw, parsed = union(sorted(bronze)), union(sorted(silver + quarantine))
+    doubled = found.silver + found.quarantine - sum(end - start for start, end in parsed)
+    if doubled > 0:
+        found.problems.append(f"{doubled} rows of silver and quarantine repeat an offset")
+    for name, (have, want) in {
+        "bronze holds no such row, silver or quarantine does": (parsed, raw),
+        "bronze holds the row, neither silver nor quarantine does": (raw, parsed),
+    }.items():
+        beyond = _beyond(have, want)
+        if beyond:
+            count = sum(end - start for start, end in beyond)
+            found.problems.append(f"{count} offsets from {beyond[0][0]} on: {name}")
+    covered = [union(sorted(runs)) for runs in (bronze, silver, quarantine)]
+    for (start, end), one in accounts[0].items():
+        rows = [held_in(held, start, end) for held in covered]
+        if rows[0] != rows[1] + rows[2]:
+            found.problems.append(
+                f"[{start}, {end}): {rows[0]} rows in bronze, {rows[1]} in silver and {rows[2]} in"
+                " quarantine"
+            )
+        for name, said, there in zip(("silver", "quarantine"), accounts[1:], rows[1:], strict=True):
+            own = said.get((start, end))
+            if own is not None and (own.rows != there or own.rows + own.elsewhere != one.rows):
+                found.problems.append(
+                    f"[{start}, {end}) was committed with {own.rows} rows to {name}, {there} are"
+                    " there"
+                )
+    return found
+
+
+def _beyond(have: list[tuple[int, int]], want: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What the disjoint, rising intervals `have` cover and `want` do not."""
+    out = []
+    gaps = [(a[1], b[0]) for a, b in pairwise([(0, 0), *want, (1 << 63, 1 << 63)])]
+    at = 0
+    for start, end in have:
+        while at < len(gaps) and gaps[at][1] <= start:
+            at += 1
+        i = at
+        while i < len(gaps) and gaps[i][0] < end:
+            part = max(start, gaps[i][0]), min(end, gaps[i][1])
+            if part[0] < part[1]:
+                out.append(part)
+            i += 1
+    return out
+
+
+def _check_ends(
+    found: ParsedFindings, bronze: FencedTable, others: tuple[FencedTable, ...]
+) -> None:
+    tp = TopicPartition(found.topic, found.partition)
+    for other in others:
+        if other.end(tp) != bronze.end(tp):
+            found.problems.append(
+                f"bronze ends at {bronze.end(tp)} and {other.KIND} at {other.end(tp)}: start the"
+                " pipeline once more, it brings them level"
+            )
+
+
+def _ranges(table: FencedTable) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
+    out: dict[TopicPartition, dict[tuple[int, int], CommittedRange]] = {}
+    for commit in table.commits():
+        for one in commit.ranges:
+            out.setdefault(one.tp, {})[one.start, one.end] = one
+    return out

@@ -1,0 +1,189 @@
+"""The driver's part in silver: a micro-batch is judged by what its tasks found, and committed to
+bronze, silver and quarantine, in this order.
+
+Each table has the batch's transaction and fences of its own, so wherever the driver dies, the batch
+runs again and goes into those that lack it: a range gives the same records, and a record parses the
+same way each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.errors import TableError
+from strandline_spark.fenced_table import DataFile
+from strandline_spark.manifests import (
+    Taken,
+    accounts_of,
+    check_account,
+    with_what_files_hold,
+)
+from strandline_spark.micro_batch import MicroBatchWriter
+from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.json_rows import merge_fields
+from strandline_spark.silver.range_output import SilverManifest
+from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.table import BronzeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from strandline_spark.commits import CommittedRange
+    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.manifests import BatchRange
+    from strandline_spark.micro_batch import BatchReport
+    from strandline_spark.pipeline.config import Pipeline
+
+_SAMPLES_MAX: Final = 3
+
+
+class ColumnsAdded(Exception):
+    """Silver has new columns: the batch runs again with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A range's account in bronze, and what became of it beyond."""
+
+    account: CommittedRange
+    ingest_date: str
+    host: str
+    manifest: SilverManifest
+
+
+class SilverBatchWriter(MicroBatchWriter):
+    """`foreachBatch` of a pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        offsets_file: str,
+        on_batch: Callable[[BatchReport], None],
+        after_batch: Callable[[DataFrame], None],
+        check_workers: Callable[[], None],
+    ) -> None:
+        """`after_batch` is called once all tables hold the batch."""
+        super().__init__(
+            table_path=pipeline.bronze,
+            checkpoint=pipeline.checkpoint,
+            offsets_file=offsets_file,
+            direct=True,
+            on_batch=on_batch,
+            check_workers=check_workers,
+        )
+        self._pipeline = pipeline
+        self._after_batch = after_batch
+        self.added: dict[str, str] = {}
+        """Columns that the last batch made: it is to run again, with them."""
+
+    def open_tables(self) -> Sequence[FencedTable]:
+        pipeline = self._pipeline
+        return [
+            BronzeTable.open(pipeline.bronze),
+            SilverTable.open(pipeline.silver),
+            QuarantineTable.open(pipeline.quarantine),
+        ]
+
+    def take(
+        self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]
+    ) -> Sequence[Taken]:
+        rows: list[Any] = frame.collect()
+        accounts, files = accounts_of(rows, ranges)
+        parsed = [
+            _Parsed(account, row.ingest_date, row.host, SilverManifest.from_json(row.silver))
+            for row, account in zip(rows, accounts, strict=True)
+        ]
+        self._check_new_fields(parsed)
+        self._check_limit(parsed)
+        return [Taken(accounts, files), _taken(parsed, "silver"), _taken(parsed, "quarantine")]
+
+    def after_batch(self, frame: DataFrame) -> None:
+        self._after_batch(frame)
+
+    def _check_new_fields(self, parsed: list[_Parsed]) -> None:
+        found: dict[str, str] = {}
+        topics: dict[str, str] = {}
+        for one in parsed:
+            merge_fields(found, one.manifest.new_fields)
+            for name in one.manifest.new_fields:
+                topics.setdefault(name, one.account.topic)
+        if not found:
+            return
+        if not self._pipeline.adds_columns:
+            shown = ", ".join(
+                f"{name} ({kind}, in topic {topics[name]})" for name, kind in sorted(found.items())
+            )
+            raise TableError(
+                f"records have fields that are no columns: {shown}; nothing was committed. Add them"
+                f' to [silver.columns] of {self._pipeline.file}, or say on_new_field = "add"'
+            )
+        columns = {name: column_type(kind) for name, kind in sorted(found.items())}
+        SilverTable.open(self._pipeline.silver).add_columns(columns)
+        self.added = {name: kind.name for name, kind in columns.items()}
+        raise ColumnsAdded(", ".join(columns))
+
+    def _check_limit(self, parsed: list[_Parsed]) -> None:
+        bad = sum(one.manifest.quarantine["rows"] for one in parsed)
+        rows = sum(one.account.rows for one in parsed)
+        if not self._pipeline.limit.is_passed(bad, rows):
+            return
+        reasons: Counter[str] = Counter()
+        for one in parsed:
+            reasons.update(one.manifest.reasons)
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        samples = [
+            f"{one.account.topic}/{one.account.partition} {one.manifest.sample}"
+            for one in parsed
+            if one.manifest.sample is not None
+        ]
+        raise TableError(
+            f"{bad:,} of {rows:,} records of a batch do not parse, above quarantine_limit ="
+            f" {self._pipeline.limit} ({counts}); for instance {'; '.join(samples[:_SAMPLES_MAX])}."
+            f" Nothing was committed: correct [silver] of {self._pipeline.file}, or raise the limit"
+        )
+
+
+def _taken(parsed: list[_Parsed], table: str) -> Taken:
+    """What silver or quarantine takes of the ranges."""
+    accounts, files = [], []
+    for one in parsed:
+        found: dict[str, Any] = getattr(one.manifest, table)
+        account = replace(
+            one.account,
+            rows=found["rows"],
+            elsewhere=one.account.rows - found["rows"],
+            leader_epoch_min=None,
+            leader_epoch_max=None,
+        )
+        own = []
+        if found["path"] is not None:
+            own.append(
+                DataFile(
+                    topic=account.topic,
+                    ingest_date=one.ingest_date,
+                    partition=account.partition,
+                    host=one.host,
+                    **found,
+                )
+            )
+        check_account(account, own)
+        accounts.append(with_what_files_hold(account, own))
+        files += own
+    _check_sums(parsed)
+    return Taken(accounts, files)
+
+
+def _check_sums(parsed: list[_Parsed]) -> None:
+    """No record is lost between the tables."""
+    for one in parsed:
+        rows = one.manifest.silver["rows"] + one.manifest.quarantine["rows"]
+        if rows != one.account.rows:
+            raise TableError(
+                f"{one.account.tp}: {rows} rows were parsed of {one.account.rows}; nothing was"
+                " committed, start the job again"
+            )

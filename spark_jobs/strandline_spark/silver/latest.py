@@ -1,0 +1,25 @@
+"""The latest-by-key view of silver: what a compacted topic says of each key now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_spark.gold.silver import Silver
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def latest(spark: SparkSession, path: str) -> DataFrame:
+    """Of each key of each partition the row with the greatest offset, unless that is a tombstone:
+    the columns of silver. Rows without a key are no part of it. Raises TableError.
+    """
+    from pyspark.sql import functions as F
+
+    silver = Silver.open(path)
+    rows = silver.rows(spark, silver.files).where(F.col("key").isNotNull())
+    newest = rows.groupBy("topic", "partition", "key").agg(
+        F.max_by(F.struct(*rows.columns), "offset").alias("row")
+    )
+    found: DataFrame = newest.select("row.*").where(~F.col("tombstone"))
+    return found

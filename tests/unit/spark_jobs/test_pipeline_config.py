@@ -1,0 +1,176 @@
+"""pipeline.toml: what it says, and that each mistake is named with its key, value and remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strandline_spark.errors import OptionError
+from strandline_spark.pipeline.config import (
+    duration_us,
+    limit_of,
+    load_pipeline,
+    parse_pipeline,
+)
+from strandline_spark.pipelines import NAMES, text_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_spark.pipeline.config import Pipeline
+
+WHOLE = """
+[pipeline]
+name = "clicks"
+topics = ["a", "b"]
+directory = "lake"
+
+[silver]
+format = "json"
+event_time = "at"
+on_new_field = "add"
+quarantine_limit = "2.5%"
+
+[silver.columns]
+user = "string"
+at = { type = "timestamp", format = "%Y-%m-%d %H:%M:%S" }
+price = "decimal(10,2)"
+
+[[gold]]
+name = "per_minute"
+window = "1 minute"
+watermark = "30 seconds"
+sql = \"\"\"
+SELECT window_start, window_end, count(*) AS n
+FROM silver GROUP BY ALL
+\"\"\"
+
+[[gold]]
+name = "sessions"
+session = "30 minutes"
+session_key = ["user"]
+watermark = "0 seconds"
+sql = "SELECT window_start, window_end, user FROM silver GROUP BY ALL"
+"""
+
+
+def read(text: str, path: str = "/srv/pipeline.toml") -> Pipeline:
+    return parse_pipeline(text, path)
+
+
+def test_a_whole_file_is_read_with_its_folders_beside_it() -> None:
+    found = read(WHOLE)
+    assert (found.name, found.topics, found.start) == ("clicks", ("a", "b"), "table")
+    assert found.bronze == "/srv/lake/bronze"
+    assert found.silver == "/srv/lake/silver"
+    assert found.quarantine == "/srv/lake/quarantine"
+    assert found.checkpoint == "/srv/lake/_checkpoint"
+    assert list(found.parse.columns) == ["user", "at", "price"]
+    assert found.parse.columns["price"].name == "decimal(10,2)"
+    assert found.parse.columns["at"].format == "%Y-%m-%d %H:%M:%S"
+    assert found.adds_columns
+    assert found.limit.is_passed(26, 1000)
+    assert not found.limit.is_passed(25, 1000)
+    first, second = found.gold
+    assert (first.window, first.slide, first.watermark) == (60_000_000, None, 30_000_000)
+    assert first.table == "/srv/lake/gold/per_minute"
+    assert (second.session, second.session_key) == (1_800_000_000, ("user",))
+
+
+def test_a_statements_line_is_that_of_its_first_word() -> None:
+    found = read(WHOLE)
+    lines = WHOLE.splitlines()
+    assert [lines[step.line - 1].split()[0] for step in found.gold] == ["SELECT", "sql"]
+
+
+def test_what_a_file_does_not_say_has_a_default() -> None:
+    start, end = WHOLE.index("on_new_field"), WHOLE.index("[silver.columns]")
+    found = read(WHOLE[:start] + WHOLE[end:])
+    assert not found.adds_columns
+    assert not found.limit.is_passed(1000, 1000)
+    assert not found.record_losses
+    assert found.max_offsets_per_trigger is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pipelines_that_ship_are_sound(name: str) -> None:
+    assert read(text_of(name)).name == name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('directory = "lake"', 'direktory = "lake"', r"direktory \(line 5\): unknown key .*direct"),
+        ('name = "clicks"', "", r"\[pipeline\] name is missing"),
+        ('name = "clicks"', "name = 5", r"\[pipeline\] name.*Expected `str`, got `int`"),
+        ('name = "clicks"', 'name = "a b"', r"\[pipeline\] name = 'a b'.*letters"),
+        ('topics = ["a", "b"]', "topics = []", r"\[pipeline\] topics = \[\].*one or more"),
+        ('topics = ["a", "b"]', 'topics = ["a", "a"]', "each once"),
+        ('directory = "lake"', 'directory = "s3://lake"', "folders of this machine"),
+        ('format = "json"', 'format = "xml"', r"\[silver\] format.*Invalid enum value 'xml'"),
+        ('event_time = "at"', 'event_time = "when"', r"event_time = 'when' is no column"),
+        ('event_time = "at"', 'event_time = "user"', "event_time"),
+        ('format = "json"', 'format = "json"\npattern = "x"', "pattern is for the format regex"),
+        ('format = "json"', 'format = "regex"', "needs the key pattern"),
+        ('quarantine_limit = "2.5%"', 'quarantine_limit = "few"', "quarantine_limit = 'few'"),
+        ('quarantine_limit = "2.5%"', "quarantine_limit = -1", "quarantine_limit = -1"),
+        ('user = "string"', 'user = "text"', r"\[silver.columns\] user: .*text"),
+        ('user = "string"', 'offset = "int"', r"\[silver.columns\] offset: .*already"),
+        ('user = "string"', 'AT = "int"', r"\[silver.columns\] at: .*already"),
+        ('user = "string"', '"a b" = "int"', "letters, digits and _"),
+        ('watermark = "30 seconds"', "", r"\[\[gold\]\] per_minute, watermark is missing"),
+        ('watermark = "30 seconds"', 'watermark = "soon"', "watermark = 'soon'.*5 minutes"),
+        ('window = "1 minute"', "", r"\[\[gold\]\] per_minute: give either window"),
+        ('window = "1 minute"', 'window = "1 minute"\nsession = "1 hour"', "give either window"),
+        ('window = "1 minute"', 'window = "1 minute"\nslide = "2 minutes"', "fall between windows"),
+        ('session_key = ["user"]', "", "session and session_key belong together"),
+        ('name = "sessions"', 'name = "per_minute"', "two steps have this name"),
+        ('name = "sessions"', 'name = "s"\ntable = "lake/gold/per_minute"', "give each a folder"),
+        ('name = "sessions"', 'name = "s"\ntable = "lake/silver/x"', "give each a folder"),
+        ("[pipeline]", "[pipeline", "is no TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key(old: str, new: str, said: str) -> None:
+    text = WHOLE.replace(old, new, 1)
+    assert text != WHOLE
+    with pytest.raises(OptionError, match=said) as raised:
+        read(text)
+    assert str(raised.value).startswith("/srv/pipeline.toml")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=re.escape(str(tmp_path / "no.toml"))):
+        load_pipeline(str(tmp_path / "no.toml"))
+
+
+def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(WHOLE)
+    before = os.getcwd()
+    assert load_pipeline(str(tmp_path / "p.toml")).silver == str(tmp_path / "lake" / "silver")
+    assert os.getcwd() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [("1 second", 10**6), ("2 minutes", 120 * 10**6), ("1 day", 86_400 * 10**6)],
+)
+def test_durations(text: str, us: int) -> None:
+    assert duration_us("k", text) == us
+
+
+@pytest.mark.parametrize("text", ["0 seconds", "1.5 hours", "month", "-1 day", ""])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(OptionError, match="k = "):
+        duration_us("k", text)
+
+
+def test_a_limit_is_a_count_or_a_share() -> None:
+    assert limit_of(0).is_passed(1, 10)
+    assert not limit_of(0).is_passed(0, 10)
+    assert limit_of("0%").is_passed(1, 10)
+    assert not limit_of("100%").is_passed(10, 10)
+    assert str(limit_of("1%")) == "1%"
+    assert str(limit_of(7)) == "7"
