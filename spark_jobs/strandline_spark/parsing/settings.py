@@ -35,7 +35,11 @@ class ColumnType:
     """Of PLAIN_TYPES, or `decimal(p,s)`."""
     arrow: Any
     format: str | None = None
-    """Of a date or timestamp, as strptime reads it; None for ISO 8601."""
+    """Of a date or timestamp, as Python's strptime reads it; None for ISO 8601."""
+    any_kind: bool = False
+    """Of a string column of json that was made for a new field: what is no string is taken as its
+    JSON text, as written.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,169 @@
+"""Values that are Avro datums without a header, each of the writer's schema in the settings."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import fastavro
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from strandline_spark.parsing.decoded import Decoded
+from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.json_rows import RANGES
+from strandline_spark.parsing.strptime import DAY_US
+from strandline_spark.parsing.texts import TIME_US_MAX, TIME_US_MIN
+
+if TYPE_CHECKING:
+    from strandline_spark.parsing.settings import ColumnType, ParseSettings
+
+_MILLIS: Final = ("timestamp-millis", "local-timestamp-millis")
+_MICROS: Final = ("timestamp-micros", "local-timestamp-micros")
+_BRANCHES: Final = {
+    "string": {"string", "enum"},
+    "int": {"int", "long"},
+    "bigint": {"int", "long"},
+    "double": {"int", "long", "float", "double"},
+    "boolean": {"boolean"},
+    "date": {"date"},
+    "timestamp": {*_MILLIS, *_MICROS},
+    "decimal": {"decimal"},
+}
+"""By column type: the Avro types, or logical types, that become it."""
+_BROKEN: Final = (
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    ArithmeticError,
+    RecursionError,
+    struct.error,
+)
+"""What fastavro raises for bytes that are no datum."""
+
+
+class SchemaProblem(ValueError):
+    """`column` is None where the schema as a whole is wrong."""
+
+    def __init__(self, column: str | None, what: str) -> None:
+        super().__init__(what)
+        self.column = column
+
+
+def reader_plan(settings: ParseSettings) -> tuple[Any, dict[str, int]]:
+    """The schema for fastavro, in which times are plain numbers, and how many microseconds one unit
+    of each timestamp is. Raises SchemaProblem.
+    """
+    try:
+        schema = json.loads(settings.avro_schema or "")
+        fastavro.parse_schema(schema)
+    except (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException) as why:
+        raise SchemaProblem(None, f"does not parse ({why})") from why
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise SchemaProblem(None, "is no record")
+    fields = {each["name"]: each for each in schema["fields"]}
+    named = {each["type"]["name"]: each["type"]["type"] for each in fields.values() if _named(each)}
+    units: dict[str, int] = {}
+    for name, kind in settings.columns.items():
+        if name not in fields:
+            known = ", ".join(fields)
+            raise SchemaProblem(name, f"the Avro schema has no such field: it has {known}")
+        of = fields[name]["type"]
+        branches = of if isinstance(of, list) else [of]
+        found = {_type_of(branch, named) for branch in branches} - {"null"}
+        accepted = _BRANCHES[kind.name.partition("(")[0]]
+        if not found or not found <= accepted or (kind.name == "timestamp" and len(found) > 1):
+            is_now, wanted = " or ".join(sorted(found)) or "null", ", ".join(sorted(accepted))
+            raise SchemaProblem(
+                name, f"{kind.name} does not fit the Avro field of type {is_now}: it takes {wanted}"
+            )
+        if kind.name == "timestamp":
+            units[name] = 1000 if found <= set(_MILLIS) else 1
+        if kind.name in ("timestamp", "date"):
+            plain = [_plain(branch) for branch in branches]
+            fields[name]["type"] = plain if isinstance(of, list) else plain[0]
+    return fastavro.parse_schema(schema), units
+
+
+def _named(field: Any) -> bool:
+    return isinstance(field["type"], dict) and "name" in field["type"]
+
+
+def _type_of(branch: Any, named: dict[str, str]) -> str:
+    if isinstance(branch, dict):
+        return str(branch.get("logicalType", branch["type"]))
+    return named.get(branch, str(branch))
+
+
+def _plain(branch: Any) -> Any:
+    return branch["type"] if isinstance(branch, dict) else branch
+
+
+class AvroDecoder:
+    """By the settings of one table."""
+
+    def __init__(self, settings: ParseSettings) -> None:
+        self._schema, self._units = reader_plan(settings)
+        self._columns = settings.columns
+
+    def decode(self, values: Any) -> Decoded:
+        faults: dict[int, Fault] = {}
+        columns: list[list[Any]] = [[] for _ in self._columns]
+        for row, value in enumerate(values.to_pylist()):
+            stream = io.BytesIO(value)
+            try:
+                datum: Any = fastavro.schemaless_reader(stream, self._schema, None)
+                left = len(value) - stream.tell()
+                why = f"{left} bytes are left over" if left else None
+            except _BROKEN as error:
+                datum, why = {}, f"{type(error).__name__}: {error}"
+            if why is not None:
+                datum = {}
+                faults[row] = fault(Reason.NOT_AVRO, f"{why}: {shown(value)}")
+            for column, (name, kind) in zip(columns, self._columns.items(), strict=True):
+                try:
+                    column.append(self._value(name, kind, datum.get(name)))
+                except (ValueError, ArithmeticError) as error:
+                    column.append(None)
+                    faults.setdefault(row, fault(Reason.OUT_OF_RANGE, str(error)))
+        arrays = [
+            pa.array(column, type=kind.arrow)
+            for column, kind in zip(columns, self._columns.values(), strict=True)
+        ]
+        return Decoded(arrays, faults)
+
+    def _value(self, name: str, kind: ColumnType, value: Any) -> Any:
+        """Raises ValueError for what the column cannot hold."""
+        if value is None:
+            return None
+        wrong = ValueError(f"column {name}: {value} does not fit {kind.name}")
+        if kind.name in RANGES:
+            low, high = RANGES[kind.name]
+        elif kind.name == "timestamp":
+            value *= self._units[name]
+            low, high = TIME_US_MIN, TIME_US_MAX
+        elif kind.name == "date":
+            low, high = TIME_US_MIN // DAY_US, TIME_US_MAX // DAY_US
+        elif isinstance(value, Decimal):
+            if not _fits(value, kind.arrow):
+                raise wrong
+            return value
+        else:
+            return float(value) if kind.name == "double" else value
+        if not low <= value <= high:
+            raise wrong
+        return value
+
+
+def _fits(value: Decimal, kind: Any) -> bool:
+    """Without a digit lost on either side of the point."""
+    try:
+        pa.scalar(value, type=kind)
+    except pa.ArrowInvalid:
+        return False
+    return True

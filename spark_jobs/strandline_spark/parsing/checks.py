@@ -1,0 +1,145 @@
+"""Types of columns by their names, and whether settings make sense: before a record is read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.errors import OptionError
+from strandline_spark.parsing.settings import PLAIN_TYPES, RECORD_TIME, ColumnType
+from strandline_spark.parsing.strptime import check_format
+
+if TYPE_CHECKING:
+    from strandline_spark.parsing.settings import ParseSettings
+
+FORMATS: Final = ("json", "csv", "avro", "regex")
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,2})\s*,\s*([0-9]{1,2})\s*\)")
+_PRECISION_MAX: Final = 38
+_WITH_FORMAT: Final = ("date", "timestamp")
+_EVENT_TIME: Final = "event_time"
+
+
+def column_type(text: str, format: str | None = None) -> ColumnType:
+    """The type of a name such as `bigint` or `decimal(10,2)`. Raises OptionError."""
+    name = text.strip().lower()
+    found = _DECIMAL.fullmatch(name)
+    if found is not None:
+        precision, scale = int(found[1]), int(found[2])
+        if not 1 <= precision <= _PRECISION_MAX or scale > precision:
+            raise OptionError(
+                f"type {text!r}: give decimal(p,s) with 1 <= p <= {_PRECISION_MAX} digits, of which"
+                " s <= p stand after the point"
+            )
+        return ColumnType(f"decimal({precision},{scale})", pa.decimal128(precision, scale), format)
+    if name not in PLAIN_TYPES:
+        raise OptionError(f"type {text!r} is none of {', '.join(PLAIN_TYPES)}, decimal(p,s)")
+    return ColumnType(name, PLAIN_TYPES[name], format)
+
+
+def check_settings(settings: ParseSettings) -> None:
+    """Raises OptionError, naming key, value and remedy."""
+    if settings.format not in FORMATS:
+        raise OptionError(f"[silver] format: {settings.format!r} is none of {', '.join(FORMATS)}")
+    if not settings.columns:
+        raise OptionError("[silver.columns] names no column: give at least one, as name = 'type'")
+    for name, kind in settings.columns.items():
+        _check_column(name, kind)
+    _check_event_time(settings)
+    if settings.format == "regex":
+        _check_pattern(settings)
+    elif settings.format == "csv":
+        _check_csv(settings)
+    elif settings.format == "avro":
+        _check_avro(settings)
+
+
+def _check_column(name: str, kind: ColumnType) -> None:
+    if not name.strip() or not name.isprintable():
+        raise OptionError(f"[silver.columns] {name!r} is no name: give one that can be printed")
+    if kind.format is None:
+        return
+    if kind.name not in _WITH_FORMAT:
+        raise OptionError(
+            f"[silver.columns] {name}: a {kind.name} has no format, and {kind.format!r} is given:"
+            " leave it out, or make the column a date or timestamp"
+        )
+    check_format(name, kind.name, kind.format)
+
+
+def _check_event_time(settings: ParseSettings) -> None:
+    name, columns = settings.event_time, settings.columns
+    timed = [each for each, kind in columns.items() if kind.name in _WITH_FORMAT]
+    remedy = f"give {', '.join([*timed, RECORD_TIME])}"
+    if name != RECORD_TIME and name not in columns:
+        raise OptionError(f"[silver] event_time: {name!r} is no column: {remedy}")
+    if name != RECORD_TIME and name not in timed:
+        kind = columns[name].name
+        raise OptionError(
+            f"[silver] event_time: {name!r} is a {kind}, neither timestamp nor date: {remedy}"
+        )
+    own = columns.get(_EVENT_TIME)
+    if own is not None and (name != _EVENT_TIME or own.name != "timestamp"):
+        raise OptionError(
+            f"[silver.columns] {_EVENT_TIME}: silver has a column of this name, so it must be a"
+            f" timestamp, and [silver] event_time = {_EVENT_TIME!r}; or leave it out"
+        )
+
+
+def _check_pattern(settings: ParseSettings) -> None:
+    from strandline_spark.parsing.regex_groups import whole
+
+    if not settings.pattern:
+        raise OptionError("[silver] pattern: format 'regex' needs one, with a named group a column")
+    said = f"[silver] pattern: {settings.pattern!r}"
+    try:
+        pc.extract_regex(pa.array([""]), settings.pattern)
+        found = pc.extract_regex(pa.array([""]), whole(settings.pattern))
+    except pa.ArrowInvalid as why:
+        raise OptionError(
+            f"{said} is not a pattern of RE2 ({why}): correct it; groups that are no columns are"
+            " written (?:…)"
+        ) from why
+    groups = [field.name for field in found.type]
+    missing = [name for name in settings.columns if name not in groups]
+    if missing:
+        raise OptionError(
+            f"{said} has no group for the column {missing[0]}: write (?P<{missing[0]}>…), or take"
+            " it from [silver.columns]"
+        )
+    twice = next((name for name in groups if groups.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"{said} has the group {twice} twice: rename one of them")
+
+
+def _check_csv(settings: ParseSettings) -> None:
+    for key, value in (("delimiter", settings.delimiter), ("quote", settings.quote)):
+        none = value == "" and key == "quote"
+        wrong = len(value) != 1 or not value.isascii() or value.isalnum() or value in "\r\n\0"
+        if wrong and not none:
+            raise OptionError(
+                f"[silver] {key}: {value!r} is not one ASCII character that is neither letter,"
+                " digit nor line end"
+            )
+    if settings.delimiter == settings.quote:
+        raise OptionError(
+            f"[silver] quote: {settings.quote!r} is the delimiter too: give another, or '' for none"
+        )
+
+
+def _check_avro(settings: ParseSettings) -> None:
+    from strandline_spark.parsing.avro_datums import SchemaProblem, reader_plan
+
+    if not settings.avro_schema:
+        raise OptionError("[silver] avro_schema: format 'avro' needs the writer's schema, as JSON")
+    try:
+        reader_plan(settings)
+    except SchemaProblem as why:
+        if why.column is not None:
+            raise OptionError(f"[silver.columns] {why.column}: {why}") from why
+        raise OptionError(
+            f"[silver] avro_schema: {settings.avro_schema[:200]!r} {why}: give the writer's record"
+            " schema, as JSON"
+        ) from why

@@ -1,0 +1,47 @@
+"""Why a row is bad, in the words that quarantine counts by."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from strandline_spark.parsing.settings import DETAIL_MAX
+
+
+class Reason(StrEnum):
+    """The same for all rows of one kind."""
+
+    NOT_UTF8 = "not UTF-8"
+    NOT_JSON = "not JSON"
+    NOT_AN_OBJECT = "not an object"
+    MORE_THAN_ONE_VALUE = "more than one value"
+    FIELD_TWICE = "field twice"
+    NESTED_TOO_DEEPLY = "nested too deeply"
+    WRONG_TYPE = "wrong type"
+    OUT_OF_RANGE = "out of range"
+    NO_EVENT_TIME = "no event time"
+    WRONG_FIELD_COUNT = "wrong number of fields"
+    NOT_ONE_ROW = "not one row"
+    NO_MATCH = "no match"
+    NOT_AVRO = "not Avro"
+
+
+class Fault(NamedTuple):
+    """What is wrong with one row."""
+
+    reason: Reason
+    detail: str
+
+
+def fault(reason: Reason, detail: str) -> Fault:
+    """With the detail cut to what a table should hold."""
+    if len(detail) > DETAIL_MAX:
+        detail = detail[: DETAIL_MAX - 1] + "…"
+    return Fault(reason, detail)
+
+
+def shown(value: object) -> str:
+    """A value as a detail quotes it."""
+    if isinstance(value, str | bytes) and len(value) > DETAIL_MAX:
+        value = value[:DETAIL_MAX]
+    return repr(str(value) if isinstance(value, str) else value)

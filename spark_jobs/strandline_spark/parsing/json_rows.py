@@ -1,0 +1,227 @@
+"""One JSON object after the other, in Python: what is right, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, MutableMapping
+
+    from strandline_spark.parsing.settings import ColumnType
+
+WHITESPACE: Final = " \t\n\r"
+NESTED_MAX: Final = 500
+"""Objects and arrays within each other, below the one at the top: half of what Python's decoder
+goes through.
+"""
+RANGES: Final = {"int": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
+_DIGITS_MAX: Final = 20
+_NAMES: Final = {
+    str: "a string",
+    bool: "a boolean",
+    dict: "an object",
+    list: "an array",
+    type(None): "null",
+}
+
+
+class _Integer(str):
+    """A number without fraction and exponent, as it is written."""
+
+    __slots__ = ()
+
+
+class _Fraction(str):
+    """Another number, as it is written."""
+
+    __slots__ = ()
+
+
+class _Wrong(ValueError):
+    """What json itself would let pass."""
+
+    def __init__(self, found: Fault) -> None:
+        super().__init__(found.detail)
+        self.found = found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Wrong(fault(Reason.FIELD_TWICE, f"field {shown(twice)} is there twice"))
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise _Wrong(fault(Reason.NOT_JSON, f"{name} is no JSON"))
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_Integer, parse_float=_Fraction, parse_constant=_constant
+)
+
+
+def merge_fields(found: MutableMapping[str, str], more: Mapping[str, str]) -> None:
+    """Adds new fields to those of other rows: each gets a type that fits all its values."""
+    for name, kind in more.items():
+        known = found.get(name, kind)
+        if known != kind:
+            kind = "double" if {known, kind} == {"bigint", "double"} else "string"
+        found[name] = kind
+
+
+@dataclass(slots=True)
+class JsonColumns:
+    """Of some rows. A column holds what Arrow makes an array of: texts for dates, timestamps and
+    decimals, None where the row has no value or a fault.
+    """
+
+    columns: dict[str, list[Any]]
+    faults: dict[int, Fault] = field(default_factory=dict)
+    fields: dict[int, dict[str, str]] = field(default_factory=dict)
+    """New fields of each row that has one."""
+
+    def new_fields(self, bad: Collection[int]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for row, fields in self.fields.items():
+            if row not in bad and row not in self.faults:
+                merge_fields(found, fields)
+        return found
+
+
+class JsonRows:
+    """`columns` as in the settings."""
+
+    def __init__(self, columns: Mapping[str, ColumnType]) -> None:
+        self._columns = columns
+
+    def decode(self, texts: list[str]) -> JsonColumns:
+        found = JsonColumns({name: [] for name in self._columns})
+        for row, text in enumerate(texts):
+            try:
+                fields = _object_of(text)
+                values = [self._value(name, fields.get(name), text) for name in self._columns]
+                new = {
+                    name: _field_type(value)
+                    for name, value in fields.items()
+                    if name not in self._columns and value is not None
+                }
+                if new:
+                    found.fields[row] = new
+            except _Wrong as wrong:
+                found.faults[row] = wrong.found
+                values = [None] * len(self._columns)
+            for column, value in zip(found.columns.values(), values, strict=True):
+                column.append(value)
+        return found
+
+    def _value(self, name: str, value: Any, text: str) -> Any:
+        """Raises _Wrong for what the column cannot hold."""
+        if value is None:
+            return None
+        kind, of = self._columns[name], type(value)
+        wanted = kind.name
+        if wanted in RANGES and of is _Integer:
+            low, high = RANGES[wanted]
+            number = int(value) if len(value) <= _DIGITS_MAX else high + 1
+            if low <= number <= high:
+                return number
+            raise _Wrong(_too_large(name, value, wanted))
+        if wanted == "double" and of in (_Integer, _Fraction):
+            size = float(value)
+            if abs(size) != float("inf"):
+                return size
+            raise _Wrong(_too_large(name, value, wanted))
+        if wanted == "boolean" and of is bool:
+            return value
+        if wanted in ("string", "date", "timestamp") and of is str:
+            return value
+        if wanted.startswith("decimal") and of in (str, _Integer, _Fraction):
+            return str(value)
+        if kind.any_kind:
+            fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            return bytes(fields[name]).decode()
+        what = f"number {value}" if of in (_Integer, _Fraction) else _NAMES[of]
+        said = f" {shown(value)}" if of is str else f" {value}".lower() if of is bool else ""
+        detail = f"column {name}: {what}{said} is no {wanted}"
+        raise _Wrong(fault(Reason.WRONG_TYPE, detail))
+
+
+def _too_large(name: str, value: str, wanted: str) -> Fault:
+    return fault(Reason.OUT_OF_RANGE, f"column {name}: {value} does not fit {wanted}")
+
+
+def _object_of(text: str) -> dict[str, Any]:
+    """The one object that the text is. Raises _Wrong."""
+    body = text.strip(WHITESPACE)
+    if not body:
+        raise _Wrong(fault(Reason.NOT_JSON, "the value is blank"))
+    found, end = _first_value(body)
+    rest = body[end:].lstrip(WHITESPACE)
+    if rest:
+        try:
+            _DECODER.raw_decode(rest)
+        except (ValueError, RecursionError):
+            detail = f"after the first value comes {shown(rest)}"
+            raise _Wrong(fault(Reason.NOT_JSON, detail)) from None
+        raise _Wrong(
+            fault(Reason.MORE_THAN_ONE_VALUE, f"after the first value comes {shown(rest)}")
+        )
+    if type(found) is not dict:
+        detail = f"the value is {_NAMES.get(type(found), 'a number')}: {shown(body)}"
+        raise _Wrong(fault(Reason.NOT_AN_OBJECT, detail))
+    if body.count("[") + body.count("{") > NESTED_MAX + 1 and _depth(found) > NESTED_MAX:
+        raise _Wrong(_too_deep())
+    if "\\u" in body:
+        _check_surrogates(found)
+    return found
+
+
+def _first_value(body: str) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(body)
+    except RecursionError:
+        raise _Wrong(_too_deep()) from None
+    except json.JSONDecodeError as why:
+        detail = f"{why.msg} at character {why.pos}: {shown(body)}"
+        raise _Wrong(fault(Reason.NOT_JSON, detail)) from None
+
+
+def _too_deep() -> Fault:
+    return fault(Reason.NESTED_TOO_DEEPLY, f"more than {NESTED_MAX} levels within each other")
+
+
+def _check_surrogates(found: dict[str, Any]) -> None:
+    """Half a pair, which JSON can spell, is no character."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _Wrong(fault(Reason.NOT_JSON, "a string has half a surrogate pair")) from None
+
+
+def _depth(found: dict[str, Any]) -> int:
+    """Levels below the top."""
+    depth = -1
+    level: list[Any] = [found]
+    while level:
+        depth += 1
+        inner = [each.values() if type(each) is dict else each for each in level]
+        level = [one for each in inner for one in each if type(one) in (dict, list)]
+    return depth
+
+
+def _field_type(value: Any) -> str:
+    kind = type(value)
+    if kind is _Integer:
+        low, high = RANGES["bigint"]
+        fits = len(value) <= _DIGITS_MAX and low <= int(value) <= high
+        return "bigint" if fits else "double"
+    return {_Fraction: "double", bool: "boolean"}.get(kind, "string")

@@ -1,0 +1,117 @@
+"""From a batch of records to good rows, bad rows and tombstones."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.parsing.checks import check_settings
+from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
+from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings
+from strandline_spark.schema import TIMESTAMP_TYPE
+
+EVENT_TIME: Final = "event_time"
+"""The column that each good batch has, beside or among those of the settings."""
+
+
+def make_parser(settings: ParseSettings) -> Parser:
+    """Raises OptionError for settings that make no sense."""
+    check_settings(settings)
+    return Parser(settings, _decoder(settings))
+
+
+def _decoder(settings: ParseSettings) -> Decoder:
+    """Each format has its libraries: what is not used is not imported."""
+    if settings.format == "json":
+        from strandline_spark.parsing.json_values import JsonDecoder
+
+        return JsonDecoder(settings.columns)
+    if settings.format == "csv":
+        from strandline_spark.parsing.csv_lines import CsvDecoder
+
+        return CsvDecoder(settings)
+    if settings.format == "regex":
+        from strandline_spark.parsing.regex_groups import RegexDecoder
+
+        return RegexDecoder(settings)
+    from strandline_spark.parsing.avro_datums import AvroDecoder
+
+    return AvroDecoder(settings)
+
+
+class Parser:
+    """Of one table. It keeps nothing from one batch to the next."""
+
+    def __init__(self, settings: ParseSettings, decoder: Decoder) -> None:
+        self._settings = settings
+        self._decoder = decoder
+
+    def parse(self, batch: Any) -> Parsed:
+        """`batch` is a record batch with at least `value` (binary) and `timestamp` (UTC
+        microseconds), of which each may be null.
+        """
+        values = batch.column("value")
+        dead = values.is_null().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(~dead)
+        live = values.drop_null() if values.null_count else values
+        bad: dict[int, Fault] = {}
+        if self._settings.format != "avro":
+            live, rows = _utf8(live, rows, bad)
+        decoded = self._decoder.decode(live)
+        stamps = batch.column("timestamp")
+        times = self._event_times(decoded, stamps if len(rows) == len(dead) else stamps.take(rows))
+        faults = decoded.faults
+        new_fields = decoded.new_fields(faults.keys())
+        good = np.ones(len(rows), dtype=bool)
+        good[list(faults)] = False
+        bad.update((int(rows[row]), found) for row, found in faults.items())
+        columns, names = [*decoded.columns, times], [*self._settings.columns, EVENT_TIME]
+        if EVENT_TIME in self._settings.columns:
+            columns, names = columns[:-1], names[:-1]
+        table = pa.RecordBatch.from_arrays(columns, names=names)
+        in_order = sorted(bad)
+        return Parsed(
+            good=table.filter(pa.array(good)) if faults else table,
+            good_rows=rows_array(rows[good]),
+            bad_rows=rows_array(in_order),
+            reasons=[bad[row].reason.value for row in in_order],
+            details=[bad[row].detail for row in in_order],
+            tombstone_rows=rows_array(np.flatnonzero(dead)),
+            new_fields=new_fields,
+        )
+
+    def _event_times(self, decoded: Decoded, stamps: Any) -> Any:
+        """With a fault for each row that has none."""
+        name = self._settings.event_time
+        if name == RECORD_TIME:
+            times, said = stamps, "the record has no timestamp"
+        else:
+            place = list(self._settings.columns).index(name)
+            times, said = decoded.columns[place], f"column {name} is null"
+        if times.null_count:
+            missing = fault(Reason.NO_EVENT_TIME, said)
+            for row in np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False)).tolist():
+                decoded.faults.setdefault(row, missing)
+        return times.cast(TIMESTAMP_TYPE)
+
+
+def _utf8(values: Any, rows: Any, bad: dict[int, Fault]) -> tuple[Any, Any]:
+    """As texts, without those that are none, which become bad rows."""
+    try:
+        return pc.cast(values, pa.string()), rows
+    except pa.ArrowInvalid:
+        pass
+    texts: list[str] = []
+    kept: list[int] = []
+    for row, value in zip(rows.tolist(), values.to_pylist(), strict=True):
+        try:
+            texts.append(value.decode())
+            kept.append(row)
+        except UnicodeDecodeError as why:
+            detail = f"byte {why.start} of {shown(value)}"
+            bad[row] = fault(Reason.NOT_UTF8, detail)
+    return pa.array(texts, type=pa.string()), np.array(kept, dtype=np.int64)

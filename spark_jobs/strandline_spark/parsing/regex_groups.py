@@ -1,0 +1,46 @@
+"""Values that a regular expression of RE2 matches from their first character to their last, with a
+named group for each column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.parsing.decoded import Decoded
+from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.texts import Texts, or_null
+
+if TYPE_CHECKING:
+    from strandline_spark.parsing.settings import ParseSettings
+
+
+def whole(pattern: str) -> str:
+    """The pattern, for all of a value."""
+    return rf"\A(?:{pattern})\z"
+
+
+class RegexDecoder:
+    """By the settings of one table."""
+
+    def __init__(self, settings: ParseSettings) -> None:
+        assert settings.pattern is not None
+        self._pattern = whole(settings.pattern)
+        self._columns = settings.columns
+        self._texts = {name: Texts(name, kind) for name, kind in settings.columns.items()}
+        self._nulls = settings.null_values
+
+    def decode(self, values: Any) -> Decoded:
+        found = pc.extract_regex(values, self._pattern)
+        faults: dict[int, Fault] = {}
+        if found.null_count:
+            for row in np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False)).tolist():
+                detail = f"{shown(values[row].as_py())} is not what the pattern describes"
+                faults[row] = fault(Reason.NO_MATCH, detail)
+        columns = []
+        for name, kind in self._columns.items():
+            texts = pc.struct_field(found, name)
+            columns.append(self._texts[name].read(or_null(texts, kind, self._nulls), faults))
+        return Decoded(columns, faults)

@@ -1,0 +1,147 @@
+"""Dates and times in a format of strptime, in columns.
+
+What a text means is what Python's strptime makes of it: Arrow's takes the 31st of February for the
+3rd of March. Texts in which each part has its full width are read column by column, the others one
+by one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+
+from strandline_spark.errors import OptionError
+from strandline_spark.parsing.decoded import bounds, data_of
+
+DAY_US: Final = 86_400_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SAMPLE: Final = datetime(2021, 11, 23, 17, 42, 58, 123456, tzinfo=UTC)
+_WIDTHS: Final = {"Y": 4, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "f": 6, "b": 3, "z": 5}
+_PARTS: Final = re.compile(r"%(.)|([^%]+)", re.DOTALL)
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
+_MONTH_CODES: Final = {int.from_bytes(_MONTHS[3 * n - 3 : 3 * n].encode()): n for n in range(1, 13)}
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of texts: `known` says which of them were read, and the others have no meaning here."""
+
+    known: Any
+    days: Any
+    """As the text has it, since 1970."""
+    times_us: Any
+    """UTC, since 1970."""
+
+
+def check_format(name: str, kind: str, form: str) -> None:
+    """Raises OptionError unless the format gives a whole date, and hours that are no half day."""
+    said = f"[silver.columns] {name}: format {form!r}"
+    try:
+        back = datetime.strptime(_SAMPLE.strftime(form), form)  # noqa: DTZ007 (without is UTC)
+    except (ValueError, re.error) as why:
+        raise OptionError(
+            f"{said} is none that strptime reads ({why}): give one of Python's, for instance"
+            " '%Y-%m-%d %H:%M:%S', or none for ISO 8601"
+        ) from why
+    if back.date() != _SAMPLE.date():
+        raise OptionError(f"{said} does not give year, month and day: add %Y, %m and %d")
+    if back.hour not in (0, _SAMPLE.hour):
+        raise OptionError(f"{said} has %I without %p: add %p, or use %H")
+    if kind == "date" and back.tzinfo is not None:
+        raise OptionError(f"{said} has a time zone, and a date has none: make it a timestamp")
+
+
+class TimeFormat:
+    """Reads texts in one format, which `check_format` has let pass."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._parts = _parts(form)
+
+    def one(self, text: str) -> tuple[date, int]:
+        """The date as written, and the moment. Raises ValueError."""
+        found = datetime.strptime(text, self._form)  # noqa: DTZ007 (without is UTC)
+        zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return found.date(), (zoned - _EPOCH) // timedelta(microseconds=1)
+
+    def all(self, texts: Any) -> Times:
+        """`texts` has no null."""
+        size = len(texts)
+        all_days, all_times = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        if self._parts is None:
+            return Times(
+                np.zeros(size, dtype=bool), np.zeros(size, np.int64), np.zeros(size, np.int64)
+            )
+        width = sum(length for _, length in self._parts)
+        ends = bounds(texts)
+        known = np.diff(ends) == width
+        starts = (ends[:-1] - ends[0])[known].astype(np.int64)
+        data = np.frombuffer(data_of(texts), dtype=np.uint8)
+        table = data[starts[:, None] + np.arange(width)].astype(np.int64)
+        right, days, times_us = _columns(self._parts, table)
+        all_days[known], all_times[known] = days, times_us
+        known[known] = right
+        return Times(known, all_days, all_times)
+
+
+def _parts(form: str) -> list[tuple[str, int]] | None:
+    """Directives and literals, each with its width in bytes; None if one has no fixed width."""
+    if not form.isascii():
+        return None
+    found: list[tuple[str, int]] = []
+    for directive, literal in _PARTS.findall(form):
+        if directive == "":
+            found.append((literal, len(literal)))
+        elif directive == "%":
+            found.append(("%", 1))
+        elif directive in _WIDTHS:
+            found.append(("%" + directive, _WIDTHS[directive]))
+        else:
+            return None
+    return found
+
+
+def _columns(parts: list[tuple[str, int]], table: Any) -> tuple[Any, Any, Any]:
+    """Which rows of bytes are right; their days; their moments."""
+    size = len(table)
+    right = np.ones(size, dtype=bool)
+    seen: dict[str, Any] = {}
+    at = 0
+    for part, width in parts:
+        cells = table[:, at : at + width]
+        at += width
+        if part == "%b":
+            letters = cells | 0x20
+            codes = letters[:, 0] << 16 | letters[:, 1] << 8 | letters[:, 2]
+            seen["m"] = sum(np.where(codes == code, n, 0) for code, n in _MONTH_CODES.items())
+        elif part == "%z":
+            right &= (cells[:, 0] == ord("+")) | (cells[:, 0] == ord("-"))
+            hours, minutes = _number(cells[:, 1:3], right), _number(cells[:, 3:5], right)
+            right &= (hours < 24) & (minutes < 60)
+            seen["z"] = (hours * 60 + minutes) * np.where(cells[:, 0] == ord("-"), -1, 1)
+        elif part[0] == "%" and part != "%":
+            seen[part[1]] = _number(cells, right)
+        else:
+            right &= (cells == np.frombuffer(part.encode(), dtype=np.uint8)).all(axis=1)
+    zero = np.zeros(size, dtype=np.int64)
+    year, month, day = (seen.get(name, zero) for name in "Ymd")
+    hour, minute, second, fraction, zone = (seen.get(name, zero) for name in "HMSfz")
+    right &= (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1)
+    right &= (hour < 24) & (minute < 60) & (second < 60)
+    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+    first = months.astype("M8[D]").astype(np.int64)
+    right &= day <= (months + 1).astype("M8[D]").astype(np.int64) - first
+    days = first + day - 1
+    seconds = ((hour * 60 + minute - zone) * 60 + second) * 1_000_000 + fraction
+    return right, days, days * DAY_US + seconds
+
+
+def _number(cells: Any, right: Any) -> Any:
+    """Digits as numbers; rows in which something else stands are marked as not right."""
+    digits = cells - ord("0")
+    right &= ((digits >= 0) & (digits <= 9)).all(axis=1)
+    return digits @ (10 ** np.arange(cells.shape[1] - 1, -1, -1, dtype=np.int64))

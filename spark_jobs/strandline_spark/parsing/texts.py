@@ -1,0 +1,150 @@
+"""From texts to a column's type, the same for all formats: a text that does not fit is a fault of
+its row, and of no other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.parsing.decoded import data_of
+from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.strptime import DAY_US, TimeFormat
+from strandline_spark.schema import TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from strandline_spark.parsing.settings import ColumnType
+
+TIME_US_MIN: Final = -62_135_596_800_000_000
+TIME_US_MAX: Final = 253_402_300_799_999_999
+"""The years 1 to 9999, which Python, Spark and Delta can all name."""
+_NO_ZONE: Final[Any] = pa.timestamp("us")
+_ZONED: Final = r"[T ].*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_FINER: Final = r"(\.[0-9]{6})[0-9]{1,3}"
+"""Digits after the microseconds, which are cut off, as Spark does."""
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+_YEAR: Final = re.compile(r"0000-|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class Texts:
+    """Reads the texts of one column. `name` is for the details."""
+
+    def __init__(self, name: str, kind: ColumnType) -> None:
+        self._name = name
+        self._kind = kind
+        self._format = None if kind.format is None else TimeFormat(kind.format)
+
+    def read(self, texts: Any, faults: dict[int, Fault], first_row: int = 0) -> Any:
+        """An array of the column's type, null where the text is and where it does not fit, whose
+        fault is added unless its row has one.
+        """
+        if self._kind.name == "string":
+            return texts
+        pieces: list[Any] = []
+        self._read(texts, faults, first_row, pieces)
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+    def _read(self, texts: Any, faults: dict[int, Fault], row: int, pieces: list[Any]) -> None:
+        """In halves, until what does not fit stands alone."""
+        try:
+            pieces.append(self._formatted(texts) if self._format else self._cast(texts))
+        except (pa.ArrowInvalid, ValueError):
+            if len(texts) == 1:
+                if texts.null_count == 0:
+                    faults.setdefault(row, self._fault(texts[0].as_py()))
+                pieces.append(pa.nulls(1, self._kind.arrow))
+                return
+            half = len(texts) // 2
+            self._read(texts[:half], faults, row, pieces)
+            self._read(texts[half:], faults, row + half, pieces)
+
+    def _cast(self, texts: Any) -> Any:
+        """All or nothing: raises ArrowInvalid or ValueError."""
+        name = self._kind.name
+        if name == "timestamp":
+            return _in_years(_timestamps(texts), self._kind.arrow)
+        if name in ("int", "bigint") and re.search(rb"[xX]", data_of(texts)):
+            raise ValueError("Arrow takes 0x10 for a number")
+        found = pc.cast(texts, self._kind.arrow)
+        if name == "double" and not all_finite(found):
+            raise ValueError("not a number, or too large for one")
+        if name == "date":
+            return _in_years(found, self._kind.arrow)
+        return found
+
+    def _formatted(self, texts: Any) -> Any:
+        """The same by the column's format."""
+        assert self._format is not None
+        if texts.null_count:
+            valid = self._formatted(texts.drop_null())
+            places = np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)) - 1
+            return valid.take(pa.array(places, mask=texts.is_null().to_numpy(zero_copy_only=False)))
+        times = self._format.all(texts)
+        days, moments = times.days, times.times_us
+        for row in np.flatnonzero(~times.known).tolist():
+            day, moments[row] = self._format.one(texts[row].as_py())
+            days[row] = day.toordinal() - _EPOCH_ORDINAL
+        found = days.astype(np.int32) if self._kind.name == "date" else moments
+        return _in_years(pa.array(found).cast(self._kind.arrow), self._kind.arrow)
+
+    def _fault(self, text: str) -> Fault:
+        name, said = self._kind.name, f"column {self._name}: {shown(text)}"
+        if name in ("int", "bigint"):
+            known = _INTEGER.fullmatch(text)
+        elif name == "double" or name.startswith("decimal"):
+            known = _NUMBER.fullmatch(text)
+        else:
+            known = _YEAR.match(text) if self._format is None and text.startswith("0000") else None
+        if known:
+            return fault(Reason.OUT_OF_RANGE, f"{said} does not fit {name}")
+        form = "" if self._kind.format is None else f" in the format {self._kind.format!r}"
+        return fault(Reason.WRONG_TYPE, f"{said} is no {name}{form}")
+
+
+_EPOCH_ORDINAL: Final = 719_163
+
+
+def or_null(texts: Any, kind: ColumnType, null_values: tuple[str, ...]) -> Any:
+    """`texts` with null in place of those that stand for it: the empty one too, unless the column
+    is of strings.
+    """
+    said = null_values if kind.name == "string" else (*null_values, "")
+    if not said:
+        return texts
+    none = pc.is_in(texts, value_set=pa.array(said, type=pa.string()))
+    return pc.if_else(none, None, texts) if pc.any(none, min_count=0).as_py() else texts
+
+
+def all_finite(doubles: Any) -> bool:
+    """Whether neither NaN nor an infinity is among them."""
+    return bool(pc.all(pc.is_finite(doubles), min_count=0).as_py())
+
+
+def _timestamps(texts: Any) -> Any:
+    """ISO 8601, with a zone or without. Raises ArrowInvalid."""
+    for kind in (TIMESTAMP_TYPE, _NO_ZONE):
+        try:
+            return pc.cast(texts, kind).cast(TIMESTAMP_TYPE)
+        except pa.ArrowInvalid:
+            continue
+    cut = pc.replace_substring_regex(texts, _FINER, r"\1")
+    zoned = pc.match_substring_regex(texts, _ZONED)
+    with_zone = pc.cast(pc.if_else(zoned, cut, None), TIMESTAMP_TYPE)
+    without = pc.cast(pc.if_else(zoned, None, cut), _NO_ZONE).cast(TIMESTAMP_TYPE)
+    return pc.coalesce(with_zone, without)
+
+
+def _in_years(found: Any, kind: Any) -> Any:
+    """`found` of dates or timestamps, or ValueError."""
+    whole = pa.int32() if kind == pa.date32() else pa.int64()
+    unit = DAY_US if kind == pa.date32() else 1
+    ends = pc.min_max(found.cast(whole)).as_py()
+    low, high = ends["min"], ends["max"]
+    if low is not None and not TIME_US_MIN <= low * unit <= high * unit <= TIME_US_MAX:
+        raise ValueError("outside of the years 1 to 9999")
+    return found
