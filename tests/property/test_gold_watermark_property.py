@@ -82,8 +82,11 @@ def closed_now(
     kind: WindowKind, previous: int | None, watermark: int, rows: dict[Row, int]
 ) -> dict[Window, set[Row]]:
     """What a step of gold computes, from the event times alone that it reads."""
-    first, end = event_times_to_read(kind, previous, watermark)
+    reading = event_times_to_read(kind, previous, watermark)
     out: dict[Window, set[Row]] = defaultdict(set)
+    if reading is None:
+        return out
+    first, end = reading
     for row, time in rows.items():
         if time < end and (first is None or time >= first):
             for window in kind.windows_of(time):

@@ -1,7 +1,8 @@
 """A gold statement in Spark SQL: checked before anything is read, and run over closed windows.
 
 The statement reads a view named `silver`: the rows of silver that belong to the windows which close
-now, with `window_start` and `window_end`, a row once for each of its windows.
+now, with `window_start` and `window_end`, a row once for each of its windows. Columns that are ours
+for a moment have a name that no column of silver has.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ from typing import TYPE_CHECKING, Final
 from strandline_spark.errors import OptionError, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from strandline_spark.gold.watermark import GoldCommit, WindowKind
+    from strandline_spark.offsets import TopicPartition
 
 VIEW: Final = "silver"
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
+_HELD_END: Final = "strandline_held_end"
+_MISSED: Final = "strandline_missed"
+_BACK: Final = "strandline_window_back"
 _WHERE: Final = "[[gold]] {step}, key sql, line {line}"
 
 
@@ -46,25 +53,62 @@ def check_statement(
     return frame.schema
 
 
+def held_rows(
+    rows: DataFrame, ends: Mapping[TopicPartition, int], missed: Sequence[GoldCommit] = ()
+) -> DataFrame:
+    """The rows below `ends`, without those that came too late for a commit of `missed`: it did not
+    hold them and had passed their time.
+    """
+    from pyspark.sql import functions as F
+
+    time, offset = F.unix_micros("event_time"), F.col("offset")
+    held = _with_ends(rows, ends, missed).where(offset < F.col(_HELD_END))
+    if missed:
+        late = F.exists(_MISSED, lambda one: (time < one.watermark) & (offset >= one.held_end))
+        held = held.where(~late)
+    return held.drop(_HELD_END, _MISSED)
+
+
+def came_rows(rows: DataFrame, before: GoldCommit, commit: GoldCommit) -> DataFrame:
+    """The rows that `commit` held and the one before did not."""
+    from pyspark.sql import functions as F
+
+    offset = F.col("offset")
+    came = (offset < F.col(_HELD_END)) & (offset >= F.col(_MISSED)[0].held_end)
+    return _with_ends(rows, commit.ends, [before]).where(came).drop(_HELD_END, _MISSED)
+
+
+def _with_ends(
+    rows: DataFrame, ends: Mapping[TopicPartition, int], others: Sequence[GoldCommit]
+) -> DataFrame:
+    """With how far `ends` reach in the row's partition, and the watermarks and ends of others."""
+    from pyspark.sql import functions as F
+
+    held = rows.sparkSession.createDataFrame(
+        [
+            (tp.topic, tp.partition, end, [(one.watermark, one.ends.get(tp, 0)) for one in others])
+            for tp, end in sorted(ends.items())
+        ],
+        f"topic string, partition int, {_HELD_END} long,"
+        f" {_MISSED} array<struct<watermark: long, held_end: long>>",
+    )
+    return rows.join(F.broadcast(held), ["topic", "partition"])
+
+
 def closed_windows(
     rows: DataFrame, kind: WindowKind, previous: int | None, commit: GoldCommit
 ) -> DataFrame:
     """The rows of silver that `commit` closes the windows of, once for each of those windows."""
     from pyspark.sql import functions as F
 
-    held = rows.sparkSession.createDataFrame(
-        [(tp.topic, tp.partition, end) for tp, end in sorted(commit.ends.items())],
-        "topic string, partition int, held_end long",
-    )
     time = F.unix_micros("event_time")
     last = time - F.pmod(time, F.lit(kind.slide))
     windows = -(-kind.size // kind.slide)
     back = F.explode(F.sequence(F.lit(0), F.lit(windows - 1))) if windows > 1 else F.lit(0)
     framed = (
-        rows.join(F.broadcast(held), ["topic", "partition"])
-        .where(F.col("offset") < F.col("held_end"))
-        .withColumn("window_back", back)
-        .withColumn("window_start", last - F.col("window_back") * F.lit(kind.slide))
+        held_rows(rows, commit.ends)
+        .withColumn(_BACK, back)
+        .withColumn("window_start", last - F.col(_BACK) * F.lit(kind.slide))
         .withColumn("window_end", F.col("window_start") + F.lit(kind.size))
         .where((F.col("window_end") > time) & (F.col("window_end") <= F.lit(commit.watermark)))
     )
@@ -72,7 +116,7 @@ def closed_windows(
         framed = framed.where(F.col("window_end") > F.lit(previous))
     for name in WINDOW_COLUMNS:
         framed = framed.withColumn(name, F.timestamp_micros(name))
-    return framed.drop("held_end", "window_back")
+    return framed.drop(_BACK)
 
 
 def run_statement(windows: DataFrame, statement: str, *, step: str, line: int) -> DataFrame:

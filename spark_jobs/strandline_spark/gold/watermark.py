@@ -75,6 +75,10 @@ class WindowKind:
         starts = range(last, event_time - self.size, -self.slide)
         return [Window(start, start + self.size) for start in reversed(starts)]
 
+    def last_end(self, watermark: int) -> int:
+        """The end of the last window that this watermark has passed."""
+        return (watermark - self.size) // self.slide * self.slide + self.size
+
 
 def next_watermark(
     previous: int | None, partitions: Sequence[PartitionProgress], delay: int
@@ -112,11 +116,16 @@ def closes(window: Window, previous: int | None, watermark: int) -> bool:
 
 def event_times_to_read(
     kind: WindowKind, previous: int | None, watermark: int
-) -> tuple[int | None, int]:
+) -> tuple[int | None, int] | None:
     """[first, end) of the event times that the windows which now close can hold: files of silver
-    outside of it are not opened. None is from the beginning.
+    outside of it are not opened. None in place of `first` is from the beginning, None as a whole if
+    no window closes.
     """
-    return (None if previous is None else previous + 1 - kind.size), watermark
+    end = kind.last_end(watermark)
+    if previous is None:
+        return None, end
+    closed = kind.last_end(previous)
+    return None if end == closed else (closed + kind.slide - kind.size, end)
 
 
 def closed_by(history: Sequence[GoldCommit], window: Window) -> GoldCommit | None:

@@ -81,8 +81,12 @@ def test_a_window_closes_when_the_watermark_reaches_its_end_and_once() -> None:
 
 
 def test_what_is_read_begins_with_the_first_window_that_was_open() -> None:
-    assert event_times_to_read(TUMBLING, 20, 35) == (11, 35)
-    assert event_times_to_read(TUMBLING, None, 35) == (None, 35)
+    assert event_times_to_read(TUMBLING, 20, 35) == (20, 30)
+    assert event_times_to_read(TUMBLING, 19, 35) == (10, 30)
+    assert event_times_to_read(TUMBLING, None, 35) == (None, 30)
+    assert event_times_to_read(TUMBLING, 30, 39) is None
+    assert event_times_to_read(HOPPING, 10, 20) == (4, 18)
+    assert event_times_to_read(HOPPING, 10, 13) is None
 
 
 def test_a_row_is_late_if_it_came_after_one_of_its_windows_was_closed() -> None:

@@ -1,0 +1,146 @@
+"""One commit of a gold step, computed: the rows of the windows that it closes, and how many rows of
+silver came too late. From silver, the commit and where the step stood before it alone, so that
+whoever knows these computes the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.errors import OptionError, first_line
+from strandline_spark.gold.account import Closed
+from strandline_spark.gold.framing import FixedWindows, Framing
+from strandline_spark.gold.query import came_rows, run_statement
+from strandline_spark.gold.sessions import Sessions, read_from
+from strandline_spark.gold.watermark import WindowKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline_spark.gold.silver import Silver
+    from strandline_spark.gold.watermark import GoldCommit
+    from strandline_spark.pipeline.steps import GoldStep
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a commit adds."""
+
+    rows: Any
+    """An Arrow table, the statement's result."""
+    late: int
+    closed: Closed
+    files: int
+    """Of silver, that were read for the result."""
+
+
+def framing_of(step: GoldStep) -> Framing:
+    if step.session is not None:
+        return Sessions(step.session, step.session_key)
+    assert step.window is not None, step
+    return FixedWindows(WindowKind(step.window, step.slide or step.window))
+
+
+def compute(
+    spark: SparkSession, step: GoldStep, silver: Silver, before: Closed | None, commit: GoldCommit
+) -> Batch | None:
+    """None if the commit closes no window that has a row, as far as files or sessions show it.
+    OptionError if the statement fails at a row or gives rows of other windows.
+    """
+    framing = framing_of(step)
+    closing = framing.closing(before, commit.watermark)
+    if closing is None or not silver.overlapping(*closing, commit.ends):
+        return None
+    files = silver.overlapping(*framing.to_read(closing, commit.watermark), commit.ends)
+    with framing.frame(silver.rows(spark, files), before, commit) as framed:
+        if framed is None:
+            return None
+        rows = _result(step, framed.windows)
+        open_from = framed.open_from
+    previous = None if before is None else before.commit.watermark
+    _check_windows(step, rows, previous, commit.watermark)
+    late = 0 if before is None else count_late(spark, framing, silver, before.commit, commit)
+    closed = Closed(commit, open_from)
+    if before is not None and isinstance(framing, Sessions):
+        closed = Closed(commit, open_from, _late_after(before, closed, late))
+    return Batch(rows, late, closed, len(files))
+
+
+def count_late(
+    spark: SparkSession, framing: Framing, silver: Silver, before: GoldCommit, commit: GoldCommit
+) -> int:
+    """Rows that came between the two and were late; no Spark job where files show none."""
+    from pyspark.sql import functions as F
+
+    files = [
+        file
+        for file in silver.files
+        if any(
+            span.offset_max >= before.ends.get(span.tp, 0)
+            and span.offset_min < commit.ends.get(span.tp, 0)
+            and span.time_min is not None
+            and framing.is_late(span.time_min, before.watermark)
+            for span in file.spans
+        )
+    ]
+    if not files:
+        return 0
+    came = came_rows(silver.rows(spark, files), before, commit)
+    return came.where(framing.late(F.unix_micros("event_time"), before.watermark)).count()
+
+
+def _late_after(before: Closed, now: Closed, late: int) -> tuple[GoldCommit, ...]:
+    """A commit after which no late row came says nothing that the next does not say."""
+    commits = (*before.late_after, before.commit) if late else before.late_after
+    first = read_from(now)
+    return tuple(one for one in commits if one.watermark > first)
+
+
+def _result(step: GoldStep, windows: DataFrame) -> Any:
+    from pyspark.errors import (
+        ArithmeticException,
+        ArrayIndexOutOfBoundsException,
+        DateTimeException,
+        IllegalArgumentException,
+        NumberFormatException,
+        SparkRuntimeException,
+    )
+
+    # PySpark prints what it raises, with the JVM's stack.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    frame = run_statement(windows, step.sql, step=step.name, line=step.line)
+    try:
+        return frame.toArrow()
+    except (
+        ArithmeticException,
+        ArrayIndexOutOfBoundsException,
+        DateTimeException,
+        IllegalArgumentException,
+        NumberFormatException,
+        SparkRuntimeException,
+    ) as why:
+        raise OptionError(
+            f"[[gold]] {step.name}, key sql, line {step.line}: the statement failed on the rows of"
+            f" silver: {first_line(why)}"
+        ) from why
+
+
+def _check_windows(step: GoldStep, rows: Any, previous: int | None, watermark: int) -> None:
+    """Raises OptionError for a row that would not be found as one of this commit."""
+    ends = rows.column("window_end")
+    micros = ends.cast(pa.int64())
+    least, most = (one.as_py() for one in pc.min_max(micros).values())
+    if ends.null_count == 0 and (
+        least is None or ((previous is None or least > previous) and most <= watermark)
+    ):
+        return
+    raise OptionError(
+        f"[[gold]] {step.name}, key sql, line {step.line}: the result has a row whose window_end is"
+        " null or not that of a window which closes now; select window_start and window_end as they"
+        " are in silver, and group by them"
+    )

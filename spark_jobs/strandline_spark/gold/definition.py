@@ -1,0 +1,110 @@
+"""What a gold step computes: its identity, which a table belongs to, and the columns of its result,
+which are checked before a batch is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.errors import OptionError
+from strandline_spark.gold.query import WINDOW_COLUMNS, check_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from strandline_spark.pipeline.steps import GoldStep
+
+_PLAIN: Final = frozenset(
+    (
+        *("string", "binary", "boolean", "date", "timestamp", "timestamp_ntz"),
+        *("long", "integer", "short", "byte", "float", "double"),
+    )
+)
+"""By their names in a Delta schema; `decimal(p,s)` comes beside them."""
+_NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
+"""Delta tables have no column with one of these in its name."""
+
+
+def definition_hash(step: GoldStep) -> str:
+    """The same for two steps that make the same rows of the same commits."""
+    parts = [step.sql, step.window, step.slide, step.session, list(step.session_key)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> StructType:
+    """The columns of the step's result over rows of silver's. OptionError, with the step and the
+    line, for a statement that does not compile or whose result no table can hold.
+    """
+    taken = [name for name in silver.names if name.lower() in WINDOW_COLUMNS]
+    if taken:
+        raise OptionError(
+            f"[[gold]] {step.name}: silver has a column {taken[0]}, and a step adds one of that"
+            " name; give the column another name in [silver.columns]"
+        )
+    missing = [name for name in step.session_key if name not in silver.names]
+    if missing:
+        raise OptionError(
+            f"[[gold]] {step.name}, key session_key: silver has no column {missing[0]}; it has"
+            f" {', '.join(silver.names)}"
+        )
+    result = check_statement(spark, silver, step.sql, step=step.name, line=step.line)
+    where = f"[[gold]] {step.name}, key sql, line {step.line}: "
+    seen: set[str] = set()
+    for name in result.names:
+        if name.lower() in seen:
+            raise OptionError(f"{where}two columns of the result are named {name}; rename one")
+        seen.add(name.lower())
+        if _NOT_IN_NAMES & set(name):
+            raise OptionError(
+                f"{where}a table cannot have a column named {name!r}; give it a name with AS"
+            )
+    for column in delta_columns(result, where)["fields"]:
+        if column["name"] in WINDOW_COLUMNS and column["type"] != "timestamp":
+            raise OptionError(
+                f"{where}{column['name']} is of type {column['type']}, so nobody could say which"
+                " window a row is of; select it as it is in silver"
+            )
+    return result
+
+
+def delta_columns(columns: StructType, where: str = "") -> dict[str, Any]:
+    """The columns as a Delta schema has them, all of them nullable. OptionError for a type that
+    Delta does not have.
+    """
+    fields = []
+    for one in columns.jsonValue()["fields"]:
+        kind = _delta_type(one["type"], one["name"], where)
+        fields.append({"name": one["name"], "type": kind, "nullable": True, "metadata": {}})
+    return {"type": "struct", "fields": fields}
+
+
+def _delta_type(kind: Any, name: str, where: str) -> Any:
+    if isinstance(kind, str) and (kind in _PLAIN or kind.startswith("decimal(")):
+        return kind
+    shape = kind["type"] if isinstance(kind, dict) else None
+    if shape == "array":
+        element = _delta_type(kind["elementType"], name, where)
+        return {"type": "array", "elementType": element, "containsNull": True}
+    if shape == "map":
+        key = _delta_type(kind["keyType"], name, where)
+        value = _delta_type(kind["valueType"], name, where)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if shape == "struct":
+        fields = [
+            {
+                "name": one["name"],
+                "type": _delta_type(one["type"], name, where),
+                "nullable": True,
+                "metadata": {},
+            }
+            for one in kind["fields"]
+        ]
+        return {"type": "struct", "fields": fields}
+    shown = "null" if kind == "void" else kind if isinstance(kind, str) else shape
+    raise OptionError(
+        f"{where}column {name} is of type {shown}, which a Delta table cannot hold; cast it to"
+        " another"
+    )

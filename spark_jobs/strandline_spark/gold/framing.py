@@ -1,0 +1,94 @@
+"""What the watermark closes: windows of a fixed length, or sessions (`sessions.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from strandline_spark.gold.query import closed_windows
+from strandline_spark.gold.watermark import WindowKind, event_times_to_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import Column, DataFrame
+
+    from strandline_spark.gold.account import Closed
+    from strandline_spark.gold.watermark import GoldCommit
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """What a commit closes."""
+
+    windows: DataFrame
+    """The rows, with window_start and window_end."""
+    open_from: int | None = None
+    """The earliest event time, below the watermark, of a row that is in no closed session yet."""
+
+
+class Framing(Protocol):
+    """How rows come into windows. Times are microseconds; `before` is None for a first commit."""
+
+    def final(self, latest: int) -> int:
+        """The watermark that closes all windows of rows up to `latest`."""
+
+    def closing(self, before: Closed | None, watermark: int) -> tuple[int | None, int] | None:
+        """[first, end) of the event times of rows whose windows may close now, None being from the
+        beginning. None as a whole if no window can.
+        """
+
+    def to_read(self, closing: tuple[int | None, int], watermark: int) -> tuple[int | None, int]:
+        """[first, end) of the event times of rows that say what of `closing` closes."""
+
+    def is_late(self, event_time: int, watermark: int) -> bool:
+        """Whether a row of that time which comes after a commit of this watermark is late. So are
+        all that are earlier.
+        """
+
+    def late(self, event_time: Column, watermark: int) -> Column:
+        """The same, of event times in microseconds."""
+
+    def frame(
+        self, rows: DataFrame, before: Closed | None, commit: GoldCommit
+    ) -> AbstractContextManager[Framed | None]:
+        """What `commit` closes of these rows, for the length of the block; None if it is nothing,
+        as far as that is known without running the statement.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWindows:
+    """Tumbling and hopping windows."""
+
+    kind: WindowKind
+
+    def final(self, latest: int) -> int:
+        return self.kind.windows_of(latest)[-1].end
+
+    def closing(self, before: Closed | None, watermark: int) -> tuple[int | None, int] | None:
+        previous = None if before is None else before.commit.watermark
+        return event_times_to_read(self.kind, previous, watermark)
+
+    def to_read(self, closing: tuple[int | None, int], watermark: int) -> tuple[int | None, int]:
+        return closing
+
+    def is_late(self, event_time: int, watermark: int) -> bool:
+        return self.kind.windows_of(event_time)[0].end <= watermark
+
+    def late(self, event_time: Column, watermark: int) -> Column:
+        from pyspark.sql import functions as F
+
+        # The first window begins at the first multiple of the slide after this moment.
+        before = event_time - F.lit(self.kind.size)
+        start = before - F.pmod(before, F.lit(self.kind.slide)) + F.lit(self.kind.slide)
+        return start + F.lit(self.kind.size) <= F.lit(watermark)
+
+    @contextlib.contextmanager
+    def frame(
+        self, rows: DataFrame, before: Closed | None, commit: GoldCommit
+    ) -> Iterator[Framed | None]:
+        previous = None if before is None else before.commit.watermark
+        yield Framed(closed_windows(rows, self.kind, previous, commit))

@@ -1,0 +1,106 @@
+"""Sessions: rows of the same key that follow each other by less than a gap.
+
+A session reaches from its first row to its last row plus the gap, and is closed by the first commit
+whose watermark has come as far. Rows that were late when they came (before the watermark of the
+commit before) are in no session. So a closed session never grows: a row that comes later and is not
+late lies at or after its end. Rows of open sessions are read again with the next commit, from the
+earliest of them on, and whether one of them was late is known from the commits then (`Closed`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_spark.gold.framing import Framed
+from strandline_spark.gold.query import WINDOW_COLUMNS, held_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+    from strandline_spark.gold.account import Closed
+    from strandline_spark.gold.watermark import GoldCommit
+
+_TIME: Final = "strandline_event_us"
+_BEGINS: Final = "strandline_session_begins"
+_NUMBER: Final = "strandline_session_number"
+
+
+def read_from(closed: Closed) -> int:
+    """The earliest event time that a row of a session which closes after this commit can have."""
+    watermark = closed.commit.watermark
+    return watermark if closed.open_from is None else min(closed.open_from, watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Of rows with the same values in the columns `key`, nulls too; `gap` is in microseconds."""
+
+    gap: int
+    key: tuple[str, ...]
+
+    def final(self, latest: int) -> int:
+        return latest + self.gap
+
+    def closing(self, before: Closed | None, watermark: int) -> tuple[int | None, int] | None:
+        if before is not None and watermark <= before.commit.watermark:
+            return None
+        # Event times end with the last row of a session that ends at the watermark.
+        return (None if before is None else read_from(before)), watermark - self.gap + 1
+
+    def to_read(self, closing: tuple[int | None, int], watermark: int) -> tuple[int | None, int]:
+        # A row at or after the watermark is of no session that ends before it.
+        return closing[0], watermark
+
+    def is_late(self, event_time: int, watermark: int) -> bool:
+        return event_time < watermark
+
+    def late(self, event_time: Column, watermark: int) -> Column:
+        return event_time < watermark
+
+    @contextlib.contextmanager
+    def frame(
+        self, rows: DataFrame, before: Closed | None, commit: GoldCommit
+    ) -> Iterator[Framed | None]:
+        """None if no session closes."""
+        from pyspark.sql import functions as F
+
+        missed = () if before is None else (*before.late_after, before.commit)
+        cut = self._cut(held_rows(rows, commit.ends, missed), before, commit.watermark).persist()
+        try:
+            start, end = (F.unix_micros(name) for name in WINDOW_COLUMNS)
+            closes = end <= commit.watermark
+            row = cut.agg(F.count_if(closes), F.min(F.when(~closes, start))).first()
+            assert row is not None
+            closed, open_from = row
+            yield Framed(cut.where(closes), open_from) if closed else None
+        finally:
+            cut.unpersist()
+
+    def _cut(self, rows: DataFrame, before: Closed | None, watermark: int) -> DataFrame:
+        """Rows with the start and end of their session, as far as they lie before the watermark."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        time = F.unix_micros("event_time")
+        rows = rows.where(time < watermark)
+        if before is not None:
+            rows = rows.where(time >= read_from(before))
+        by_time = Window.partitionBy(*self.key).orderBy(_TIME)
+        begins = F.coalesce(F.col(_TIME) - F.lag(_TIME).over(by_time) >= self.gap, F.lit(True))
+        of_session = Window.partitionBy(*self.key, _NUMBER)
+        cut = (
+            rows.withColumn(_TIME, time)
+            .withColumn(_BEGINS, begins.cast("long"))
+            .withColumn(_NUMBER, F.sum(_BEGINS).over(by_time))
+            .withColumn("window_start", F.min(_TIME).over(of_session))
+            .withColumn("window_end", F.max(_TIME).over(of_session) + F.lit(self.gap))
+        )
+        if before is not None:
+            cut = cut.where(F.col("window_end") > F.lit(before.commit.watermark))
+        for name in WINDOW_COLUMNS:
+            cut = cut.withColumn(name, F.timestamp_micros(name))
+        return cut.drop(_TIME, _BEGINS, _NUMBER)

@@ -1,0 +1,117 @@
+"""A gold step run: what silver shows moves the watermark, the windows that it closes are computed,
+and one commit adds their rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline_spark.durable import sync_log
+from strandline_spark.errors import TableError
+from strandline_spark.gold.account import GoldAccount
+from strandline_spark.gold.batch import compute, framing_of
+from strandline_spark.gold.definition import check_step, definition_hash
+from strandline_spark.gold.silver import Silver
+from strandline_spark.gold.table import GoldTable
+from strandline_spark.gold.watermark import GoldCommit, next_watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from strandline_spark.offsets import TopicPartition
+    from strandline_spark.pipeline.steps import GoldStep
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What a run of a step has done. Times are microseconds."""
+
+    step: str
+    version: int | None
+    """Of the gold table that was committed; None if no window closed."""
+    watermark: int | None
+    """Of the newest commit; None before the first."""
+    rows: int = 0
+    late: int = 0
+    files: int = 0
+    """Of silver, that were read."""
+
+
+def run_step(
+    spark: SparkSession,
+    step: GoldStep,
+    silver_path: str,
+    *,
+    pipeline: str,
+    close: bool = False,
+    backlog: Mapping[TopicPartition, bool] | None = None,
+) -> StepReport:
+    """Closes what can be closed, with `close` all windows that have a row. `backlog` says for each
+    partition whether records of it are still to come; None for what silver's own log says at the
+    version that is read. Raises OptionError and TableError; what was committed before stays.
+    """
+    columns = check_step(spark, step, Silver.open(silver_path).schema())
+    # Gold comes first: whatever is committed to it from here on makes this commit a conflict.
+    gold = GoldTable.open_or_create(step, pipeline, columns)
+    silver = Silver.open(silver_path)
+    last = gold.last()
+    before = None if last is None else last.closed
+    previous = None if last is None else last.watermark
+    if last is not None:
+        _check_silver(gold, silver, last)
+    watermark = _watermark(step, silver, previous, close=close, backlog=backlog)
+    if watermark is None:
+        return StepReport(step.name, None, previous)
+    commit = GoldCommit(watermark, silver.ends)
+    batch = compute(spark, step, silver, before, commit)
+    if batch is None:
+        return StepReport(step.name, None, previous)
+    # What gold says of silver must not outlive silver's own word.
+    sync_log(silver.path, silver.version)
+    account = GoldAccount(
+        number=1 if last is None else last.number + 1,
+        closed=batch.closed,
+        previous=previous,
+        silver_id=silver.id,
+        silver_version=silver.version,
+        rows=batch.rows.num_rows,
+        late=batch.late,
+        definition=definition_hash(step),
+    )
+    version = gold.commit(batch.rows, account)
+    return StepReport(step.name, version, watermark, account.rows, account.late, batch.files)
+
+
+def _watermark(
+    step: GoldStep,
+    silver: Silver,
+    previous: int | None,
+    *,
+    close: bool,
+    backlog: Mapping[TopicPartition, bool] | None,
+) -> int | None:
+    if not close:
+        progress = silver.progress(silver.backlog() if backlog is None else backlog)
+        return next_watermark(previous, progress, step.watermark)
+    latest = silver.latest_event_time()
+    if latest is None:
+        return previous
+    final = framing_of(step).final(latest)
+    return final if previous is None else max(previous, final)
+
+
+def _check_silver(gold: GoldTable, silver: Silver, last: GoldAccount) -> None:
+    """Raises TableError unless this is the table that gold was computed from, and no earlier
+    version.
+    """
+    ends = last.closed.commit.ends
+    back = [tp for tp, end in ends.items() if silver.ends.get(tp, 0) < end]
+    if last.silver_id != silver.id or silver.version < last.silver_version or back:
+        raise TableError(
+            f"{gold.path} was computed from another silver table than {silver.path}, or from a"
+            f" later version of it ({last.silver_version}, this is {silver.version}): put silver"
+            " back, or delete the gold table, which is then computed anew"
+        )

@@ -1,0 +1,233 @@
+"""A gold table: the rows of a step's closed windows in a Delta table, committed through delta-rs.
+
+A table belongs to one step of one pipeline, which its configuration names. A commit adds the rows
+of all windows that close together, and says with them, in its metadata, which rows of silver they
+consist of (`account.py`). It carries `txn(strandline-gold:<pipeline>/<step>, <watermark>)` and is
+made on the handle that was opened before anything was read: of two drivers that close the same
+windows, the later is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from strandline_spark.durable import sync, sync_log
+from strandline_spark.errors import TableError, first_line
+from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
+from strandline_spark.gold.definition import definition_hash, delta_columns
+from strandline_spark.schema import TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from strandline_spark.pipeline.steps import GoldStep
+
+LOG_DAYS: Final = 30
+_LOG: Final = "_delta_log"
+_OWNER: Final = ("strandline.pipeline", "strandline.step")
+_JOB: Final = "strandline-gold:{pipeline}/{step}"
+_NEWEST: Final = 20
+_YEAR_1: Final = -62_135_596_800_000_000
+_YEAR_10000: Final = 253_402_300_800_000_000
+"""Times between the two have a text in Delta's statistics."""
+_ANEW: Final = "delete the table, which is then computed anew, or give the step another name"
+
+
+class GoldTable:
+    """One handle on the table, at one version."""
+
+    def __init__(self, handle: DeltaTable, step: GoldStep, pipeline: str) -> None:
+        self.delta = handle
+        self.path = step.table
+        self._step = step
+        self._job = _JOB.format(pipeline=pipeline, step=step.name)
+
+    @classmethod
+    def open(cls, step: GoldStep, pipeline: str) -> GoldTable:
+        """Raises TableError if there is no such table, or it is another's."""
+        try:
+            handle = DeltaTable(step.table)
+        except TableNotFoundError as why:
+            raise TableError(
+                f"{step.table} is no Delta table; the step {step.name} makes it when it runs"
+            ) from why
+        except DeltaError as why:
+            raise TableError(f"{step.table} cannot be opened: {first_line(why)}") from why
+        settings = handle.metadata().configuration
+        owner = tuple(settings.get(key) for key in _OWNER)
+        if None in owner:
+            raise TableError(f"{step.table} is a table that no gold step has made; {_ANEW}")
+        if owner != (pipeline, step.name):
+            raise TableError(
+                f"{step.table} is the table of step {owner[1]} of pipeline {owner[0]}, not of step"
+                f" {step.name} of pipeline {pipeline}; give each step a table of its own"
+            )
+        return cls(handle, step, pipeline)
+
+    @classmethod
+    def open_or_create(cls, step: GoldStep, pipeline: str, columns: StructType) -> GoldTable:
+        """Raises TableError for a table that is another's, or of other columns than the step's
+        result, or of a step that computed something else.
+        """
+        schema = Schema.from_json(json.dumps(delta_columns(columns)))
+        if not DeltaTable.is_deltatable(step.table):
+            _create(step, pipeline, schema)
+        table = cls.open(step, pipeline)
+        table.check_definition()
+        held, wanted = (
+            [(field["name"], field["type"]) for field in json.loads(one.to_json())["fields"]]
+            for one in (table.delta.schema(), schema)
+        )
+        if held != wanted:
+            raise TableError(
+                f"{step.table} has the columns {_names(held)}, and the result of step {step.name}"
+                f" has {_names(wanted)}; {_ANEW}"
+            )
+        return table
+
+    def check_definition(self) -> None:
+        """Raises TableError if the newest commit is of a step that computed something else."""
+        last = self.last()
+        if last is not None and last.definition != definition_hash(self._step):
+            raise TableError(
+                f"the step {self._step.name} has changed (sql, window, slide, session or"
+                f" session_key) since {self.path} was last written: its rows would be of two"
+                f" kinds; {_ANEW}"
+            )
+
+    def last(self) -> GoldAccount | None:
+        """The newest commit's; None before the first. TableError if the log has lost it."""
+        found = self._accounts(_NEWEST) or self._accounts(None)
+        committed = self.delta.transaction_version(self._job)
+        if committed is None:
+            return None
+        if not found or found[-1].watermark != committed:
+            raise TableError(
+                f"the log {self.path}/{_LOG} has no account of the newest commit of step"
+                f" {self._step.name}: put it back from a copy, or {_ANEW}"
+            )
+        return found[-1]
+
+    def accounts(self) -> list[GoldAccount]:
+        """Of the commits that the log still has, oldest first."""
+        return self._accounts(None)
+
+    def _accounts(self, limit: int | None) -> list[GoldAccount]:
+        try:
+            entries = self.delta.history(limit)
+        except DeltaError as why:
+            raise TableError(
+                f"the log {self.path}/{_LOG} does not read ({first_line(why)}): put it back from a"
+                f" copy, or {_ANEW}"
+            ) from why
+        out = [
+            from_metadata(
+                entry[METADATA_KEY],
+                os.path.join(self.path, _LOG, f"{entry['version']:020}.json"),
+                entry["version"],
+            )
+            for entry in entries
+            if entry.get(METADATA_KEY) is not None
+        ]
+        return sorted(out, key=lambda one: one.version)
+
+    def commit(self, rows: Any, account: GoldAccount) -> int:
+        """Adds an Arrow table of rows, which may be none, and returns the version once it is on
+        disk. TableError if another driver has committed since the handle was opened.
+        """
+        before = self.delta.version()
+        adds: list[AddAction | RemoveAction] = []
+        if rows.num_rows > 0:
+            adds.append(self._write(rows))
+        try:
+            self.delta.create_write_transaction(
+                adds,
+                "append",
+                self.delta.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={METADATA_KEY: to_metadata(account)},
+                    app_transactions=[Transaction(self._job, account.watermark)],
+                ),
+            )
+        except CommitFailedError as why:
+            raise TableError(
+                f"another driver committed step {self._step.name} to {self.path} meanwhile"
+                f" ({first_line(why)}); nothing was committed here. Run one job for each pipeline"
+            ) from why
+        self.delta.update_incremental()
+        sync_log(self.path, before + 1)
+        return self.delta.version()
+
+    def _write(self, rows: Any) -> AddAction:
+        name = f"{os.urandom(12).hex()}.parquet"
+        file = os.path.join(self.path, name)
+        pq.write_table(rows, file, compression="zstd")
+        sync(file)
+        stats: dict[str, Any] = {"numRecords": rows.num_rows}
+        least, most = (one.as_py() for one in pc.min_max(_micros(rows, "window_end")).values())
+        if least >= _YEAR_1 and most < _YEAR_10000:
+            stats["minValues"] = {"window_end": _text(least)}
+            stats["maxValues"] = {"window_end": _text(most)}
+            stats["nullCount"] = {"window_end": 0}
+        size, now_ms = os.path.getsize(file), time.time_ns() // 1_000_000
+        return AddAction(name, size, {}, now_ms, True, json.dumps(stats))
+
+    def rows(self) -> Any:
+        """All of them, as an Arrow table. TableError for a file that does not read."""
+        try:
+            return self.delta.to_pyarrow_table()
+        except (OSError, pa.ArrowInvalid, DeltaError) as why:
+            raise TableError(
+                f"a file of {self.path} does not read ({first_line(why)}): put it back from a copy,"
+                f" or {_ANEW}"
+            ) from why
+
+
+def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
+    path = step.table
+    # A log without a first entry is what a crash in the middle of the creation leaves.
+    if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
+        raise TableError(f"{path} exists and is no Delta table; give an empty path")
+    os.makedirs(path, exist_ok=True)
+    DeltaTable.create(
+        path,
+        schema,
+        mode="ignore",
+        name=step.name,
+        description=f"Closed windows of step {step.name} of the Strandline pipeline {pipeline}",
+        configuration={
+            "delta.appendOnly": "true",
+            "delta.checkpointInterval": "20",
+            "delta.logRetentionDuration": f"interval {LOG_DAYS} days",
+            **dict(zip(_OWNER, (pipeline, step.name), strict=True)),
+        },
+        raise_if_key_not_exists=False,
+    )
+    sync_log(path, 0)
+    sync(os.path.dirname(os.path.abspath(path)))
+
+
+def _micros(rows: Any, column: str) -> Any:
+    return rows.column(column).cast(pa.int64())
+
+
+def _text(micros: int) -> str:
+    """A time as Delta's statistics have it, of the microsecond."""
+    time_of: str = pa.scalar(micros, TIMESTAMP_TYPE).as_py().isoformat(timespec="microseconds")
+    return time_of.replace("+00:00", "Z")
+
+
+def _names(columns: list[tuple[str, Any]]) -> str:
+    return ", ".join(
+        f"{name} {kind if isinstance(kind, str) else kind['type']}" for name, kind in columns
+    )
