@@ -150,9 +150,7 @@ class _Checker:
         top, silver = self._keys.pipeline, self._keys.silver
         _check_name("[pipeline] name", top.name)
         if not top.topics or len(set(top.topics)) < len(top.topics) or "" in top.topics:
-            raise OptionError(
-                f"[pipeline] topics = {top.topics}: name one or more, each once"
-            )
+            raise OptionError(f"[pipeline] topics = {top.topics}: name one or more, each once")
         at = self._placed
         silver_path = at("silver", silver.table)
         beside = os.path.join(os.path.dirname(silver_path), "quarantine")

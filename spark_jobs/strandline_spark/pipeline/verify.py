@@ -14,7 +14,7 @@ from strandline_spark.table import BronzeTable
 from strandline_spark.verify import PartitionFindings, held_in, runs_in, union, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from strandline_spark.commits import CommittedRange
     from strandline_spark.fenced_table import FencedTable
@@ -75,7 +75,7 @@ def check_parsed(
     silver: list[Run],
     quarantine: list[Run],
     *,
-    accounts: list[Mapping[tuple[int, int], CommittedRange]],
+    accounts: Sequence[Mapping[tuple[int, int], CommittedRange]],
 ) -> ParsedFindings:
     """`accounts`: what the three tables' commits say of each range [start, end) that they took."""
     found = ParsedFindings(tp.topic, tp.partition)

@@ -1,0 +1,290 @@
+"""Pipelines on the shared session: what goes where, once, whatever breaks off."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from strandline_spark.errors import OptionError, StrandlineSparkError, TableError
+from strandline_spark.fenced_table import FencedTable
+from strandline_spark.gold.table import GoldTable
+from strandline_spark.pipeline.verify import verify_parsed, verify_raw
+from strandline_spark.silver.latest import latest
+from support.pipelines import of_file, rows_of, run_pipeline_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from strandline_spark.pipeline.config import Pipeline
+    from support.fake_broker_sync import FakeBroker, FakeTopic
+
+pytestmark = pytest.mark.spark
+
+NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+CLICKS: Final = """
+[pipeline]
+name = "clicks"
+topics = ["t"]
+MORE_PIPELINE
+
+[bronze]
+max_offsets_per_trigger = 100
+
+[silver]
+format = "json"
+event_time = "at"
+MORE_SILVER
+
+[silver.columns]
+n = "bigint"
+at = "timestamp"
+
+[[gold]]
+name = "per_minute"
+window = "1 minute"
+watermark = "10 seconds"
+sql = '''
+SELECT window_start, window_end, count(*) AS clicks, sum(n) AS total
+FROM silver
+GROUP BY ALL
+'''
+"""
+
+
+def clicks(folder: Path, *, top: str = "", silver: str = "", text: str = CLICKS) -> Pipeline:
+    return of_file(text.replace("MORE_PIPELINE", top).replace("MORE_SILVER", silver), folder)
+
+
+def value(n: int, **more: Any) -> bytes:
+    at = (NOON + timedelta(seconds=n)).isoformat()
+    return json.dumps({"n": n, "at": at, **more}).encode()
+
+
+def fill(topic: FakeTopic, *values: bytes | None, partition: int = 0) -> None:
+    topic.partitions[partition].append([(b"k%d" % (i % 3), one) for i, one in enumerate(values)])
+
+
+def per_minute(numbers: list[int]) -> list[tuple[Any, ...]]:
+    """What gold holds of these clicks once all windows are closed."""
+    minutes: dict[int, list[int]] = {}
+    for n in numbers:
+        minutes.setdefault(n // 60, []).append(n)
+    return sorted(
+        (
+            (NOON + timedelta(minutes=m), NOON + timedelta(minutes=m + 1), len(own), sum(own))
+            for m, own in minutes.items()
+        ),
+        key=repr,
+    )
+
+
+def gold_of(pipeline: Pipeline) -> list[tuple[Any, ...]]:
+    return rows_of(pipeline.gold[0].table, "window_start", "window_end", "clicks", "total")
+
+
+def check(pipeline: Pipeline, bootstrap: str) -> None:
+    assert all(one.sound for one in verify_raw(pipeline, bootstrap, complete=True))
+    found = verify_parsed(pipeline)
+    assert all(one.sound for one in found), found
+
+
+def test_records_go_to_silver_or_quarantine_and_closed_windows_to_gold(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 2)
+    fill(topic, *(value(n) for n in range(150)))
+    fill(topic, value(200), b"{", b"[]", value(1) + value(2), None, b'{"n": 1}', partition=1)
+    pipeline = clicks(tmp_path)
+    reports = run_pipeline_once(spark, pipeline, broker.address)
+    assert sum(report.rows for report in reports) == 156
+    assert sum(report.quarantined for report in reports) == 4
+    check(pipeline, broker.address)
+    silver = rows_of(pipeline.silver, "partition", "offset", "n", "tombstone", "event_time", "key")
+    assert {row[2] for row in silver} == {*range(150), 200, None}
+    (tombstone,) = [row for row in silver if row[3]]
+    assert tombstone == (1, 4, None, True, None, b"k1")
+    bad = rows_of(pipeline.quarantine, "offset", "reason", "value")
+    assert [(offset, raw) for offset, _, raw in bad] == [
+        (1, b"{"),
+        (2, b"[]"),
+        (3, value(1) + value(2)),
+        (5, b'{"n": 1}'),
+    ]
+    assert gold_of(pipeline) == per_minute([*range(150)])
+    run_pipeline_once(spark, pipeline, broker.address, close=True)
+    assert gold_of(pipeline) == per_minute([*range(150), 200])
+
+
+class Breaks:
+    """A run ends right after it has committed to one kind of table, as if its driver had died."""
+
+    def __init__(self, kind: str, commit: Callable[..., Any]) -> None:
+        self._kind, self._commit = kind, commit
+
+    def __call__(self, table: Any, *rest: Any) -> Any:
+        done = self._commit(table, *rest)
+        if getattr(table, "KIND", "gold") == self._kind:
+            raise TableError("broken off")
+        return done
+
+
+def test_wherever_a_run_breaks_off_the_next_one_gives_the_same_tables(
+    spark: SparkSession,
+    broker: FakeBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = broker.create("t", 1)
+    pipeline = clicks(tmp_path)
+    numbers: list[int] = []
+
+    def some_more() -> None:
+        """Of the next minute, so that gold closes the one before."""
+        fresh = [*range(numbers[-1] // 60 * 60 + 60, numbers[-1] // 60 * 60 + 100)]
+        fill(topic, *(value(n) for n in fresh), b"?")
+        numbers.extend(fresh)
+
+    numbers.append(0)
+    fill(topic, value(0))
+    for kind in ("bronze", "silver", "quarantine", "gold"):
+        some_more()
+        with monkeypatch.context() as patch:
+            for table in (FencedTable, GoldTable):
+                breaks = Breaks(kind, table.commit)
+                patch.setattr(table, "commit", lambda *all_, breaks=breaks: breaks(*all_))
+            with pytest.raises(StrandlineSparkError, match="broken off"):
+                run_pipeline_once(spark, pipeline, broker.address)
+        run_pipeline_once(spark, pipeline, broker.address)
+        check(pipeline, broker.address)
+    run_pipeline_once(spark, pipeline, broker.address, close=True)
+    assert gold_of(pipeline) == per_minute(numbers)
+    assert sorted(n for (n,) in rows_of(pipeline.silver, "n")) == numbers
+
+
+def test_a_new_field_becomes_a_column_with_the_type_that_fits_or_stops_the_job(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 2)
+    fill(topic, value(0), value(1))
+    pipeline = clicks(tmp_path)
+    run_pipeline_once(spark, pipeline, broker.address)
+    fill(topic, value(2, who="x", score=1), value(3))
+    fill(topic, value(4, score=1.5), partition=1)
+    with pytest.raises(
+        StrandlineSparkError, match=r"fields that are no columns: score .*who.*on_new_field"
+    ):
+        run_pipeline_once(spark, pipeline, broker.address)
+    adds = clicks(tmp_path, silver='on_new_field = "add"')
+    notes: list[str] = []
+    run_pipeline_once(spark, adds, broker.address, note=notes.append)
+    assert any("new columns" in note and "score double, who string" in note for note in notes)
+    fill(topic, value(5, score="high"))
+    run_pipeline_once(spark, adds, broker.address)
+    check(adds, broker.address)
+    assert rows_of(adds.silver, "n", "who", "score") == [
+        (0, None, None),
+        (1, None, None),
+        (2, "x", 1.0),
+        (3, None, None),
+        (4, None, 1.5),
+    ]
+    ((reason, detail),) = rows_of(adds.quarantine, "reason", "detail")
+    assert reason == "wrong type"
+    assert "score" in detail
+    with pytest.raises(TableError, match=r"column n of type long, and .*says string"):
+        run_pipeline_once(
+            spark, clicks(tmp_path, text=CLICKS.replace("bigint", "string")), broker.address
+        )
+
+
+def test_more_bad_records_than_the_limit_stop_the_job_with_nothing_committed(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    fill(topic, *(value(n) for n in range(8)), b"?", b'{"n": "x"}')
+    strict = clicks(tmp_path, silver="quarantine_limit = 1")
+    with pytest.raises(
+        StrandlineSparkError, match=r"2 of 10 records .*quarantine_limit = 1 .*t/0 offset 8"
+    ):
+        run_pipeline_once(spark, strict, broker.address)
+    assert rows_of(strict.bronze, "offset") == []
+    run_pipeline_once(spark, clicks(tmp_path, silver='quarantine_limit = "20%"'), broker.address)
+    check(strict, broker.address)
+
+
+def test_rows_that_come_after_their_window_was_closed_are_kept_counted_and_not_in_gold(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    pipeline = clicks(tmp_path)
+    fill(topic, value(10), value(100))
+    run_pipeline_once(spark, pipeline, broker.address)
+    assert gold_of(pipeline) == per_minute([10])
+    fill(topic, value(20), value(500))
+    notes: list[str] = []
+    run_pipeline_once(spark, pipeline, broker.address, note=notes.append)
+    assert gold_of(pipeline) == per_minute([10, 100])
+    assert any("1 rows came late" in note for note in notes), notes
+    assert len(rows_of(pipeline.silver, "n")) == 4
+
+
+def test_tables_of_another_pipeline_and_tables_that_are_not_level_are_refused(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    fill(topic, value(0))
+    pipeline = clicks(tmp_path)
+    run_pipeline_once(spark, pipeline, broker.address)
+    other = clicks(tmp_path, text=CLICKS.replace('name = "clicks"', 'name = "other"'))
+    with pytest.raises(TableError, match="belongs to the pipeline clicks, not to other"):
+        run_pipeline_once(spark, other, broker.address)
+    anew = clicks(tmp_path, top='checkpoint = "again"\ndirectory = "lake"')
+    beside = of_file(
+        CLICKS.replace("MORE_PIPELINE", 'checkpoint = "again"').replace(
+            "MORE_SILVER", 'table = "silver-2"'
+        ),
+        tmp_path,
+    )
+    with pytest.raises(TableError, match="no checkpoint says which batch lies between"):
+        run_pipeline_once(spark, beside, broker.address)
+    fill(topic, value(1))
+    assert [one.rows for one in run_pipeline_once(spark, anew, broker.address)] == [1]
+    check(anew, broker.address)
+
+
+def test_a_statement_that_does_not_compile_ends_the_run_before_a_batch_is_read(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    fill(topic, value(0))
+    text = CLICKS.replace("sum(n)", "sum(nn)")
+    with pytest.raises(OptionError, match=r"\[\[gold\]\] per_minute, key sql, line \d+.*nn"):
+        run_pipeline_once(spark, clicks(tmp_path, text=text), broker.address)
+    assert rows_of(clicks(tmp_path).bronze, "offset") == []
+
+
+def test_an_empty_topic_makes_empty_tables(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    broker.create("t", 1)
+    pipeline = clicks(tmp_path)
+    run_pipeline_once(spark, pipeline, broker.address, close=True)
+    for table in (pipeline.bronze, pipeline.silver, pipeline.quarantine):
+        assert rows_of(table, "offset") == []
+
+
+def test_the_latest_row_of_each_key_is_there_unless_it_is_a_tombstone(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    fill(topic, value(0), value(1), value(2), value(3), None)
+    pipeline = clicks(tmp_path)
+    run_pipeline_once(spark, pipeline, broker.address)
+    found = sorted((row.key, row.n) for row in latest(spark, pipeline.silver).collect())
+    assert found == [(b"k0", 3), (b"k2", 2)]

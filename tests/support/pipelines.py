@@ -1,0 +1,44 @@
+"""A pipeline run on a session that is there already, and what its tables hold then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from strandline_spark.pipeline.config import parse_pipeline
+from strandline_spark.pipeline.job import PipelineRun, PipelineStream, bronze_job, prepare_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from strandline_spark.micro_batch import BatchReport
+    from strandline_spark.pipeline.config import Pipeline
+
+
+def run_pipeline_once(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    bootstrap: str,
+    *,
+    close: bool = False,
+    note: Callable[[str], None] = lambda line: None,
+) -> list[BatchReport]:
+    """Until all that is available is read, as `strandline-spark run --once`."""
+    run = PipelineRun(bootstrap, close=close)
+    start = prepare_pipeline(pipeline, bronze_job(pipeline, run))
+    reports: list[BatchReport] = []
+    PipelineStream(spark, pipeline, run, reports.append, note).run(start)
+    return reports
+
+
+def rows_of(path: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Sorted by what they say."""
+    table = DeltaTable(path).to_pyarrow_table(columns=list(columns))
+    return sorted((tuple(row[c] for c in columns) for row in table.to_pylist()), key=repr)
+
+
+def of_file(text: str, folder: object) -> Pipeline:
+    return parse_pipeline(text, f"{folder}/pipeline.toml")
