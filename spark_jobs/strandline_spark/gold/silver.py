@@ -230,9 +230,14 @@ class Silver:
         return [file for file in self.files if any(may(span) for span in file.spans)]
 
     def rows(self, spark: SparkSession, files: Sequence[SilverFile]) -> DataFrame:
-        """Rows with an event time in these files, which are at least one. TableError if one is not
-        there.
-        """
+        """Rows with an event time in these files. TableError if one is not there."""
+        frame = self.all_rows(spark, files)
+        return frame.where("event_time IS NOT NULL AND NOT coalesce(tombstone, false)")
+
+    def all_rows(self, spark: SparkSession, files: Sequence[SilverFile]) -> DataFrame:
+        """Tombstones too. TableError if a file is not there."""
+        if not files:
+            return spark.createDataFrame([], self.schema())
         paths = [os.path.join(os.path.abspath(self.path), file.path) for file in files]
         gone = [path for path in paths if not os.path.isfile(path)]
         if gone:
@@ -243,5 +248,4 @@ class Silver:
         # The schema is given, so a column that a file does not have is null and a topic named 7
         # is text; a folder may have signs in its name that stand for others in a pattern.
         reader = spark.read.schema(self.schema()).option("basePath", os.path.abspath(self.path))
-        frame = reader.option("__globPaths__", "false").parquet(*paths)
-        return frame.where("event_time IS NOT NULL AND NOT coalesce(tombstone, false)")
+        return reader.option("__globPaths__", "false").parquet(*paths)

@@ -17,7 +17,7 @@ def latest(spark: SparkSession, path: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     silver = Silver.open(path)
-    rows = silver.rows(spark, silver.files).where(F.col("key").isNotNull())
+    rows = silver.all_rows(spark, silver.files).where(F.col("key").isNotNull())
     newest = rows.groupBy("topic", "partition", "key").agg(
         F.max_by(F.struct(*rows.columns), "offset").alias("row")
     )
