@@ -36,11 +36,26 @@ def ingest_bronze(
     *, bootstrap: str, topic: str, table: Path, checkpoint: Path, log_file: Path
 ) -> None:
     """Run the bronze job once over everything committed. Raises CliError with its last words."""
-    argv = [
-        *(sys.executable, "-c", "from strandline_spark.main import main; main()"),
-        *("ingest", "bronze", "--bootstrap", bootstrap, "--topics", topic),
-        *("--table", str(table), "--checkpoint", str(checkpoint), "--once"),
-    ]
+    places = ("--table", str(table), "--checkpoint", str(checkpoint))
+    _run_job(
+        ["ingest", "bronze", "--bootstrap", bootstrap, "--topics", topic, *places, "--once"],
+        log_file,
+    )
+
+
+def run_pipeline(name: str, *, bootstrap: str, directory: Path, log_file: Path) -> None:
+    """Run a pipeline that ships once over everything committed, and close its windows; its tables
+    come to lie in `directory`/lake. Raises CliError with its last words.
+    """
+    from strandline_spark.pipelines import text_of
+
+    file = directory / "pipeline.toml"
+    file.write_text(text_of(name))
+    _run_job(["run", str(file), "--bootstrap", bootstrap, "--once", "--close"], log_file)
+
+
+def _run_job(arguments: list[str], log_file: Path) -> None:
+    argv = [sys.executable, "-c", "from strandline_spark.main import main; main()", *arguments]
     with log_file.open("wb") as log:
         job = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
