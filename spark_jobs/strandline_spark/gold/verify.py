@@ -1,0 +1,166 @@
+"""Does a gold table hold what silver gives? Each commit that the log still has is computed again,
+from silver's rows, its watermark and its ends, and compared with the table's rows of its windows.
+
+What a commit needs to know of those before is computed again too, from the first on. If that one
+has left the log, the oldest that is there is taken at its word, and what it and those before it
+wrote is not compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from strandline_spark.gold.batch import compute
+from strandline_spark.gold.compare import difference
+from strandline_spark.gold.silver import Silver
+from strandline_spark.gold.table import GoldTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from strandline_spark.gold.account import Closed, GoldAccount
+    from strandline_spark.gold.compare import Row
+    from strandline_spark.pipeline.steps import GoldStep
+
+_WINDOWS_MAX: Final = 3
+"""Of a commit, that are shown."""
+_NEVER: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class GoldFindings:
+    """What is right and wrong about one gold table."""
+
+    step: str
+    commits: int = 0
+    """That were computed again."""
+    unchecked: int = 0
+    """That were not: they have left the log, or stand on one that has."""
+    rows: int = 0
+    """Of the table."""
+    rows_unchecked: int = 0
+    """Of those commits."""
+    late: int = 0
+    """Rows of silver that came too late, as the commits in the log counted them."""
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+def verify_step(
+    spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str
+) -> GoldFindings:
+    """Raises TableError if a table does not read or is not the step's."""
+    gold = GoldTable.open(step, pipeline)
+    gold.check_definition()
+    silver = Silver.open(silver_path)
+    accounts = gold.accounts()
+    rows = _by_commit(gold.rows(), [one.watermark for one in accounts])
+    found = GoldFindings(step.name, rows=sum(len(one) for one in rows))
+    found.late = sum(one.late for one in accounts)
+    before: Closed | None = None
+    previous: GoldAccount | None = None
+    for account, held in zip(accounts, rows, strict=False):
+        if previous is None and account.number > 1:
+            found.unchecked, found.rows_unchecked = account.number, held.num_rows
+            before = account.closed
+        elif not _follows(account, previous):
+            found.problems.append(
+                f"version {account.version} is commit {account.number}, after the watermark"
+                f" {account.previous}: it does not follow on the commit before it in the log"
+            )
+            return found
+        else:
+            before = _check(spark, step, silver, before, account, held, found)
+            found.commits += 1
+        previous = account
+    outside = _plain(rows[-1])
+    if outside:
+        found.problems.append(
+            f"{len(outside)} rows are of windows that no commit has closed{_first(outside)}"
+        )
+    return found
+
+
+def as_json(found: GoldFindings) -> dict[str, Any]:
+    return asdict(found) | {"sound": found.sound}
+
+
+def _by_commit(rows: Any, watermarks: Sequence[int]) -> list[Any]:
+    """An Arrow table for each commit, of the rows whose window it closed, by the watermarks; in the
+    end one of the rows of none.
+    """
+    ends = pc.fill_null(rows.column("window_end").cast(pa.int64()), _NEVER).to_numpy()
+    which = np.searchsorted(np.array(watermarks, dtype=np.int64), ends)
+    order = np.argsort(which, kind="stable")
+    first = np.searchsorted(which[order], np.arange(len(watermarks) + 2))
+    ordered = rows.take(pa.array(order))
+    return [ordered.slice(a, b - a) for a, b in pairwise(first.tolist())]
+
+
+def _check(
+    spark: SparkSession,
+    step: GoldStep,
+    silver: Silver,
+    before: Closed | None,
+    account: GoldAccount,
+    held: Any,
+    found: GoldFindings,
+) -> Closed:
+    """Where the step stood after the commit, as it is computed."""
+    batch = compute(spark, step, silver, before, account.closed.commit)
+    expected = [] if batch is None else _plain(batch.rows)
+    windows: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
+    for side, rows in enumerate(difference(expected, _plain(held))):
+        for row in rows:
+            window = (row["window_start"], row["window_end"])
+            windows.setdefault(window, ([], []))[side].append(row)
+    version = f"version {account.version}"
+    for (start, end), (missing, extra) in sorted(windows.items())[:_WINDOWS_MAX]:
+        found.problems.append(
+            f"window [{start}, {end}) of {version}: of what silver gives, {len(missing)} rows are"
+            f" not there{_first(missing)}; {len(extra)} rows are there that it does not"
+            f" give{_first(extra)}"
+        )
+    if len(windows) > _WINDOWS_MAX:
+        found.problems.append(f"{len(windows) - _WINDOWS_MAX} more windows of {version} differ")
+    counts = [("rows", account.rows, len(expected))]
+    if batch is not None:
+        counts.append(("late rows", account.late, batch.late))
+    for what, said, computed in counts:
+        if said != computed:
+            found.problems.append(f"{version} says {said} {what}, silver has {computed}")
+    if batch is None:
+        return account.closed
+    if batch.closed != account.closed:
+        found.problems.append(f"what {version} says of open sessions is not what silver gives")
+    return batch.closed
+
+
+def _follows(account: GoldAccount, previous: GoldAccount | None) -> bool:
+    if previous is None:
+        return account.previous is None
+    return account.previous == previous.watermark and account.number == previous.number + 1
+
+
+def _plain(rows: Any) -> list[Row]:
+    """Times and dates as text, for Python has none beyond the year 9999."""
+    for n, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            rows = rows.set_column(n, column.name, rows.column(n).cast(pa.string()))
+    out: list[Row] = rows.to_pylist()
+    return out
+
+
+def _first(rows: list[Row]) -> str:
+    return f": {rows[0]}" if rows else ""

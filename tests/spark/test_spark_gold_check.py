@@ -1,0 +1,79 @@
+"""What of a gold step is refused before a batch is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
+
+from strandline_spark.errors import OptionError
+from strandline_spark.gold.definition import check_step
+from strandline_spark.gold.table import GoldTable
+from strandline_spark.pipeline.steps import GoldStep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SILVER = (
+    StructType()
+    .add("topic", StringType())
+    .add("event_time", TimestampType())
+    .add("carrier", StringType())
+    .add("delay", DoubleType())
+)
+
+
+def selecting(columns: str, table: str = "") -> GoldStep:
+    sql = f"SELECT window_start, window_end, {columns} FROM silver"
+    return GoldStep("s", table, sql, 12, watermark=0, window=10)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("delay, carrier AS DELAY", "two columns of the result are named DELAY; rename one"),
+        ("delay + 1", r"cannot have a column named '\(delay \+ 1\)'; give it a name with AS"),
+        ("null AS x", "column x is of type null, which a Delta table cannot hold"),
+        ("array(interval 1 month) AS x", "column x is of type interval month, which"),
+        ("map('a', struct(parse_json('1') AS v)) AS x", "column x is of type variant"),
+        ("nobody", "does not compile: .*`nobody`.*line 12 pos 33"),
+    ],
+)
+def test_a_result_that_no_table_holds_is_refused_with_its_line(
+    spark: SparkSession, columns: str, words: str
+) -> None:
+    with pytest.raises(OptionError, match=rf"^\[\[gold\]\] s, key sql, line 12: .*{words}"):
+        check_step(spark, selecting(columns), SILVER)
+
+
+def test_windows_of_another_type_and_columns_of_their_name_are_refused(
+    spark: SparkSession,
+) -> None:
+    text = GoldStep("s", "", "SELECT window_start, '' AS window_end FROM silver", 1, 0, window=1)
+    with pytest.raises(OptionError, match="window_end is of type string, so nobody"):
+        check_step(spark, text, SILVER)
+    taken = StructType().add("Window_End", TimestampType())
+    with pytest.raises(OptionError, match="silver has a column Window_End, and a step adds one"):
+        check_step(spark, selecting("1 AS x"), taken)
+    keyed = GoldStep("s", "", text.sql, 1, 0, session=1, session_key=("aircraft",))
+    with pytest.raises(OptionError, match="key session_key: silver has no column aircraft; it has"):
+        check_step(spark, keyed, SILVER)
+
+
+def test_a_table_holds_every_type_that_is_not_refused(spark: SparkSession, tmp_path: Path) -> None:
+    step = selecting(
+        "carrier, delay, cast(delay AS float) AS f, cast(delay AS decimal(9, 2)) AS d,"
+        " topic = 't' AS b, cast(event_time AS date) AS day, cast(carrier AS binary) AS raw,"
+        " cast(event_time AS timestamp_ntz) AS local,"
+        " cast(delay AS tinyint) AS t, cast(delay AS smallint) AS s,"
+        " cast(delay AS int) AS i, cast(delay AS bigint) AS l, array(carrier) AS list,"
+        " map(carrier, delay) AS m, struct(carrier, array(delay) AS delays) AS st",
+        str(tmp_path / "gold"),
+    )
+    columns = check_step(spark, step, SILVER)
+    table = GoldTable.open_or_create(step, "p", columns)
+    GoldTable.open_or_create(step, "p", columns)
+    assert [field.name for field in table.delta.schema().fields] == columns.names
