@@ -121,7 +121,7 @@ class AvroDecoder:
                 left = len(value) - stream.tell()
                 why = f"{left} bytes are left over" if left else None
             except _BROKEN as error:
-                datum, why = {}, f"{type(error).__name__}: {error}"
+                datum, why = {}, _what_of(error)
             if why is not None:
                 datum = {}
                 faults[row] = fault(Reason.NOT_AVRO, f"{why}: {shown(value)}")
@@ -158,6 +158,17 @@ class AvroDecoder:
         if not low <= value <= high:
             raise wrong
         return value
+
+
+def _what_of(error: Exception) -> str:
+    """In words of ours: a batch that is run again must give the same, and fastavro's have addresses
+    in them.
+    """
+    if isinstance(error, EOFError):
+        return "the value ends before the datum does"
+    if isinstance(error, UnicodeDecodeError):
+        return "a string is not UTF-8"
+    return "no datum of the schema"
 
 
 def _fits(value: Decimal, kind: Any) -> bool:

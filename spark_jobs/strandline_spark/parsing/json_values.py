@@ -150,22 +150,26 @@ def _marked(values: Any) -> bytes | None:
             return None
     marked = pc.binary_replace_slice(values.cast(pa.binary()), 0, 1, _PREFIX)
     text = b"".join([data_of(marked), _END])
-    if text.count(_SPELT) != size + 1 or not _is_flat(text, bounds(marked)):
+    data = np.frombuffer(text, dtype=np.uint8)
+    # Each marker has one backslash, so without others there is no other marker: quicker to see.
+    if _count(data, "\\") != size + 1 and text.count(_SPELT) != size + 1:
         return None
-    return text
+    return text if _is_flat(data, bounds(marked)) else None
 
 
-def _is_flat(text: bytes, ends: Any) -> bool:
+def _is_flat(data: Any, ends: Any) -> bool:
     """Whether no value nests deeper than it may. Arrow's reader goes down with its process where
     nesting is very deep, so it must not see such a value.
     """
-    size = len(ends) - 1
-    if text.count(b"{") - size - 1 + text.count(b"[") <= NESTED_MAX:
+    if _count(data, "{") - len(ends) + _count(data, "[") <= NESTED_MAX:
         return True
-    data = np.frombuffer(text, dtype=np.uint8)
     opening = np.flatnonzero((data == ord("{")) | (data == ord("[")))
     counts = np.diff(np.searchsorted(opening, ends - ends[0]))
     return bool(counts.max() <= NESTED_MAX + 1)
+
+
+def _count(data: Any, character: str) -> int:
+    return int(np.count_nonzero(data == ord(character)))
 
 
 def _read_as(kind: ColumnType) -> Any:

@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 TIME_US_MIN: Final = -62_135_596_800_000_000
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The years 1 to 9999, which Python, Spark and Delta can all name."""
+_EPOCH_ORDINAL: Final = 719_163
 _NO_ZONE: Final[Any] = pa.timestamp("us")
 _ZONED: Final = r"[T ].*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _FINER: Final = r"(\.[0-9]{6})[0-9]{1,3}"
 """Digits after the microseconds, which are cut off, as Spark does."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER: Final = re.compile(r"-?[0-9]+")
-_YEAR: Final = re.compile(r"0000-|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class _NoSuchYear(ValueError):
+    """A time before the year 1 or after 9999."""
 
 
 class Texts:
@@ -53,10 +57,10 @@ class Texts:
         """In halves, until what does not fit stands alone."""
         try:
             pieces.append(self._formatted(texts) if self._format else self._cast(texts))
-        except (pa.ArrowInvalid, ValueError):
+        except (pa.ArrowInvalid, ValueError) as why:
             if len(texts) == 1:
                 if texts.null_count == 0:
-                    faults.setdefault(row, self._fault(texts[0].as_py()))
+                    faults.setdefault(row, self._fault(texts[0].as_py(), why))
                 pieces.append(pa.nulls(1, self._kind.arrow))
                 return
             half = len(texts) // 2
@@ -92,21 +96,18 @@ class Texts:
         found = days.astype(np.int32) if self._kind.name == "date" else moments
         return _in_years(pa.array(found).cast(self._kind.arrow), self._kind.arrow)
 
-    def _fault(self, text: str) -> Fault:
+    def _fault(self, text: str, why: Exception) -> Fault:
         name, said = self._kind.name, f"column {self._name}: {shown(text)}"
         if name in ("int", "bigint"):
             known = _INTEGER.fullmatch(text)
         elif name == "double" or name.startswith("decimal"):
             known = _NUMBER.fullmatch(text)
         else:
-            known = _YEAR.match(text) if self._format is None and text.startswith("0000") else None
-        if known:
+            known = None
+        if known or isinstance(why, _NoSuchYear):
             return fault(Reason.OUT_OF_RANGE, f"{said} does not fit {name}")
         form = "" if self._kind.format is None else f" in the format {self._kind.format!r}"
         return fault(Reason.WRONG_TYPE, f"{said} is no {name}{form}")
-
-
-_EPOCH_ORDINAL: Final = 719_163
 
 
 def or_null(texts: Any, kind: ColumnType, null_values: tuple[str, ...]) -> Any:
@@ -140,11 +141,11 @@ def _timestamps(texts: Any) -> Any:
 
 
 def _in_years(found: Any, kind: Any) -> Any:
-    """`found` of dates or timestamps, or ValueError."""
+    """`found` of dates or timestamps, or _NoSuchYear."""
     whole = pa.int32() if kind == pa.date32() else pa.int64()
     unit = DAY_US if kind == pa.date32() else 1
     ends = pc.min_max(found.cast(whole)).as_py()
     low, high = ends["min"], ends["max"]
     if low is not None and not TIME_US_MIN <= low * unit <= high * unit <= TIME_US_MAX:
-        raise ValueError("outside of the years 1 to 9999")
+        raise _NoSuchYear
     return found
