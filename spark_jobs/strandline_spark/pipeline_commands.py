@@ -115,7 +115,8 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     _note(f"starting Spark (its log: {bronze_job(pipeline, run).log_file})")
     totals = run_pipeline(pipeline, run, _progress, _note)
-    _print_totals(pipeline, totals, time.monotonic() - began, arguments.format)
+    elapsed_s = time.monotonic() - began
+    _print_totals(pipeline, totals, elapsed_s, arguments.format, gold=arguments.gold)
     return 0
 
 
@@ -130,7 +131,9 @@ def _progress(report: BatchReport) -> None:
     )
 
 
-def _print_totals(pipeline: Pipeline, totals: Totals, seconds: float, form: str) -> None:
+def _print_totals(
+    pipeline: Pipeline, totals: Totals, seconds: float, form: str, *, gold: bool
+) -> None:
     if form == "json":
         document = {
             "pipeline": pipeline.name,
@@ -148,7 +151,7 @@ def _print_totals(pipeline: Pipeline, totals: Totals, seconds: float, form: str)
     print(  # noqa: T201 - the command's result
         f"{totals.rows:,} records{bad} in {totals.batches} batches ({seconds:.1f} s)"
     )
-    for key, path in pipeline.tables:
+    for key, path in pipeline.tables if gold else pipeline.tables[:3]:
         print(f"  {key}: {path}")  # noqa: T201 - the command's result
 
 
