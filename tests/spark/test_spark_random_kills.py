@@ -1,6 +1,6 @@
-"""What a table is built from, killed at random: the job's driver and JVM, Spark's executors and
-their Python workers, the leader that is read, the controller. After each kill the table has every
-record once.
+"""What a pipeline's tables are built from, killed at random: the job's driver and JVM, Spark's
+executors and their Python workers, the leader that is read, the controller. After each kill bronze
+and silver have every record once, and at the end gold is what a run without kills gives.
 
 `make spark-kills` kills ten times in two million records (KILLS=, RECORDS=, SEED=).
 """
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,14 +26,18 @@ from deltalake import DeltaTable
 from strandline import NewTopic
 from strandline.sync import Admin, Producer
 from strandline_cli.cluster_files import CONTROLLER
+from strandline_spark.pipeline.config import load_pipeline
+from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.verify import verify
 from support.cluster import eventually, make_cluster
+from support.pipelines import rows_of
 from support.spark_standalone import end_session, spark_standalone, with_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from strandline_cli.local_cluster import LocalCluster
+    from strandline_spark.pipeline.config import Pipeline
     from support.cluster import MakeCluster
     from support.spark_standalone import SparkStandalone
 
@@ -49,12 +54,43 @@ QUERY: Final = Path(__file__).parents[1] / "support" / "duckdb_query.py"
 COUNTS: Final = "select count(*), count(distinct value) from delta"
 
 
+PER_SECOND: Final = 100
+"""Records whose event times lie in one second."""
+BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
+WINDOW_S: Final = 10
+PIPELINE: Final = f"""
+[pipeline]
+name = "numbers"
+topics = ["t"]
+
+[bronze]
+max_offsets_per_trigger = {max(1000, RECORDS // 40)}
+
+[silver]
+format = "json"
+event_time = "at"
+quarantine_limit = 0
+
+[silver.columns]
+n = "bigint"
+at = "timestamp"
+
+[[gold]]
+name = "sums"
+window = "{WINDOW_S} seconds"
+watermark = "30 seconds"
+sql = "SELECT window_start, window_end, count(*) AS n, sum(n) AS total FROM silver GROUP BY ALL"
+"""
+
+
 class Job:
-    """`ingest bronze` on the standalone cluster, which is started again when it was killed."""
+    """A pipeline on the standalone cluster, which is started again when it was killed."""
 
     def __init__(self, spark: SparkStandalone, bootstrap: str, root: Path) -> None:
         self._spark, self._bootstrap, self._root = spark, bootstrap, root
-        self.table = str(root / "table")
+        self.file = root / "pipeline.toml"
+        self.file.write_text(PIPELINE)
+        self.pipeline = load_pipeline(str(self.file))
         self._delta: DeltaTable | None = None
         self.process: subprocess.Popen[str] | None = None
         self.may_end = False
@@ -68,12 +104,13 @@ class Job:
         with (self._root / "job.out").open("a") as out, (self._root / "job.err").open("a") as err:
             self.process = self._spark.start_job(
                 *(WORKERS[0], self._bootstrap, self._root),
-                *("--every", "1s", "--max-offsets-per-trigger", str(max(1000, RECORDS // 40))),
+                *("--every", "1s"),
+                job=("run", str(self.file)),
                 outputs=(out, err),
             )
 
     def rows(self) -> int:
-        """In the table; the job is started again if it has ended and may have."""
+        """In silver; the job is started again if it has ended and may have."""
         assert self.process is not None
         status = self.process.poll()
         if status is not None:
@@ -85,9 +122,9 @@ class Job:
             end_session(self.process.pid)
             self.start()
         if self._delta is None:
-            if not DeltaTable.is_deltatable(self.table):
+            if not DeltaTable.is_deltatable(self.pipeline.silver):
                 return 0
-            self._delta = DeltaTable(self.table)
+            self._delta = DeltaTable(self.pipeline.silver)
         self._delta.update_incremental()
         actions: Any = self._delta.get_add_actions(flatten=True)
         return sum(actions.column("num_records").to_pylist())
@@ -169,18 +206,50 @@ def produce(bootstrap: str, first: int, stop: int) -> None:
     """The numbers, each in the partition that its chunk has."""
     with Producer(bootstrap) as producer:
         for start in range(first, stop, CHUNK):
-            values = (b"%012d" % n for n in range(start, min(start + CHUNK, stop)))
+            values = (value(n) for n in range(start, min(start + CHUNK, stop)))
             producer.send_many("t", values, partition=start // CHUNK % PARTITIONS)
 
 
-def check(cluster: LocalCluster, table: str, total: int) -> None:
-    found = verify(table, "t", cluster.bootstrap, complete=True, values=True)
+def value(n: int) -> bytes:
+    at = BEGIN + timedelta(seconds=n / PER_SECOND)
+    return json.dumps({"n": n, "at": at.isoformat()}).encode()
+
+
+def check(cluster: LocalCluster, pipeline: Pipeline, total: int) -> None:
+    found = verify(pipeline.bronze, "t", cluster.bootstrap, complete=True, values=True)
     assert all(one.sound for one in found), found
     assert sum(one.rows for one in found) == total
-    command = [sys.executable, str(QUERY), table, COUNTS]
+    # Quarantine, where nothing goes, is committed behind silver.
+    eventually(
+        lambda: all(one.sound for one in verify_parsed(pipeline)), "silver is sound", DEADLINE_S
+    )
+    command = [sys.executable, str(QUERY), pipeline.bronze, COUNTS]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == [[total, total]]
+
+
+def check_gold(pipeline: Pipeline, total: int) -> None:
+    """Once the windows that are still open are closed; and `verify` finds the same."""
+    for command in (("gold", pipeline.file, "--close"), ("verify", pipeline.file)):
+        run = subprocess.run(
+            [sys.executable, "-m", "strandline_spark.main", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE_S,
+        )
+        assert run.returncode == 0, (run.stdout, run.stderr)
+    assert "came late" not in run.stderr
+    expected = []
+    per_window = WINDOW_S * PER_SECOND
+    for first in range(0, total, per_window):
+        own = range(first, min(first + per_window, total))
+        start = BEGIN + timedelta(seconds=first / PER_SECOND)
+        end = start + timedelta(seconds=WINDOW_S)
+        expected.append((start, end, len(own), sum(own)))
+    found = rows_of(pipeline.gold[0].table, "window_start", "window_end", "n", "total")
+    assert found == sorted(expected, key=repr)
 
 
 @pytest.mark.spark
@@ -210,9 +279,10 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
                 writer.join(DEADLINE_S)
                 assert not writer.is_alive()
                 eventually(lambda g=goal: job.has(g), "all is in the table", DEADLINE_S)  # type: ignore[misc]
-                check(cluster, job.table, goal)
+                check(cluster, job.pipeline, goal)
                 job.may_end = False
                 done = goal
                 print(f"{number + 1} of {KILLS}: {victim} killed, {done:,} rows, each once")  # noqa: T201 - progress
         finally:
             job.stop()
+    check_gold(job.pipeline, done)

@@ -116,12 +116,16 @@ class SparkStandalone:
         bootstrap: str,
         root: Path,
         *more: str,
+        job: Sequence[str] = (),
         outputs: tuple[int | IO[str], int | IO[str]] = (subprocess.PIPE, subprocess.PIPE),
     ) -> subprocess.Popen[str]:
-        """`ingest bronze` of topic `t` into `root`, planned by the Python of the worker `host`."""
+        """A job (else `ingest bronze` of topic `t` into `root`), planned by the Python of the
+        worker `host`.
+        """
+        places = ("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint"))
         arguments = [
-            *("ingest", "bronze", "--bootstrap", bootstrap, "--topics", "t", "--format", "json"),
-            *("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint")),
+            *(job or ("ingest", "bronze", "--topics", "t", *places)),
+            *("--bootstrap", bootstrap, "--format", "json"),
             *("--master", self.url, "--worker-python", PYTHON, *more),
         ]
         path = f"{self.directory / host}.bin:{os.environ['PATH']}"
