@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from strandline_spark.errors import OptionError
@@ -15,11 +17,10 @@ from strandline_spark.pipeline.config import (
     load_pipeline,
     parse_pipeline,
 )
+from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
 from strandline_spark.pipelines import NAMES, text_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from strandline_spark.pipeline.config import Pipeline
 
 WHOLE = """
@@ -98,6 +99,17 @@ def test_what_a_file_does_not_say_has_a_default() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pipelines_that_ship_are_sound(name: str) -> None:
     assert read(text_of(name)).name == name
+
+
+def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    found = read(text)
+    assert (found.name, len(found.gold)) == ("shop", 2)
+    named = set(re.findall(r"^#? ?(\w+) = ", text, re.MULTILINE)) - set(found.parse.columns)
+    sections = (PipelineKeys, BronzeKeys, SilverKeys, GoldKeys)
+    known = {one.name for kind in sections for one in msgspec.structs.fields(kind)}
+    assert named == known - {"columns"}
 
 
 @pytest.mark.parametrize(
