@@ -37,7 +37,7 @@ def oracle(value: bytes) -> dict[str, Any] | None:
     if not all(HOLDS[name](value) for name, value in found.items()):
         return None
     if "d" in found:
-        found["d"] = float(found["d"])
+        found["d"] = json.loads(value, parse_int=float)["d"]  # an int would lose the sign of -0
     if "m" in found:
         found["m"] = Decimal(found["m"]).quantize(Decimal("0.01")) or Decimal("0.00")
     return found
