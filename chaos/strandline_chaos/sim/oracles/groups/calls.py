@@ -95,7 +95,7 @@ class Overheard:
         wish = commit_of(message, self._all.topic_ids())
         talk = self._with(wish.who.group_id, wish.who.member_id)
         talk.commits(number, wish, self._all.high_watermark(self._node, wish.who.group_id))
-        self._all.on_commit(wish)
+        self._all.on_commit(self._node, wish)
         return wish
 
     def _said_GroupSession(self, message: Any) -> None:

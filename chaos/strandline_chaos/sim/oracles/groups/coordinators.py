@@ -121,7 +121,10 @@ class Coordinators:
         except Violation as violation:
             self._world.loop.fail(violation)
 
-    def on_commit(self, wish: CommitWish) -> None:
+    def on_commit(self, node: str, wish: CommitWish) -> None:
+        """What a coordinator reads after its time comes to nothing."""
+        if self.is_deposed(node, wish.who.group_id):
+            return
         names = {topic_id: name for name, ids in self._ids.items() for topic_id in ids}
         for (topic_id, partition), said in wish.offsets.items():
             at = names.get(topic_id, ""), partition
