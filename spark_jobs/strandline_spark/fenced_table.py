@@ -145,10 +145,9 @@ class FencedTable:
     def check_owner(self, pipeline: str | None) -> None:
         """Raises TableError unless the table is the pipeline's, or nobody's."""
         if self.owner is not None and self.owner != pipeline:
+            other = "" if pipeline is None else f", not to {pipeline}"
             raise TableError(
-                f"{self.path} belongs to the pipeline {self.owner}"
-                + (": run that one" if pipeline is None else f", not to {pipeline}")
-                + ", or give another path"
+                f"{self.path} belongs to the pipeline {self.owner}{other}: give another path"
             )
 
     @property

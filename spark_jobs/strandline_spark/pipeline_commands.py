@@ -134,6 +134,7 @@ def _progress(report: BatchReport) -> None:
 def _print_totals(
     pipeline: Pipeline, totals: Totals, seconds: float, form: str, *, gold: bool
 ) -> None:
+    tables = pipeline.tables if gold else pipeline.tables[:3]
     if form == "json":
         document = {
             "pipeline": pipeline.name,
@@ -143,7 +144,7 @@ def _print_totals(
             "lost": totals.lost,
             "size_bytes": totals.size,
             "elapsed_s": round(seconds, 3),
-            "tables": dict(pipeline.tables),
+            "tables": dict(tables),
         }
         print(json.dumps(document))  # noqa: T201 - the command's result
         return
@@ -151,7 +152,7 @@ def _print_totals(
     print(  # noqa: T201 - the command's result
         f"{totals.rows:,} records{bad} in {totals.batches} batches ({seconds:.1f} s)"
     )
-    for key, path in pipeline.tables if gold else pipeline.tables[:3]:
+    for key, path in tables:
         print(f"  {key}: {path}")  # noqa: T201 - the command's result
 
 
@@ -192,7 +193,10 @@ def _run_latest(arguments: argparse.Namespace) -> int:
                 print(line)  # noqa: T201 - the command's result
         else:
             frame.show(_SHOWN, truncate=40)
-            print(f"{frame.count():,} rows")  # noqa: T201 - the command's result
+            rows = frame.count()
+            print(f"{rows:,} rows")  # noqa: T201 - the command's result
+            if rows == 0:
+                _note("rows without a key are no part of it")
     return 0
 
 

@@ -128,6 +128,8 @@ def start_session(
 
     # A failing micro-batch is an error of its query; the bridge would print its traceback as well.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    # So is a statement that does not compile of whoever asked for it.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     settings = _configuration(master, memory, direct=direct, worker_python=worker_python)
     own = class_archive.java_options() if java_options is None else java_options
     settings[_DRIVER_OPTIONS] = " ".join([settings[_DRIVER_OPTIONS], *own])
