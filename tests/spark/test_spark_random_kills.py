@@ -26,7 +26,9 @@ from deltalake import DeltaTable
 from strandline import NewTopic
 from strandline.sync import Admin, Producer
 from strandline_cli.cluster_files import CONTROLLER
+from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.config import load_pipeline
+from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.verify import verify
 from support.cluster import eventually, make_cluster
@@ -35,6 +37,8 @@ from support.spark_standalone import end_session, spark_standalone, with_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
     from strandline_cli.local_cluster import LocalCluster
     from strandline_spark.pipeline.config import Pipeline
@@ -229,18 +233,14 @@ def check(cluster: LocalCluster, pipeline: Pipeline, total: int) -> None:
     assert json.loads(run.stdout) == [[total, total]]
 
 
-def check_gold(pipeline: Pipeline, total: int) -> None:
+def check_gold(spark: SparkSession, pipeline: Pipeline, total: int) -> None:
     """Once the windows that are still open are closed; and `verify` finds the same."""
-    for command in (("gold", pipeline.file, "--close"), ("verify", pipeline.file)):
-        run = subprocess.run(
-            [sys.executable, "-m", "strandline_spark.main", *command],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DEADLINE_S,
-        )
-        assert run.returncode == 0, (run.stdout, run.stderr)
-    assert "came late" not in run.stderr
+    notes: list[str] = []
+    GoldSteps(spark, pipeline, notes.append).run(spark, close=True)
+    (step,) = pipeline.gold
+    found = verify_step(spark, step, pipeline.silver, pipeline=pipeline.name)
+    assert found.sound, found
+    assert found.late == 0
     expected = []
     per_window = WINDOW_S * PER_SECOND
     for first in range(0, total, per_window):
@@ -248,22 +248,22 @@ def check_gold(pipeline: Pipeline, total: int) -> None:
         start = BEGIN + timedelta(seconds=first / PER_SECOND)
         end = start + timedelta(seconds=WINDOW_S)
         expected.append((start, end, len(own), sum(own)))
-    found = rows_of(pipeline.gold[0].table, "window_start", "window_end", "n", "total")
-    assert found == sorted(expected, key=repr)
+    rows = rows_of(step.table, "window_start", "window_end", "n", "total")
+    assert rows == sorted(expected, key=repr)
 
 
 @pytest.mark.spark
 def test_every_record_is_in_the_table_once_whatever_was_killed(
-    make_cluster: MakeCluster, tmp_path: Path
+    make_cluster: MakeCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     cluster = make_cluster(brokers=3)
     with Admin(cluster.bootstrap) as admin:
         admin.create_topics([NewTopic("t", PARTITIONS, 3)])
-    with spark_standalone(tmp_path / "spark") as spark:
+    with spark_standalone(tmp_path / "spark") as standalone:
         for host in WORKERS:
-            spark.add_worker(host)
-        job = Job(spark, cluster.bootstrap, tmp_path)
-        striker = Striker(cluster, spark, job)
+            standalone.add_worker(host)
+        job = Job(standalone, cluster.bootstrap, tmp_path)
+        striker = Striker(cluster, standalone, job)
         job.start()
         print(f"seed {SEED}: {KILLS} kills in {RECORDS:,} records")  # noqa: T201 - progress
         try:
@@ -285,4 +285,4 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
                 print(f"{number + 1} of {KILLS}: {victim} killed, {done:,} rows, each once")  # noqa: T201 - progress
         finally:
             job.stop()
-    check_gold(job.pipeline, done)
+    check_gold(spark, job.pipeline, done)
