@@ -113,3 +113,4 @@ def test_a_detail_names_the_column_and_the_value() -> None:
     assert found[1][2] == "the value ends before the datum does: b'\\x02'"
     assert found[2][2] == "a string is not UTF-8: b'\\x02\\x02\\xff'"
     assert found[3][2].startswith("1 bytes are left over: b'")
+    assert outcomes(PARSER, [b"\xff" * 12])[0][2].startswith("no datum of the schema: b'")

@@ -24,6 +24,7 @@ BAD = {
     "1,a,1\n1,a,1": "not one row",
     "1,a,1\n\n": "not one row",
     "\n1,a,1": "not one row",
+    '1,a,1\n1,a,"1': "not one row",
     "\r\r": "not one row",
     '0,0,0\r"': "not one row",
     '0,0,0\n"': "not one row",

@@ -119,6 +119,21 @@ def test_bytes_that_are_no_utf8_are_bad() -> None:
     assert found[0][0] == found[3][0] == "good"
 
 
+def test_values_may_nest_as_deeply_as_the_limit_says() -> None:
+    wide = ",".join(["[]"] * 10)
+    for depth, outcome in ((NESTED_MAX, "good"), (NESTED_MAX + 1, "bad")):
+        deep = "[" * depth + "]" * depth
+        for value in (f'{{"new":{deep}}}', f'{{"new":{deep},"wide":[{wide}]}}'):
+            assert outcomes(PARSER, [value])[0][0] == outcome
+
+
+def test_the_first_wrong_column_is_the_reason() -> None:
+    (found,) = outcomes(PARSER, ['{"ts":"x","day":"0000-01-01"}'])
+    assert found[1:] == ("out of range", "column day: '0000-01-01' does not fit date")
+    (found,) = outcomes(PARSER, ['{"m":"x","ts":"x"}'])
+    assert found[2] == "column m: 'x' is no decimal(6,2)"
+
+
 def test_details_name_the_column_and_the_value() -> None:
     found = outcomes(PARSER, ['{"i":1.5}', '{"s":5}', '{"ts":"x"}', '{"l":9223372036854775808}'])
     assert [outcome[2] for outcome in found] == [
@@ -286,6 +301,11 @@ def test_a_bad_row_has_no_new_fields() -> None:
     timed = parser_of("json", "ts", ts="timestamp")
     values = ['{"a":1}', '{"ts":"2024-05-01","n":1}']
     assert timed.parse(batch_of(values)).new_fields == {"n": "bigint"}
+
+
+def test_a_bad_row_of_a_later_piece_has_no_new_fields() -> None:
+    values = ["{}"] * PIECE + ['{"n":1}', '{"ts":"x","a":1}', '{"i":"x"}']
+    assert PARSER.parse(batch_of(values)).new_fields == {"n": "bigint"}
 
 
 def test_new_fields_of_pieces_and_batches_are_merged() -> None:

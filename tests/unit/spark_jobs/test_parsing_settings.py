@@ -159,6 +159,28 @@ def test_formats_mean_what_pythons_strptime_says(
 PARSERS = {form: parser_of("json", "ts", ts=column_type("timestamp", form)) for form in FORMATS}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "31/Feb/2015:10:05:03 +0000",
+        "29/Feb/2015:10:05:03 +0000",
+        "00/May/2015:10:05:03 +0000",
+        "17/Mai/2015:10:05:03 +0000",
+        "17/May/0000:10:05:03 +0000",
+        "17/May/2015:24:05:03 +0000",
+        "17/May/2015:10:60:03 +0000",
+        "17/May/2015:10:05:60 +0000",
+        "17/May/2015:10:05:03 +2400",
+        "17/May/2015:10:05:03 +0060",
+        "17/May/2015:10:05:03 00000",
+        "17/May/2015 10:05:03 +0000",
+    ],
+)
+def test_a_time_that_there_is_not_is_bad(text: str) -> None:
+    found = outcomes(PARSERS[FORMATS[0]], [json.dumps({"ts": text})])
+    assert found[0][:2] == ("bad", "wrong type")
+
+
 def test_dates_with_a_format_and_nulls_among_them() -> None:
     day = column_type("date", "%d.%m.%Y")
     found = outcomes(parser_of("csv", n="int", day=day), ["1,29.02.2024", "2,", "3,1.3.2024"])
