@@ -174,7 +174,7 @@ def test_a_new_field_becomes_a_column_with_the_type_that_fits_or_stops_the_job(
     fill(topic, value(0), value(1))
     pipeline = clicks(tmp_path)
     run_pipeline_once(spark, pipeline, broker.address)
-    fill(topic, value(2, who="x", score=1), value(3))
+    fill(topic, value(2, who="x", score=1), value(3, who={"name": "y"}))
     fill(topic, value(4, score=1.5), partition=1)
     with pytest.raises(
         StrandlineSparkError, match=r"fields that are no columns: score .*who.*on_new_field"
@@ -191,7 +191,7 @@ def test_a_new_field_becomes_a_column_with_the_type_that_fits_or_stops_the_job(
         (0, None, None),
         (1, None, None),
         (2, "x", 1.0),
-        (3, None, None),
+        (3, '{"name": "y"}', None),
         (4, None, 1.5),
     ]
     ((reason, detail),) = rows_of(adds.quarantine, "reason", "detail")

@@ -122,7 +122,10 @@ def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
     has columns that would be null in silence from now on.
     """
     beside = silver.fit_columns(pipeline.parse.columns)
-    columns = {name: column_type(kind) for name, kind in beside.items()}
+    # What has become a text may have been of several kinds, and takes them all.
+    columns = {
+        name: replace(column_type(kind), any_kind=kind == "string") for name, kind in beside.items()
+    }
     if beside and pipeline.parse.format != "json":
         names = ", ".join(beside)
         raise TableError(

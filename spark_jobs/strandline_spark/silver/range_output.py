@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -39,7 +39,7 @@ class SilverPlan:
 
     def to_json(self) -> str:
         parse = self.parse
-        columns = [(name, kind.name, kind.format) for name, kind in parse.columns.items()]
+        columns = [(n, one.name, one.format, one.any_kind) for n, one in parse.columns.items()]
         plain = {name: getattr(parse, name) for name in ParseSettings.__slots__}
         return json.dumps(
             {
@@ -53,7 +53,10 @@ class SilverPlan:
     def from_json(cls, text: str) -> SilverPlan:
         found = json.loads(text)
         parse = found["parse"]
-        columns = {name: column_type(kind, form) for name, kind, form in parse["columns"]}
+        columns = {
+            name: replace(column_type(kind, form), any_kind=any_kind)
+            for name, kind, form, any_kind in parse["columns"]
+        }
         nulls = tuple(parse["null_values"])
         settings = ParseSettings(**parse | {"columns": columns, "null_values": nulls})
         return cls(found["silver"], found["quarantine"], settings)
