@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OPERATOR: Final = "operator"
 RETRY_S: Final = 0.5
+LOOKS_S: Final = 1.0
 
 
 def waits_for_a_lost_disk(control: ControlOracle, partition: PartitionRegistration) -> bool:
@@ -38,11 +39,19 @@ def waits_for_a_lost_disk(control: ControlOracle, partition: PartitionRegistrati
 class Operator:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self._looks_since = self._looked = float("-inf")
 
     def elect(self, partition: PartitionRegistration) -> None:
-        """Have a leader elected uncleanly, by a client of its own; once while that is under way."""
-        scene = self._scene
-        if scene.is_busy(OPERATOR):
+        """Have a leader elected uncleanly, by a client of its own; once while that is under way.
+
+        A person looks for a while first: of brokers that were started again this moment the
+        controller has not heard yet, and they may hold more.
+        """
+        scene, now = self._scene, self._scene.world.loop.now
+        if now - self._looked > LOOKS_S / 2:
+            self._looks_since = now
+        self._looked = now
+        if scene.is_busy(OPERATOR) or now - self._looks_since < LOOKS_S:
             return
         scene.oracles.control.by_hand = True
 
