@@ -35,11 +35,15 @@ ENDS_S: Final = 10.0
 LOOKS_S: Final = 0.05
 REPAIR_S: Final = 2.5
 RESTART_S: Final = 0.1
+NOTES: Final = frozenset({"identity", "state"})
+"""Two notes of whose a replica is: one of them is left."""
 
 
 class DamageStrikes:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self._flipped: dict[tuple[str, int], set[str]] = {}
+        """Kinds of files, by machine and outage."""
         self.strikes: dict[str, Callable[..., object]] = {
             "bit-flip": self._bit_flip,
             "file-flip": self._file_flip,
@@ -117,6 +121,10 @@ class DamageStrikes:
         if struck.running:
             return
         found = [inode for inode in self._named(struck, file) if not inode.dirty]
+        flipped = self._flipped.setdefault((struck.name, struck.incarnation), set())
+        if file in NOTES and flipped & NOTES:
+            found = []
+        flipped.add(file)
         if found and not scene.over and not scene.oracles.old_store:
             self._flip_one(struck, file, bits, found)
             scene.struck["file-flip"] += 1
