@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_spark.errors import OptionError
-from strandline_spark.gold.query import check_statement, closed_windows, run_statement
+from strandline_spark.gold.query import check_statement, closed_windows, held_rows, run_statement
 from strandline_spark.gold.watermark import GoldCommit, Window, WindowKind, closes
 from strandline_spark.offsets import TopicPartition
 
@@ -59,7 +59,9 @@ def test_counts_exact_medians_and_the_top_are_those_of_a_plain_loop(
             for window in kind.windows_of(time):
                 if closes(window, previous, commit.watermark):
                     expected[window].append((size, path))
-    windows = closed_windows(frame(spark, rows), kind, previous, commit)
+    windows = closed_windows(
+        held_rows(frame(spark, rows), commit.ends), kind, previous, commit.watermark
+    )
     gold = run_statement(windows, EXACT, step="sizes", line=1).selectExpr(
         "unix_micros(window_start)", "unix_micros(window_end)", "n", "median", "top"
     )

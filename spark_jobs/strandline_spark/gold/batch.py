@@ -57,7 +57,8 @@ def compute(
     if closing is None or not silver.overlapping(*closing, commit.ends):
         return None
     files = silver.overlapping(*framing.to_read(closing, commit.watermark), commit.ends)
-    with framing.frame(silver.rows(spark, files), before, commit) as framed:
+    held = silver.held_rows(spark, files, commit.ends, framing.missed(before))
+    with framing.frame(held, before, commit.watermark) as framed:
         if framed is None:
             return None
         rows = _result(step, framed.windows)

@@ -10,7 +10,7 @@ from strandline_spark.gold.query import closed_windows
 from strandline_spark.gold.watermark import WindowKind, event_times_to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import Column, DataFrame
@@ -51,11 +51,16 @@ class Framing(Protocol):
     def late(self, event_time: Column, watermark: int) -> Column:
         """The same, of event times in microseconds."""
 
+    def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
+        """The commits whose late rows are to be left out before anything else: of fixed windows
+        none, for a late row's other windows may be open.
+        """
+
     def frame(
-        self, rows: DataFrame, before: Closed | None, commit: GoldCommit
+        self, rows: DataFrame, before: Closed | None, watermark: int
     ) -> AbstractContextManager[Framed | None]:
-        """What `commit` closes of these rows, for the length of the block; None if it is nothing,
-        as far as that is known without running the statement.
+        """What the watermark closes of these rows, for the length of the block; None if that is
+        nothing, as far as it is known without running the statement.
         """
 
 
@@ -86,9 +91,12 @@ class FixedWindows:
         start = before - F.pmod(before, F.lit(self.kind.slide)) + F.lit(self.kind.slide)
         return start + F.lit(self.kind.size) <= F.lit(watermark)
 
+    def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
+        return ()
+
     @contextlib.contextmanager
     def frame(
-        self, rows: DataFrame, before: Closed | None, commit: GoldCommit
+        self, rows: DataFrame, before: Closed | None, watermark: int
     ) -> Iterator[Framed | None]:
         previous = None if before is None else before.commit.watermark
-        yield Framed(closed_windows(rows, self.kind, previous, commit))
+        yield Framed(closed_windows(rows, self.kind, previous, watermark))

@@ -96,9 +96,9 @@ def _with_ends(
 
 
 def closed_windows(
-    rows: DataFrame, kind: WindowKind, previous: int | None, commit: GoldCommit
+    rows: DataFrame, kind: WindowKind, previous: int | None, watermark: int
 ) -> DataFrame:
-    """The rows of silver that `commit` closes the windows of, once for each of those windows."""
+    """The rows whose windows the watermark closes, once for each of those windows."""
     from pyspark.sql import functions as F
 
     time = F.unix_micros("event_time")
@@ -106,11 +106,10 @@ def closed_windows(
     windows = -(-kind.size // kind.slide)
     back = F.explode(F.sequence(F.lit(0), F.lit(windows - 1))) if windows > 1 else F.lit(0)
     framed = (
-        held_rows(rows, commit.ends)
-        .withColumn(_BACK, back)
+        rows.withColumn(_BACK, back)
         .withColumn("window_start", last - F.col(_BACK) * F.lit(kind.slide))
         .withColumn("window_end", F.col("window_start") + F.lit(kind.size))
-        .where((F.col("window_end") > time) & (F.col("window_end") <= F.lit(commit.watermark)))
+        .where((F.col("window_end") > time) & (F.col("window_end") <= F.lit(watermark)))
     )
     if previous is not None:
         framed = framed.where(F.col("window_end") > F.lit(previous))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.gold.framing import Framed
-from strandline_spark.gold.query import WINDOW_COLUMNS, held_rows
+from strandline_spark.gold.query import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -61,18 +61,20 @@ class Sessions:
     def late(self, event_time: Column, watermark: int) -> Column:
         return event_time < watermark
 
+    def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
+        return () if before is None else (*before.late_after, before.commit)
+
     @contextlib.contextmanager
     def frame(
-        self, rows: DataFrame, before: Closed | None, commit: GoldCommit
+        self, rows: DataFrame, before: Closed | None, watermark: int
     ) -> Iterator[Framed | None]:
         """None if no session closes."""
         from pyspark.sql import functions as F
 
-        missed = () if before is None else (*before.late_after, before.commit)
-        cut = self._cut(held_rows(rows, commit.ends, missed), before, commit.watermark).persist()
+        cut = self._cut(rows, before, watermark).persist()
         try:
             start, end = (F.unix_micros(name) for name in WINDOW_COLUMNS)
-            closes = end <= commit.watermark
+            closes = end <= watermark
             row = cut.agg(F.count_if(closes), F.min(F.when(~closes, start))).first()
             assert row is not None
             closed, open_from = row

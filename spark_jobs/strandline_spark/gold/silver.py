@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from strandline_spark.commits import from_metadata
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.gold.query import held_rows
 from strandline_spark.gold.watermark import PartitionProgress
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.schema import TIMESTAMP_TYPE
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from strandline_spark.gold.watermark import GoldCommit
 
 _COLUMNS: Final = frozenset(
     ("topic", "partition", "offset", "event_time", "tombstone", "ingest_date")
@@ -228,6 +231,31 @@ class Silver:
             )
 
         return [file for file in self.files if any(may(span) for span in file.spans)]
+
+    def held_rows(
+        self,
+        spark: SparkSession,
+        files: Sequence[SilverFile],
+        ends: Mapping[TopicPartition, int],
+        missed: Sequence[GoldCommit],
+    ) -> DataFrame:
+        """`query.held_rows` of the files, without a look at each row where the files show that
+        there is nothing to leave out.
+        """
+        spans = [span for file in files for span in file.spans if span.time_min is not None]
+        some = [
+            one
+            for one in missed
+            if any(
+                span.offset_max >= one.ends.get(span.tp, 0) and span.time_min < one.watermark
+                for span in spans
+                if span.time_min is not None
+            )
+        ]
+        rows = self.rows(spark, files)
+        if not some and all(span.offset_max < ends.get(span.tp, 0) for span in spans):
+            return rows
+        return held_rows(rows, ends, some)
 
     def rows(self, spark: SparkSession, files: Sequence[SilverFile]) -> DataFrame:
         """Rows with an event time in these files. TableError if one is not there."""
