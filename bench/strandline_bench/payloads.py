@@ -23,3 +23,18 @@ def compressible(count: int, size: int) -> Iterator[bytes]:
     fixed = b"." * (size - size // 2)
     distinct = min(count, max(1, _COMPRESSIBLE_BYTES // size))
     return islice(cycle([rng.randbytes(size // 2) + fixed for _ in range(distinct)]), count)
+
+
+def clicks(count: int, size: int) -> Iterator[bytes]:
+    """`count` JSON objects of about `size` bytes and five fields: id, user, price, at and note.
+    Some thousands of them are distinct.
+    """
+    rng = random.Random(size)
+    distinct = min(count, max(1, _COMPRESSIBLE_BYTES // size))
+    values = []
+    for n in range(distinct):
+        at = f"2026-03-{n % 28 + 1:02}T{n % 24:02}:{n % 60:02}:00Z"
+        price = rng.randrange(10_000) / 100
+        value = f'{{"id": {n}, "user": "u{n % 997}", "price": {price}, "at": "{at}", "note": "'
+        values.append(value.encode() + rng.randbytes(size).hex().encode()[: size - len(value) - 2])
+    return islice(cycle([value + b'"}' for value in values]), count)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_bench import spark_phases
 from strandline_bench.kafka_peer import KafkaPeer
+from strandline_bench.payloads import clicks, compressible
 from strandline_bench.processes import Usage, listening, usage
 from strandline_bench.report import Report, median, rounded
 from strandline_bench.spark_options import LARGE, SMALL, SparkOptions
@@ -30,6 +31,8 @@ from strandline_bench.target import Target, own_running
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JSON_SINKS: Final = ("silver",)
+"""Those that need values to parse."""
 OTHERS_CORES_MAX: Final = 0.3
 REPEATS_MAX: Final = 3
 FLOORS: Final = {
@@ -39,6 +42,8 @@ FLOORS: Final = {
     ("delta", LARGE): (2.0, 3.0),
     ("parquet", SMALL): (2.5, 3.0),
     ("parquet", LARGE): (1.2, 1.7),
+    ("silver", SMALL): (2.0, 3.0),
+    ("silver", LARGE): (1.5, 2.0),
 }
 """What the ratio must reach, and what is aimed at."""
 
@@ -73,20 +78,28 @@ def run(options: SparkOptions, report: Report) -> int:
     """The exit status: 1 if a floor is missed."""
     missed = False
     with _rig(options, report) as rig:
-        for size, count in options.records.items():
-            with _sides(rig, size, count) as sides:
-                _check_and_warm(rig, sides, count)
+        for size, count, sinks in _topics(options):
+            with _sides(rig, size, count, sinks) as sides:
+                _check_and_warm(rig, sides, count, sinks)
                 used: dict[str, Usage] = {}
-                for sink in options.sinks:
+                for sink in sinks:
                     rounds = [_round(rig, sides, sink, count, n) for n in range(options.rounds)]
                     missed |= _tell(report, sink, size, rounds)
                     for name in sides:
                         _tell_cpu(report, sink, size, name, count, rounds)
                     used[sink] = _median([one.runs["ours"].used for one in rounds])
                 ours = sides["ours"]
-                if options.phases and isinstance(ours, Ours):
+                if options.phases and isinstance(ours, Ours) and sinks != JSON_SINKS:
                     spark_phases.tell(report, rig.spark, ours, size, used)
     return int(missed)
+
+
+def _topics(options: SparkOptions) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    """Size and number of records, and the sinks that they go to."""
+    for size, count in options.records.items():
+        for sinks in (tuple(s for s in options.sinks if s not in JSON_SINKS), JSON_SINKS):
+            if sinks and set(sinks) <= set(options.sinks):
+                yield size, count, sinks
 
 
 @contextlib.contextmanager
@@ -114,12 +127,13 @@ def _rig(options: SparkOptions, report: Report) -> Iterator[_Rig]:
 
 
 @contextlib.contextmanager
-def _sides(rig: _Rig, size: int, count: int) -> Iterator[dict[str, Side]]:
+def _sides(rig: _Rig, size: int, count: int, sinks: tuple[str, ...]) -> Iterator[dict[str, Side]]:
     """Both filled with the same records; Kafka's topic is deleted at the end."""
     options, bootstrap = rig.options, rig.target.bootstrap
     topic = f"bench-spark-{size}-{secrets.token_hex(4)}"
     _progress(f"{count:,} records of {size} bytes into {options.partitions} partitions")
-    asyncio.run(fill(bootstrap, topic, size, count, options))
+    values = clicks if sinks == JSON_SINKS else compressible
+    asyncio.run(fill(bootstrap, topic, size, count, options, values))
     sides: dict[str, Side] = {"ours": Ours(bootstrap, topic, count)}
     if options.peer_kafka is None:
         yield sides
@@ -127,18 +141,18 @@ def _sides(rig: _Rig, size: int, count: int) -> Iterator[dict[str, Side]]:
     kafka = KafkaPeer(options.peer_kafka, replication_factor=options.replication_factor)
     try:
         _progress("the same into Kafka")
-        name = fill_kafka(kafka, size, count, options)
+        name = fill_kafka(kafka, size, count, options, values)
         yield {**sides, "peer": Kafka(options.peer_kafka, name)}
     finally:
         kafka.close()
 
 
-def _check_and_warm(rig: _Rig, sides: dict[str, Side], count: int) -> None:
+def _check_and_warm(rig: _Rig, sides: dict[str, Side], count: int, sinks: tuple[str, ...]) -> None:
     """Both hold what they should, and the JVM has compiled both of their paths."""
     for name, side in sides.items():
         found = side.frame(rig.spark).count()
         assert found == count, f"{name}: {found} rows, not {count}"
-        for sink in rig.options.sinks:
+        for sink in sinks:
             side.run(rig.spark, sink)
 
 
@@ -183,7 +197,7 @@ def _tell(report: Report, sink: str, size: int, rounds: list[_Round]) -> bool:
             "aim": aim,
             "missed": missed,
         }
-    if sink == "delta":
+    if sink in ("delta", "silver"):
         fields["ours_start_s"] = round(
             median([one.runs["ours"].taken.start_s for one in rounds]), 3
         )

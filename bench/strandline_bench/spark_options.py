@@ -8,9 +8,34 @@ from typing import Final
 from strandline_bench import kafka_peer
 from strandline_bench.options import add_baseline, positive
 
-PARTITIONS: Final = {"spark": 4, "spark_planning": 1000, "spark_memory": 4}
-ROUNDS: Final = {"spark": 5, "spark_planning": 30, "spark_memory": 1}
+PARTITIONS: Final = {
+    "spark": 4,
+    "spark_planning": 1000,
+    "spark_memory": 4,
+    "spark_gold": 4,
+    "spark_startup": 4,
+}
+ROUNDS: Final = {
+    "spark": 5,
+    "spark_planning": 30,
+    "spark_memory": 1,
+    "spark_gold": 5,
+    "spark_startup": 5,
+}
 COMPARED_ROUNDS_MIN: Final = 5
+ALONE: Final = {
+    "spark_planning": "--planning",
+    "spark_memory": "--worker-memory",
+    "spark_gold": "--gold",
+    "spark_startup": "--startup",
+}
+INSTEAD: Final = {
+    "spark_planning": "what the driver takes to plan a micro-batch, without Spark",
+    "spark_memory": "the most resident memory of a worker that reads --gigabytes of 1 KB records",
+    "spark_gold": "a gold step over a million rows of silver in a thousand windows",
+    "spark_startup": "the processor's time of `ingest bronze --once` with nothing to read, against"
+    " an empty streaming source in Python",
+}
 SMALL: Final = 100
 LARGE: Final = 1024
 RECORDS: Final = {SMALL: 4_000_000, LARGE: 1_000_000}
@@ -18,6 +43,8 @@ SINKS: Final = {
     "noop": "a batch query whose rows go nowhere",
     "delta": "one micro-batch of `ingest bronze` (direct) against the connector to Parquet",
     "parquet": "a batch query to Parquet files, which the JVM writes",
+    "silver": "JSON of five fields: a pipeline's micro-batch, to bronze and silver, against the"
+    " connector and from_json to Parquet",
 }
 
 
@@ -52,8 +79,10 @@ class SparkOptions:
             "rounds": self.rounds,
             "flush_policy": self.flush_policy,
         }
-        if self.measure == "spark_planning":
+        if self.measure in ("spark_planning", "spark_startup"):
             return told
+        if self.measure == "spark_gold":
+            return {"master": self.master, "memory": self.memory, "rounds": self.rounds}
         told |= {"batch_size": self.batch_size, "master": self.master, "memory": self.memory}
         if self.measure == "spark_memory":
             return told | {"gigabytes": self.gigabytes}
@@ -66,14 +95,12 @@ def parse(argv: Sequence[str]) -> SparkOptions:
     """Exits with status 2 on a mistake."""
     parser = _parser()
     given = parser.parse_args(argv)
-    measure = "spark"
-    if given.planning or given.worker_memory:
-        measure = "spark_planning" if given.planning else "spark_memory"
-        alone = "--planning" if given.planning else "--worker-memory"
+    measure = given.measure or "spark"
+    if measure != "spark":
         refused = ("peer_kafka", "phases", "record_size", "records")
-        for name in (*refused, "sink") if given.planning else refused:
+        for name in refused if measure == "spark_memory" else (*refused, "sink"):
             if getattr(given, name):
-                parser.error(f"--{name.replace('_', '-')} does not go with {alone}")
+                parser.error(f"--{name.replace('_', '-')} does not go with {ALONE[measure]}")
     if given.peer_jars is not None and given.peer_kafka is None:
         parser.error("--peer-jars is of --peer-kafka")
     rounds = given.rounds or ROUNDS[measure]
@@ -121,16 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--planning",
-        action="store_true",
-        help="instead: what the driver takes to plan a micro-batch, without Spark",
-    )
-    what.add_argument(
-        "--worker-memory",
-        action="store_true",
-        help="instead: the most resident memory of a worker that reads --gigabytes of 1 KB records",
-    )
+    for measure, flag in ALONE.items():
+        what.add_argument(
+            flag,
+            dest="measure",
+            action="store_const",
+            const=measure,
+            help=f"instead: {INSTEAD[measure]}",
+        )
     add("--phases", action="store_true", help="what a row costs in each phase, after the rounds")
     kafka_peer.add_option(parser)
     add(
