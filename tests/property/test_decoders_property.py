@@ -21,6 +21,7 @@ from support import (
     decoders_of_files,
     decoders_of_groups,
     decoders_of_logs,
+    decoders_of_pipelines,
 )
 from support.decoders import Decoder
 
@@ -30,6 +31,7 @@ TABLES = (
     decoders_of_files,
     decoders_of_groups,
     decoders_of_logs,
+    decoders_of_pipelines,
 )
 DECODERS = [each for table in TABLES for each in table.DECODERS]
 TABLE = [pytest.param(each, id=each.name) for each in DECODERS]
@@ -116,6 +118,10 @@ ELSEWHERE = {
     "strandline_proto.partitioner": "a hash: every input has an answer",
     "strandline_spark.sink_batches": "a hash: every input has an answer",
     "strandline_spark.session": "asks the Java that it starts",
+    "strandline_spark.silver.range_output": "text between the driver and the tasks of one job",
+    "strandline_spark.gold.silver": "the schema that delta-rs has read",
+    "strandline_spark.gold.table": "the schema that delta-rs has read",
+    "strandline_spark.parsing.strptime": "the names of months",
 }
 """Modules that decode and are in no table, and why."""
 

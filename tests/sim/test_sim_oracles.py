@@ -16,7 +16,7 @@ from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log import Log
-from strandline_broker.storage.strandline_state import BrokerState, Memory
+from strandline_broker.storage.strandline_state import Memory
 from strandline_chaos.sim.plan import Fault, Plan
 from strandline_chaos.sim.run import run_plan
 from strandline_chaos.sim.topology import Topology
@@ -77,7 +77,7 @@ def test_an_epoch_that_is_not_noted_before_it_is_led(monkeypatch: pytest.MonkeyP
 def test_a_replica_that_serves_before_it_is_noted_as_hosted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forget(self: Memory, state: BrokerState) -> None:
+    def forget(self: Memory, change: Any, whole: Any) -> None:
         pass
 
     monkeypatch.setattr(Memory, "_write", forget)

@@ -62,10 +62,19 @@ def reader_plan(settings: ParseSettings) -> tuple[Any, dict[str, int]]:
     try:
         schema = json.loads(settings.avro_schema or "")
         fastavro.parse_schema(schema)
+    except RecursionError as why:
+        raise SchemaProblem(None, "is nested too deeply") from why
     except (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException) as why:
         raise SchemaProblem(None, f"does not parse ({why})") from why
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise SchemaProblem(None, "is no record")
+    try:
+        return _plan(schema, settings)
+    except (KeyError, TypeError, AttributeError) as why:
+        raise SchemaProblem(None, f"is no record with fields ({why!r})") from why
+
+
+def _plan(schema: dict[str, Any], settings: ParseSettings) -> tuple[Any, dict[str, int]]:
     fields = {each["name"]: each for each in schema["fields"]}
     named = {each["type"]["name"]: each["type"]["type"] for each in fields.values() if _named(each)}
     units: dict[str, int] = {}

@@ -37,7 +37,9 @@ class FakeScene:
         )
         self.world = SimpleNamespace(timeline=SimpleNamespace(add=lambda *_: None))
         self.start: Any = None
-        self.the_node = SimpleNamespace(name="broker-1", disk=self.disk, running=True)
+        self.the_node = SimpleNamespace(
+            name="broker-1", disk=self.disk, running=True, incarnation=1
+        )
 
     def node(self, name: str) -> Any:
         return self.the_node

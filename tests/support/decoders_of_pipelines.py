@@ -1,0 +1,95 @@
+"""Decoders of a pipeline: its file, the values of records, and what gold says of itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.errors import OptionError, TableError
+from strandline_spark.gold.account import from_metadata
+from strandline_spark.parsing.avro_datums import AvroDecoder
+from strandline_spark.parsing.checks import check_settings
+from strandline_spark.parsing.json_rows import JsonRows
+from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
+from strandline_spark.pipeline.config import parse_pipeline
+from strandline_spark.pipelines import text_of
+from support.decoders import Decoder
+from support.parsing import batch_of, columns_of, parser_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_spark.parsing import Parser
+
+AVRO: Final = json.dumps(
+    {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}],
+    }
+)
+GOLD: Final = json.dumps(
+    {
+        "format": 1,
+        "number": 3,
+        "watermark": 1_700_000_000_000_000,
+        "ends": {"t": {"0": 7}},
+        "open_from": None,
+        "late_after": [],
+        "previous": None,
+        "silver_id": "s",
+        "silver_version": 3,
+        "rows": 4,
+        "late": 0,
+        "definition": "d",
+    }
+).encode()
+
+
+def _value(parser: Parser) -> Callable[[bytes], Any]:
+    """Of a record between two others, which are what they are whatever it is."""
+    sound = b'{"n": 1, "s": "x"}'
+
+    def call(data: bytes) -> Any:
+        parsed = parser.parse(batch_of([sound, data, sound]))
+        assert len(parsed.good_rows) + len(parsed.bad_rows) + len(parsed.tombstone_rows) == 3
+        assert {0, 2} <= set(parsed.good_rows.to_pylist() + parsed.bad_rows.to_pylist())
+        return parsed
+
+    return call
+
+
+def _schema(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    columns = columns_of(n="bigint", s="string")
+    check_settings(ParseSettings("avro", columns, RECORD_TIME, avro_schema=text))
+
+
+DECODERS: Final = (
+    Decoder(
+        "spark.pipeline.config",
+        tuple(text_of(name).encode() for name in ("access", "flights")),
+        lambda data: parse_pipeline(data.decode("utf-8", "replace"), "/p/pipeline.toml"),
+        (OptionError,),
+        positions=60,
+    ),
+    Decoder(
+        "spark.gold.account",
+        (GOLD,),
+        lambda data: from_metadata(data.decode("utf-8", "replace"), "x", 3),
+        (TableError,),
+    ),
+    Decoder(
+        "spark.parsing.json",
+        (b'{"n": 5, "s": "y", "more": [1, {"a": null}]}',),
+        _value(parser_of("json", n="bigint", s="string")),
+    ),
+    Decoder("spark.parsing.avro_schema", (AVRO.encode(),), _schema, (OptionError,)),
+    Decoder(
+        "spark.parsing.avro",
+        (b"\x0a\x02\x02y", b"\x0a\x00"),
+        _value(parser_of("avro", options={"avro_schema": AVRO}, n="bigint", s="string")),
+    ),
+)
+READ: Final = (JsonRows, AvroDecoder)
+"""What reads the values, by way of parsers."""
