@@ -78,6 +78,7 @@ partitions = st.builds(
     leader_recovery_state=st.sampled_from([RECOVERED, RECOVERING]),
     unclean_epoch=st.integers(-1, 9),
     changed_at=st.just(0),
+    elected_at=st.just(0),
     directories=st.just(()),
     original=st.just(()),
     **dict.fromkeys(

@@ -210,6 +210,7 @@ def wake_controller(decided: Decided) -> ControllerState:
         elr=tuple(BrokerId(b) for b in decided.elr),
         last_known_elr=tuple(BrokerId(b) for b in decided.last_known_elr),
         changed_at=MetadataOffset(0),
+        elected_at=MetadataOffset(0),
         unclean_epoch=LeaderEpoch(decided.unclean_epoch),
     )
     state.put(partition)

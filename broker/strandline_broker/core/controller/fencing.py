@@ -98,13 +98,15 @@ def decide_replica_failed(
 ) -> Decision[bool]:
     """A broker could not apply what it was told of one partition: elect around it (P-79).
 
-    `as_of` is the offset it was told about; if the partition has changed since, the news is old and
-    nothing is done. Nor is anybody of `unfit` elected, who have failed the same way: two eligible
-    replicas would take turns for ever.
+    `as_of` is the offset it was told about; if a leader epoch has begun since, the news is old and
+    nothing is done: it will answer for that one. Any other change of the partition gives it no new
+    role, so the news holds, and may be the last of a broker whose disk hangs (I-94). Nor is anybody
+    of `unfit` elected, who have failed the same way: two eligible replicas would take turns for
+    ever.
     """
     broker = state.brokers.get(broker_id)
     told = state.partition(topic_id, partition)
-    if broker is None or broker.epoch != broker_epoch or told is None or told.changed_at > as_of:
+    if broker is None or broker.epoch != broker_epoch or told is None or told.elected_at > as_of:
         return Decision((), answer=False)
     if broker_id not in told.isr:
         return Decision((), answer=False)

@@ -258,6 +258,7 @@ class _Topics:
             elr=(),
             last_known_elr=holders,
             changed_at=self._made.state.last_offset,
+            elected_at=self._made.state.last_offset,
         )
 
     def _directories_of(

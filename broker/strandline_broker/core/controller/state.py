@@ -147,6 +147,8 @@ class PartitionRegistration:
     last_known_elr: tuple[BrokerId, ...]
     changed_at: MetadataOffset
     """Offset of the last record about it."""
+    elected_at: MetadataOffset
+    """Offset of the record that began its leader epoch."""
     original: tuple[BrokerId, ...] = ()
     """The replicas before the reassignment under way, in their order; empty without one."""
     unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH
@@ -182,6 +184,7 @@ def changed(
         unclean_epoch=leader_epoch if unclean else partition.unclean_epoch,
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
         changed_at=at,
+        elected_at=partition.elected_at if change.leader is None else at,
     )
     _check(new)
     return new
@@ -401,7 +404,7 @@ class ControllerState:
         must(record.leader_recovery_state == RECOVERED, record)
         fields = msgspec.structs.asdict(record)
         partition = PartitionRegistration(
-            index=fields.pop("partition"), **fields, changed_at=offset
+            index=fields.pop("partition"), **fields, changed_at=offset, elected_at=offset
         )
         _check(partition)
         topic = self.topics[record.topic_id]

@@ -145,9 +145,7 @@ class DecisionOracle:
             )
 
     def _check_applied(self, state: ControllerState, since: float) -> None:
-        """I-94: a leader that lives and has not applied its election does not stay the leader where
-        another member of the ISR lives.
-        """
+        """I-94: a leader that lives and has not applied its election does not stay the leader."""
         for partition in state.partitions():
             key = (partition.topic_id, partition.index)
             node = self._nodes.get(int(partition.leader))
@@ -155,9 +153,7 @@ class DecisionOracle:
                 self._deaf_s.pop(key, None)
                 continue
             epoch, deaf_s = self._deaf_s.get(key, (partition.leader_epoch, 0.0))
-            others = [state.brokers.get(b) for b in partition.isr if b != partition.leader]
-            has_heir = any(other is not None and not other.fenced for other in others)
-            deaf_s = deaf_s + since * has_heir if epoch == partition.leader_epoch else 0.0
+            deaf_s = deaf_s + since if epoch == partition.leader_epoch else 0.0
             self._deaf_s[key] = partition.leader_epoch, deaf_s
             if deaf_s > DEAF_S:
                 raise Violation(

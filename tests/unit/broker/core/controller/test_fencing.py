@@ -109,6 +109,30 @@ def test_a_replica_that_cannot_be_applied_is_elected_around() -> None:
     assert not fail(cluster.state.last_offset), "it is out of the ISR already"
 
 
+def test_news_of_a_failure_is_not_old_because_somebody_else_left() -> None:
+    """I-94: a broker whose disk hangs may say so once, and then nothing for long."""
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    before_election = cluster.state.last_offset
+    cluster.fence(B1)
+    as_of, epoch = cluster.partition(topic).changed_at, cluster.partition(topic).leader_epoch
+    cluster.fence(B3)
+    after = cluster.partition(topic)
+    assert (after.leader, after.leader_epoch, after.isr) == (B2, epoch, (B2,))
+    assert after.changed_at > as_of
+    failed = partial(
+        decide_replica_failed,
+        cluster.state,
+        B2,
+        cluster.state.brokers[B2].epoch,
+        topic_id=topic,
+        partition=0,
+    )
+    assert not cluster.commit(failed(as_of=before_election)), "its election is not answered yet"
+    assert cluster.commit(failed(as_of=as_of))
+    assert cluster.partition(topic).leader == NO_LEADER
+
+
 def test_a_failed_last_member_leads_no_more_and_is_not_asked_again_and_again() -> None:
     cluster = Cluster([B1])
     topic = cluster.topic("t", (B1,))

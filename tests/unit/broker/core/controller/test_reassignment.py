@@ -138,6 +138,7 @@ def test_it_completes_with_the_last_of_the_target_in_the_isr_and_not_before() ->
         leader_epoch=LeaderEpoch(before.leader_epoch + 1),
         partition_epoch=PartitionEpoch(before.partition_epoch + 2),
         changed_at=at.now().changed_at,
+        elected_at=at.now().elected_at,
     )
     assert at.removed == (RemovedReplicas(at.topic, 0, at.now().leader_epoch, (B1, B2, B3)),)
 
@@ -225,6 +226,7 @@ def test_a_cancel_restores_the_original_order() -> None:
         leader_epoch=LeaderEpoch(before.leader_epoch + 1),
         partition_epoch=PartitionEpoch(before.partition_epoch + 3),
         changed_at=at.now().changed_at,
+        elected_at=at.now().elected_at,
     )
     assert at.removed == (RemovedReplicas(at.topic, 0, at.now().leader_epoch, (B4, B5)),)
 
