@@ -122,13 +122,12 @@ class Coordinators:
             self._world.loop.fail(violation)
 
     def on_commit(self, node: str, wish: CommitWish) -> None:
-        """What a coordinator reads after its time comes to nothing."""
-        if self.is_deposed(node, wish.who.group_id):
-            return
+        is_deposed = self.is_deposed(node, wish.who.group_id)
         names = {topic_id: name for name, ids in self._ids.items() for topic_id in ids}
         for (topic_id, partition), said in wish.offsets.items():
             at = names.get(topic_id, ""), partition
-            self._judge(partial(self._positions.check_commit, wish.who.member_id, at, said[0]))
+            check = partial(self._positions.check_commit, is_deposed=is_deposed)
+            self._judge(partial(check, wish.who.member_id, at, said[0]))
 
     def is_deposed(self, node: str, group_id: str) -> bool:
         """Whether its coordinator is another one by now, whatever the node has heard of that."""

@@ -48,7 +48,12 @@ class _Life:
     member_id: str = ""
     owned: dict[Partition, _Owned] = field(default_factory=dict)
     handed: dict[Partition, int] = field(default_factory=dict)
-    """The end of what it was handed ever, or had to begin at."""
+    """The end of what it was handed since it owns it, or had to begin at."""
+    handed_ever: dict[Partition, int] = field(default_factory=dict)
+    """The same, whichever ownership it was of."""
+
+    def hand(self, partition: Partition, end: int) -> None:
+        self.handed_ever[partition] = max(end, self.handed_ever.get(partition, 0))
 
 
 class Known(Protocol):
@@ -120,6 +125,7 @@ class Positions:
             if is_judged and own is not None and known.place(partition) in own.held:
                 begin = known.offset(life.group, partition) or 0
                 life.handed[partition] = begin
+                life.hand(partition, begin)
             life.owned[partition] = _Owned(begin, is_over)
 
     def _check_alone(self, who: str, life: _Life, partition: Partition) -> None:
@@ -141,15 +147,23 @@ class Positions:
                 f"{who} is handed offset {offset} of {partition}, and {owned.next} is next",
             )
         owned.next = offset + 1
+        life.hand(partition, owned.next)
         if partition in life.handed:
             life.handed[partition] = max(life.handed[partition], owned.next)
 
-    def check_commit(self, member_id: str, partition: Partition, offset: int) -> None:
+    def check_commit(
+        self, member_id: str, partition: Partition, offset: int, *, is_deposed: bool = False
+    ) -> None:
         """A member asks to have this committed (P-113). It need not have been handed what is not
-        there any more: then its position is where the log begins.
+        there any more: then its position is where the log begins. A coordinator that has been
+        replaced (`is_deposed`) may read only now what an earlier ownership had asked of it: nothing
+        comes of that (I-105), and it was handed to the member all the same.
         """
         who = self._by_member.get(member_id)
-        handed = None if who is None else self._lives[who].handed.get(partition)
+        life = None if who is None else self._lives[who]
+        handed = None if life is None else life.handed.get(partition)
+        if life is not None and handed is not None and is_deposed:
+            handed = max(handed, life.handed_ever.get(partition, 0))
         if handed is None or offset <= handed:
             return
         if not self._known.may_skip(partition, handed, offset):

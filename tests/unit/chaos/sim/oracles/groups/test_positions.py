@@ -182,6 +182,30 @@ def test_nobody_commits_what_it_was_not_handed() -> None:
     scene.positions.check_commit("m1", T0, 4)  # offset 3 is deleted: it begins behind it
 
 
+def test_a_deposed_coordinator_may_read_late_what_an_earlier_ownership_had_said() -> None:
+    scene = Scene(JOINED, (commit(5),))
+    scene.tell("a", joined("m1"), assigned(T0), *delivered(5, 6, 7))
+    scene.tell("a", Lost(frozenset({T0}), -1), assigned(T0))
+    scene.positions.check_commit("m1", T0, 8, is_deposed=True)
+    with pytest.raises(Violation, match="I-106"):
+        scene.positions.check_commit("m1", T0, 9, is_deposed=True)
+    with pytest.raises(Violation, match="I-106"):
+        scene.positions.check_commit("m1", T0, 8)
+    scene.tell("a", Lost(frozenset({T0}), -1), assigned(T0))
+    scene.positions.check_commit("m1", T0, 8, is_deposed=True)
+
+
+def test_what_it_had_to_begin_at_counts_as_handed_there_too() -> None:
+    scene = Scene(JOINED, (commit(5),))
+    scene.tell("a", joined("m1"), assigned(T0), Lost(frozenset({T0}), -1))
+    scene.tell("x", AdminAsked(1, "alter_group_offsets", "g", {T0: Committed(2, -1, "order 1")}))
+    scene.write(commit(2, metadata="order 1"))
+    scene.tell("a", assigned(T0))
+    scene.positions.check_commit("m1", T0, 5, is_deposed=True)
+    with pytest.raises(Violation, match="I-106"):
+        scene.positions.check_commit("m1", T0, 5)
+
+
 def test_no_committed_offset_goes_back_but_by_an_administrator() -> None:
     scene = Scene(JOINED, (commit(5),))
     scene.tell("x", AdminAsked(1, "alter_group_offsets", "g", {T0: Committed(2, -1, "order 1")}))
