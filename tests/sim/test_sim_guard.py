@@ -39,3 +39,16 @@ def test_imports_work_and_libraries_may_read_the_clock() -> None:
     assert time.monotonic() > 0
     with socket.socket():
         pass
+
+
+def test_a_module_that_nobody_has_compiled_yet_may_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a fresh clone the first schedule imports what the servers load late."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "loaded_late.py").write_text("VALUE = 1\n", "utf-8")
+    with guarded():
+        assert __import__("loaded_late").VALUE == 1
+    assert not (tmp_path / "__pycache__").exists()
+    assert not sys.dont_write_bytecode

@@ -1,7 +1,8 @@
 """Traps for whatever would leave the simulation: real files, sockets, processes, threads, time.
 
 A leak would make a run differ from its replay, or wait for a real clock. `guarded()` turns each
-into Leak at the place where it happens. Reading modules stays allowed: code imports lazily.
+into Leak at the place where it happens. Reading modules stays allowed: code imports lazily. What is
+compiled there is not kept, as that would be a write.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def guarded() -> Iterator[None]:
         patch(os, "urandom", _forbid(os.urandom, "os.urandom"))
         for name in CLOCKS:
             patch(time, name, _for_others(getattr(time, name), f"time.{name}"))
+        patch(sys, "dont_write_bytecode", True)
         _state["active"] = True
         stack.callback(_state.__setitem__, "active", False)
         yield
