@@ -154,8 +154,13 @@ class Groups:
         return self._decision(draft, answer, (beat.group_id, beat.member_id), before)
 
     def _has_said(self, beat: ConsumerBeat) -> None:
-        """It has this epoch or, as far as it was told of them, a later one."""
+        """It has this epoch or, as far as it was told of them, a later one; and what it does not
+        own it has given up, so that it does not know of it when it is asked for that once more.
+        """
         key = (beat.group_id, beat.member_id)
+        if beat.owned is not None and key in self._told:
+            assignment, asked = self._told[key]
+            self._told[key] = assignment, _both(asked, beat.owned)
         told = self._told_epochs.get(key, set())
         self._told_epochs[key] = {beat.member_epoch, *(e for e in told if e > beat.member_epoch)}
 
@@ -324,6 +329,15 @@ class Groups:
         """Of consumer groups whose members subscribe by regular expressions; sorted."""
         consumer = self.table.consumer
         return tuple(sorted(g for g, group in consumer.items() if group.subscribed_regexes()))
+
+
+def _both(some: PartitionSets, others: PartitionSets) -> PartitionSets:
+    """The partitions that are in both."""
+    found = {
+        topic_id: tuple(p for p in partitions if p in others.get(topic_id, ()))
+        for topic_id, partitions in some.items()
+    }
+    return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
 
 
 def _take_target(draft: Draft, command: Assigned, context: Context) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline import Consumer, ConsumerRebalanceListener
 from strandline.errors import (
+    FencedInstanceId,
     KafkaStorageError,
     LogTruncated,
     OperationTimedOut,
@@ -92,11 +93,17 @@ class Member(ConsumerRebalanceListener):
                     await self._consume(consumer, stop)
                 self._note(told.Left())
             except StrandlineError as error:
-                if not isinstance(error, OperationTimedOut | UnreleasedInstanceId):
+                if not self._passes(error):
                     raise
                 self.trouble = describe(error)
                 self._groups.sometimes[f"member began anew: {type(error).__name__}"] += 1
                 await asyncio.sleep(RETRY_S)
+
+    def _passes(self, error: StrandlineError) -> bool:
+        """Where the group's log has lost what was in it, an instance may be its former member's."""
+        if isinstance(error, FencedInstanceId):
+            return not self._groups.is_judged(group_name(self.group))
+        return isinstance(error, OperationTimedOut | UnreleasedInstanceId)
 
     def _open(self, runtime: Runtime) -> Consumer:
         self._known = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.sim.oracles.groups.conversation import Conversation
+from strandline_chaos.sim.oracles.groups.removals import Word
 from strandline_chaos.sim.oracles.groups.said import (
     beat_of,
     commit_of,
@@ -21,6 +22,7 @@ from strandline_chaos.sim.oracles.groups.said import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_chaos.sim.oracles.groups.admission import Who
     from strandline_chaos.sim.oracles.groups.coordinators import Coordinators, Seat
     from strandline_chaos.sim.oracles.groups.said import CommitWish
 
@@ -82,14 +84,18 @@ class Overheard:
                 self._all.log_end(self._node, who.group_id),
                 seen_push=message.seen_push,
             )
-            self._heard(who.member_id, who.epoch, message.stream_generation)
+            self._heard_beat(message.seq, who, message.stream_generation)
         if message.HasField("commit"):
             wish = self._commit(message.seq, message.commit)
             if not message.HasField("heartbeat"):
-                self._heard(wish.who.member_id, None, message.stream_generation)
+                name = self._group, wish.who.member_id
+                self._all.heard(self._node, Word(name, None, message.stream_generation))
 
-    def _heard(self, member_id: str, epoch: int | None, generation: int) -> None:
-        self._all.heard(self._node, (self._group, member_id), epoch, generation)
+    def _heard_beat(self, number: int, who: Who, generation: int) -> None:
+        refused: list[bool] = []
+        self._talk(lambda talk, seat: refused.append(talk.refuses(number, seat.standing)))
+        name = self._group, who.member_id
+        self._all.heard(self._node, Word(name, who.epoch, generation, is_refused=any(refused)))
 
     def _commit(self, number: int, message: Any) -> CommitWish:
         wish = commit_of(message, self._all.topic_ids())
@@ -115,7 +121,7 @@ class Overheard:
         beat = beat_of(message)
         talk = self._with(beat.who.group_id, beat.who.member_id)
         talk.beats(1, beat, self._all.log_end(self._node, beat.who.group_id))
-        self._heard(beat.who.member_id, beat.who.epoch, 0)
+        self._heard_beat(1, beat.who, 0)
 
     def _said_ConsumerGroupHeartbeat(self, message: Any) -> None:
         self._talk(lambda talk, seat: talk.tells(1, view_of(message), seat.standing, at_once=False))

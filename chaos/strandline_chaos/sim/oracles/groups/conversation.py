@@ -85,6 +85,10 @@ class Conversation:
         self._said.add(epoch)
         epochs.said.add(epoch)
 
+    def refuses(self, number: int, standing: Standing) -> bool:
+        """Whether the heartbeat that has just been read can only be refused."""
+        return None not in self._allowed(self._beats[number], standing)
+
     def commits(self, number: int, wish: CommitWish, low: int) -> None:
         """`low`: up to where the log is committed now."""
         self._commits[number] = wish, low

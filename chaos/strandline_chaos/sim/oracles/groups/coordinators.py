@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strandline_chaos.sim.node import Node
     from strandline_chaos.sim.oracles.control import ControlOracle, Key
     from strandline_chaos.sim.oracles.groups.fold import Place, Step
-    from strandline_chaos.sim.oracles.groups.removals import Name
+    from strandline_chaos.sim.oracles.groups.removals import Word
     from strandline_chaos.sim.oracles.groups.said import CommitWish, Said
     from strandline_chaos.sim.oracles.replicas import ReplicaOracle
     from strandline_chaos.sim.world import World
@@ -69,7 +69,7 @@ class Seat:
     folded: int = -1
     """The log end at which its state was compared."""
     removals: Removals | None = None
-    early: list[tuple[Name, int | None, int]] = field(default_factory=list)
+    early: list[Word] = field(default_factory=list)
     """What it read of members before it served."""
 
 
@@ -145,14 +145,15 @@ class Coordinators:
             register = group_id, (names.get(topic_id, ""), partition)
             self._by_deposed[register].append(Written(value, self._world.loop.now))
 
-    def heard(self, node: str, name: Name, epoch: int | None, generation: int) -> None:
-        seat = self.seat(node, name[0])
+    def heard(self, node: str, word: Word) -> None:
+        seat = self.seat(node, word.name[0])
         if seat is None:
             return
-        if seat.removals is None:
-            seat.early.append((name, epoch, generation))
+        incarnation = self._world.nodes[node].incarnation
+        if seat.removals is None or seat.serves[0] != incarnation:
+            seat.early.append(word)
         else:
-            seat.removals.on_heard(name, epoch=epoch, generation=generation)
+            seat.removals.on_heard(word)
 
     def on_removal_asked(self, node: str, group_id: str) -> None:
         seat = self.seat(node, group_id)
@@ -329,8 +330,8 @@ class Coordinators:
             self._forget_told(node.name, replica.key)
             seat.serves = node.incarnation, host.machine.epoch
             seat.removals = Removals(where, self._session_s, now_s)
-            for name, epoch, generation in seat.early:
-                seat.removals.on_heard(name, epoch=epoch, generation=generation)
+            for word in seat.early:
+                seat.removals.on_heard(word)
             seat.early.clear()
         check_may_serve(
             where,

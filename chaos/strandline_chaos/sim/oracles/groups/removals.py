@@ -30,13 +30,25 @@ Name = tuple[str, str]
 """A group and a member id."""
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A message of a member that a coordinator has read."""
+
+    name: Name
+    epoch: int | None
+    """Of its heartbeat, if it has one."""
+    generation: int = 0
+    is_refused: bool = False
+    """A heartbeat that can only be refused: it is no member in that epoch any more."""
+
+
 @dataclass(slots=True)
 class _Heard:
     at_s: float
     """Of the time at work, and of that in which it could decide something."""
     able_s: float
     generation: int = 0
-    epoch: int = 0
+    is_refused: bool = False
     left: bool = False
     to_revoke_s: float | None = None
     """Since when it has been asked to give partitions up."""
@@ -70,13 +82,12 @@ class Removals:
             if is_able:
                 self._able_s += passed_s
 
-    def on_heard(self, name: Name, *, epoch: int | None, generation: int = 0) -> None:
-        """A message of a member is read; `epoch` of its heartbeat, if it has one."""
-        heard = self._of(name)
-        if generation and generation < heard.generation:
+    def on_heard(self, word: Word) -> None:
+        heard, epoch = self._of(word.name), word.epoch
+        if word.generation and word.generation < heard.generation:
             return  # of a stream that has been replaced: it counts for nothing (I-177)
-        heard.generation = max(generation, heard.generation)
-        heard.epoch = heard.epoch if epoch is None else epoch
+        heard.generation = max(word.generation, heard.generation)
+        heard.is_refused = word.is_refused or (heard.is_refused and epoch is None)
         heard.at_s, heard.able_s = self._work_s, self._able_s
         heard.left = epoch == LEAVES or (heard.left and epoch is None)
 
@@ -102,9 +113,11 @@ class Removals:
         silent_s = self._work_s - heard.at_s
         if heard.left or group_id in self._commanded or silent_s >= EARLY * self._session_s:
             return
+        if heard.is_refused:
+            return  # it has to join anew, and that ends its session no later
         member, current = before.members[member_id], before.currents.get(member_id)
-        if current is None or heard.epoch > current.epoch:
-            return  # of an epoch that went with the power: what it says is refused
+        if current is None:
+            return
         if current.epoch == ABSENT_EPOCH and after.names(member.instance_id):
             return
         if current.state == UNREVOKED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline_chaos.sim.oracles.groups.removals import Removals
+from strandline_chaos.sim.oracles.groups.removals import Removals, Word
 from strandline_chaos.sim.oracles.violation import Violation
 from support.group_log import (
     ASKED,
@@ -55,7 +55,7 @@ def named(rule: str) -> pytest.RaisesExc[Violation]:
 def test_nothing_else_removes_a_member() -> None:
     scene = Scene(JOINED)
     scene.work(1.5)
-    scene.removals.on_heard(M1, epoch=1)
+    scene.removals.on_heard(Word(M1, 1))
     scene.work(0.5)
     with named("I-179"):
         scene.is_removed()
@@ -63,14 +63,14 @@ def test_nothing_else_removes_a_member() -> None:
 
 def test_silence_does() -> None:
     scene = Scene(JOINED)
-    scene.removals.on_heard(M1, epoch=1)
+    scene.removals.on_heard(Word(M1, 1))
     scene.work(SESSION_S)
     scene.is_removed()
 
 
 def test_the_silence_of_a_coordinator_that_stands_still_does_not() -> None:
     scene = Scene(JOINED)
-    scene.removals.on_heard(M1, epoch=1)
+    scene.removals.on_heard(Word(M1, 1))
     scene.work(0.4)
     scene.stand_still(50.0)
     with named("I-179"):
@@ -79,14 +79,31 @@ def test_the_silence_of_a_coordinator_that_stands_still_does_not() -> None:
 
 def test_its_own_word_does() -> None:
     scene = Scene(JOINED)
-    scene.removals.on_heard(M1, epoch=-1, generation=3)
+    scene.removals.on_heard(Word(M1, -1, 3))
     scene.is_removed()
 
 
 def test_the_word_of_an_older_stream_does_not() -> None:
     scene = Scene(JOINED)
-    scene.removals.on_heard(M1, epoch=1, generation=4)
-    scene.removals.on_heard(M1, epoch=-1, generation=3)
+    scene.removals.on_heard(Word(M1, 1, 4))
+    scene.removals.on_heard(Word(M1, -1, 3))
+    with named("I-179"):
+        scene.is_removed()
+
+
+def test_the_session_of_who_is_fenced_ends_in_its_time() -> None:
+    """A heartbeat that was long on its way, from an epoch in which nobody knows the member."""
+    scene = Scene(JOINED)
+    scene.removals.on_heard(Word(M1, 1))
+    scene.work(SESSION_S)
+    scene.removals.on_heard(Word(M1, 7, is_refused=True))
+    scene.is_removed()
+
+
+def test_who_was_fenced_and_joined_anew_is_a_member_like_any_other() -> None:
+    scene = Scene(JOINED)
+    scene.removals.on_heard(Word(M1, 7, is_refused=True))
+    scene.removals.on_heard(Word(M1, 0))
     with named("I-179"):
         scene.is_removed()
 
@@ -102,8 +119,8 @@ def test_who_does_not_give_up_in_time_goes(waited_s: float, is_late: bool) -> No
     scene = Scene(JOINED, SECOND, ASKED)
     for _ in range(round(waited_s * 10)):
         scene.work(0.1)
-        scene.removals.on_heard(M1, epoch=1)
-        scene.removals.on_heard(("g", "m2"), epoch=2)
+        scene.removals.on_heard(Word(M1, 1))
+        scene.removals.on_heard(Word(("g", "m2"), 2))
     if is_late:
         scene.is_removed()
         return
