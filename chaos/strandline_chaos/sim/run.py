@@ -73,7 +73,6 @@ class Run:
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
         self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
-        self.world.groups.is_judged = self.oracles.groups.is_judged
         self.operator = Operator(self.nemesis.scene)
         self.verdict: CheckResult | None = None
 

@@ -80,6 +80,7 @@ class Oracles:
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.groups = Coordinators(world, self.control, self.replicas)
+        world.groups.is_judged = self.groups.is_judged
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
         self.damaged_identities: set[str] = set()
