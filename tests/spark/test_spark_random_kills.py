@@ -53,7 +53,8 @@ SEED: Final = int(os.environ.get("TEST_SPARK_SEED", "1"))
 PARTITIONS: Final = 4
 CHUNK: Final = 500
 DEADLINE_S: Final = 300
-WORKERS: Final = ("127.0.0.2", "127.0.0.3")
+WORKERS: Final = ("127.0.0.2", "127.0.0.3")[: int(os.environ.get("TEST_SPARK_WORKERS", "1"))]
+"""Each has an executor of its own: a JVM more to start after every kill of the job."""
 QUERY: Final = Path(__file__).parents[1] / "support" / "duckdb_query.py"
 COUNTS: Final = "select count(*), count(distinct value) from delta"
 

@@ -55,6 +55,8 @@ class Timers:
         self._heap: list[tuple[int, int, _Timer]] = []
         self._pushed = 0
         self._wake = asyncio.Event()
+        self._woken_ms = 0
+        """When the first timer was started after there were none: a pause may begin right then."""
         self.sessions = 0
         """That run now: each member of each group has one (I-137)."""
 
@@ -92,8 +94,9 @@ class Timers:
             if wait_ms is None:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            late_ms = await self._sleep(wait_ms)
+                wait_ms, late_ms = 0, self._now_ms() - self._woken_ms
+            else:
+                late_ms = await self._sleep(wait_ms)
             while late_ms > LATE_MS:
                 self.on_late(wait_ms + late_ms)
                 for wait_ms in READS_MS:
@@ -140,7 +143,9 @@ class Timers:
         timer.queued_ms = timer.deadline_ms
         self._pushed += 1
         heapq.heappush(self._heap, (timer.deadline_ms, self._pushed, timer))
-        self._wake.set()
+        if not self._wake.is_set():
+            self._woken_ms = self._now_ms()
+            self._wake.set()
 
     def _wait_ms(self) -> int | None:
         if not self._heap:

@@ -195,3 +195,20 @@ async def test_what_was_read_already_comes_before_the_timer() -> None:
     await swept(timers, turns=12)
     assert rig.now_ms >= 1_010
     assert rig.owner.fired == []
+
+
+async def test_a_pause_that_begins_with_the_first_timer_is_given_back() -> None:
+    """Its member has joined, and the disk that its record goes to stalls for the whole session."""
+    rig = Rig()
+    timers = StalledTimers(rig, 0, lambda: None)
+
+    async def join() -> None:
+        await asyncio.sleep(0)
+        timers.start(rig.owner, SESSION, 1_500)
+        rig.now_ms += 1_500
+
+    joining = asyncio.create_task(join())
+    await swept(timers, turns=10)
+    await joining
+    assert rig.now_ms < 1_000 + 2 * 1_500
+    assert rig.owner.fired == []
