@@ -20,10 +20,11 @@ from strandline_chaos.sim.oracles.groups.said import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from strandline_chaos.sim.oracles.groups.admission import Who
     from strandline_chaos.sim.oracles.groups.coordinators import Coordinators, Seat
+    from strandline_chaos.sim.oracles.groups.fold import Place
     from strandline_chaos.sim.oracles.groups.said import CommitWish
 
 METHODS: Final = frozenset(
@@ -108,12 +109,18 @@ class Overheard:
         def judge(talk: Conversation, seat: Seat) -> None:
             if message.HasField("commit"):
                 places = committed_in(message.commit, self._all.topic_ids())
-                talk.acknowledges(message.answers_seq, places, seat.standing)
+                self._acknowledges(talk, seat, message.answers_seq, places)
             if message.HasField("heartbeat"):
                 view = view_of(message.heartbeat, granted_in(message))
                 talk.tells(message.answers_seq, view, seat.standing, at_once=True)
 
         self._talk(judge)
+
+    def _acknowledges(
+        self, talk: Conversation, seat: Seat, number: int, places: Iterable[Place]
+    ) -> None:
+        is_whole = self._all.is_judged(self._group)
+        talk.acknowledges(number, places, seat.standing, is_whole=is_whole)
 
     # One by one
 
@@ -131,7 +138,7 @@ class Overheard:
 
     def _said_OffsetCommit(self, message: Any) -> None:
         places = committed_in(message, self._all.topic_ids())
-        self._talk(lambda talk, seat: talk.acknowledges(1, places, seat.standing))
+        self._talk(lambda talk, seat: self._acknowledges(talk, seat, 1, places))
 
     def _read_OffsetFetch(self, message: Any) -> None:
         for asked in message.groups:

@@ -131,10 +131,22 @@ class Conversation:
             self._check_since(self._who, view, asked[-1].low, standing)
         self._check_values(self._who.group_id, view.offsets, [standing.committed])
 
-    def acknowledges(self, number: int, places: Iterable[Place], standing: Standing) -> None:
+    def acknowledges(
+        self, number: int, places: Iterable[Place], standing: Standing, *, is_whole: bool = True
+    ) -> None:
+        """`is_whole`: nothing of the group's log was lost. Else its epochs come again, and a member
+        of before may be taken for one of the same epoch, to whom nothing is assigned.
+        """
         wish, low = self._commits.pop(number)
         for place in places:
-            self._check_committed(wish.who, place, wish.offsets[place], low, standing)
+            steps = self._check_committed(wish.who, place, wish.offsets[place], low, standing)
+            others = [usurped(step.before, wish.who, place) for step in steps]
+            if is_whole and None not in others:
+                raise Violation(
+                    "I-132",
+                    f"{self._where}: offset {wish.offsets[place][0]} of {place} is acknowledged to"
+                    f" {wish.who}, and the partition was {others[0]}'s",
+                )
 
     def tells_offsets(
         self, group_id: str, offsets: Mapping[Place, Said], standing: Standing
@@ -224,7 +236,8 @@ class Conversation:
 
     def _check_committed(
         self, who: Who, place: Place, said: Said, low: int, standing: Standing
-    ) -> None:
+    ) -> list[Step]:
+        """The decisions that may have committed it."""
         what = f"{self._where}: offset {said[0]} of {place} is acknowledged to {who}"
         found = [step for step in standing.since(low) if _commits(step, who.group_id, place, said)]
         if not found:
@@ -233,9 +246,7 @@ class Conversation:
         errors = [commit_refusal(step.before, who, place) for step in found]
         if None not in errors:
             raise Violation("I-144", f"{what}, which was to be told error {errors[0]}")
-        others = [usurped(step.before, who, place) for step in found]
-        if None not in others:
-            raise Violation("I-132", f"{what}, and the partition was {others[0]}'s")
+        return found
 
     def _check_values(
         self, group_id: str, offsets: Mapping[Place, Said], folds: list[Fold]

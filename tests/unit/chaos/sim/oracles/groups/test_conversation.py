@@ -184,6 +184,13 @@ def test_a_commit_of_somebody_else_is_named(by: Who, rule: str) -> None:
         committed_by(by, JOINED, SECOND, ASKED, HANDED_OVER)
 
 
+def test_an_epoch_that_came_again_after_a_loss_is_as_good_as_any() -> None:
+    log, call = ScriptedLog(JOINED, SECOND, ASKED, HANDED_OVER), talk()
+    call.commits(1, wish(who("m2", 2), 5), log.end)
+    log.write(commit(5))
+    call.acknowledges(1, [(T, 0)], log.standing(), is_whole=False)
+
+
 def test_a_commit_is_not_acknowledged_before_it_is_committed() -> None:
     log, call = ScriptedLog(JOINED), talk()
     call.commits(1, wish(who(), 5), log.end)
