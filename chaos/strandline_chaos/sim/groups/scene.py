@@ -31,9 +31,9 @@ class Groups:
     def __init__(self, world: World) -> None:
         self.history = GroupHistory(lambda: world.loop.now)
         self.on_rebalance: Callable[[], None] = lambda: None
+        """Told when a member hears that partitions come or go."""
         self.is_judged: Callable[[str], bool] = lambda _group_id: True
         """Whether nothing that the group was told may be lost."""
-        """Told when a member hears that partitions come or go."""
         self.sometimes: Counter[str] = Counter()
         self.ends = False
         """Nothing is written any more: what is left is worked off without pauses."""

@@ -85,18 +85,17 @@ class Overheard:
                 self._all.log_end(self._node, who.group_id),
                 seen_push=message.seen_push,
             )
-            self._heard_beat(message.seq, who, message.stream_generation)
+            self._heard_beat(talk, message.seq, who, message.stream_generation)
         if message.HasField("commit"):
             wish = self._commit(message.seq, message.commit)
             if not message.HasField("heartbeat"):
                 name = self._group, wish.who.member_id
                 self._all.heard(self._node, Word(name, None, message.stream_generation))
 
-    def _heard_beat(self, number: int, who: Who, generation: int) -> None:
-        refused: list[bool] = []
-        self._talk(lambda talk, seat: refused.append(talk.refuses(number, seat.standing)))
-        name = self._group, who.member_id
-        self._all.heard(self._node, Word(name, who.epoch, generation, is_refused=any(refused)))
+    def _heard_beat(self, talk: Conversation, number: int, who: Who, generation: int) -> None:
+        seat, name = self._seat(self._group), (self._group, who.member_id)
+        is_refused = seat is not None and seat.is_known and talk.refuses(number, seat.standing)
+        self._all.heard(self._node, Word(name, who.epoch, generation, is_refused=is_refused))
 
     def _commit(self, number: int, message: Any) -> CommitWish:
         wish = commit_of(message, self._all.topic_ids())
@@ -128,7 +127,7 @@ class Overheard:
         beat = beat_of(message)
         talk = self._with(beat.who.group_id, beat.who.member_id)
         talk.beats(1, beat, self._all.log_end(self._node, beat.who.group_id))
-        self._heard_beat(1, beat.who, 0)
+        self._heard_beat(talk, 1, beat.who, 0)
 
     def _said_ConsumerGroupHeartbeat(self, message: Any) -> None:
         self._talk(lambda talk, seat: talk.tells(1, view_of(message), seat.standing, at_once=False))
