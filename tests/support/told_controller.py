@@ -29,6 +29,9 @@ class ToldController:
     def broker_epoch(self) -> BrokerEpoch:
         return BrokerEpoch(self.epoch)
 
+    def is_sure(self) -> bool:
+        return True
+
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         self.proposals.append(proposal)
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline_proto.errors import OffsetOutOfRange
+from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
@@ -56,11 +58,21 @@ def read_for_follower(
 
 
 def read_for_consumer(
-    partition: Partition, at: Position, *, max_bytes: int
+    partition: Partition, at: Position, *, max_bytes: int, is_sure: Callable[[], bool]
 ) -> LogRead | Divergence | None:
-    """Committed batches from the position on; None if there are none yet (I-95)."""
+    """Committed batches from the position on; None if there are none yet (I-95).
+
+    `is_sure`: nobody else leads because this broker was taken for dead. While somebody may, no
+    position is called out of range: the log of the next leader may have it, and a consumer that
+    believed it would begin anew (I-106).
+    """
     leading = partition.check_leader(at.current_leader_epoch)
-    diverging = divergence(partition, at)
+    try:
+        diverging = divergence(partition, at)
+    except OffsetOutOfRange as error:
+        if is_sure():
+            raise
+        raise NotLeaderOrFollower(f"{error}, but another broker may lead by now") from None
     if diverging is not None:
         return diverging
     limit = leading.machine.high_watermark  # read once (P-33)

@@ -65,6 +65,7 @@ class ReplicaManager:
         self.me = me = BrokerId(config.node_id)
         self._runtime = runtime
         self._controller = controller
+        self.is_sure = controller.is_sure
         self._metadata = metadata
         self.config = DynamicConfig(config)
         self.dirs = LogDirs(

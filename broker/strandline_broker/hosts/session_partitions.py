@@ -303,7 +303,8 @@ class SessionPartitions(Listener):
         self, partition: Partition, kept: _Kept, max_bytes: int
     ) -> LogRead | Divergence | None:
         if self.replica.broker_id < 0:
-            return read_for_consumer(partition, kept.position, max_bytes=max_bytes)
+            is_sure = self._replicas.is_sure
+            return read_for_consumer(partition, kept.position, max_bytes=max_bytes, is_sure=is_sure)
         found = read_for_follower(
             partition,
             kept.position,

@@ -27,6 +27,10 @@ class ToController(Protocol):
         """Of this incarnation; -1 before the registration."""
         ...
 
+    def is_sure(self) -> bool:
+        """Whether nobody else can have been elected because this broker was taken for dead."""
+        ...
+
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         """The leader of `partition` wishes another ISR; its answer goes to that leader."""
         ...
@@ -77,6 +81,7 @@ class ControllerSide:
         self, lifecycle: BrokerLifecycle, isr_changes: IsrChanges, streams: PushStreams
     ) -> None:
         self.broker_epoch = lifecycle.epoch
+        self.is_sure = lifecycle.is_sure
         self.propose_isr = isr_changes.propose
         self.report_offline = lifecycle.report_offline
         self.offline_known_at = lifecycle.offline_known_at
