@@ -228,12 +228,12 @@ class ReplicaOracle:
                 f" {known.high_watermark} to {mark}",
             )
         if leader is not known.leader or mark > known.high_watermark:
-            # A new leader that is its ISR by itself commits in its first step.
             ghost = self.ghost(key)
             if leader.leader_epoch < ghost.unclean_epoch:
                 ghost.on_late_high_watermark(mark, known.view)
                 return
-            new = mark > ghost.end
+            # Alone in its ISR it commits in its first step; what it was told before is not its own.
+            new = mark > max(ghost.end, known.high_watermark)
             ghost.on_high_watermark(mark, known.view, where)
             if new and ghost.excused is None:
                 self._check_counted(key, leader, mark, where)
