@@ -83,7 +83,7 @@ class Oracles:
         world.groups.is_judged = self.groups.is_judged
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
-        self.damaged_identities: set[str] = set()
+        self.damaged_identities: list[str] = []
         """Servers whose directory does not say, as it was written, whose it is."""
         self.old_store = False
         """Whether the controller runs on an old copy of its store: nobody may obey it (P-76)."""

@@ -156,12 +156,12 @@ class DamageStrikes:
         no store is restored from it; a start that goes on without the file writes another.
         """
         oracles = self._scene.oracles
-        oracles.damaged_identities.add(struck.name)
+        oracles.damaged_identities.append(struck.name)
 
         def repair() -> None:
             if not is_read_anyway:
                 inode.restore()
-            oracles.damaged_identities.discard(struck.name)
+            oracles.damaged_identities.remove(struck.name)
             struck.start()
 
         self._scene.later(REPAIR_S, repair)

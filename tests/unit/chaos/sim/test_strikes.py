@@ -33,7 +33,7 @@ class FakeScene:
         self.disk = SimDisk(random.Random(0), lambda: 0.0)
         self.rng = random.Random(0)
         self.oracles = SimpleNamespace(
-            sometimes=Counter[str](), old_store=False, damaged_identities=set[str]()
+            sometimes=Counter[str](), old_store=False, damaged_identities=list[str]()
         )
         self.world = SimpleNamespace(timeline=SimpleNamespace(add=lambda *_: None))
         self.start: Any = None

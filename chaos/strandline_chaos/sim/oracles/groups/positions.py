@@ -4,7 +4,8 @@ Of two that believe to own a partition one is no member any more and has not hea
 the one that has had it, or the one that tells its application only now of what it was granted
 before. Nobody is handed records of what it does not own; who takes a partition up goes on where the
 group had committed, and gets every record from there in its order (I-106). Nobody commits what was
-not handed to it (P-113), and but for an administrator's word no committed offset goes back (I-106).
+not handed to it (P-113), and but for an administrator's word no committed offset goes back (I-106),
+or for a commit of who is no member that was given up by its sender and arrived late (ADR 16).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from strandline_chaos.sim.group_history import (
     AdminAsked,
     Assigned,
+    CommitAsked,
+    CommitUnknown,
     Crashed,
     Delivered,
     Joined,
@@ -81,6 +84,10 @@ class Positions:
         """By member id: whose epoch is not above this is no member any more."""
         self._altered: set[tuple[str, str]] = set()
         """What administrators wish to be committed: the group, and what the offset says."""
+        self._asked: dict[int, set[str]] = {}
+        """By operation: what a commit says whose sender is no member."""
+        self._given_up: set[str] = set()
+        """What those say of which nobody has heard: a network may still carry them."""
 
     def on_told(self, told: Told) -> None:
         life, event = self._lives.setdefault(told.who, _Life()), told.event
@@ -95,6 +102,10 @@ class Positions:
                 life.owned.clear()
             case Delivered():
                 self._on_delivered(told.who, life, event)
+            case CommitAsked() if not event.member_id:
+                self._asked[event.operation] = {v.metadata for v in event.offsets.values()}
+            case CommitUnknown():
+                self._given_up |= self._asked.pop(event.operation, set())
             case AdminAsked():
                 values = filter(None, event.offsets.values())
                 self._altered |= {(event.group, value.metadata) for value in values}
@@ -186,7 +197,9 @@ class Positions:
             before, partition = step.before.offsets.get(key), (key.topic, key.partition)
             if before is None or before is after or before.topic_id != after.topic_id:
                 continue
-            if after.offset >= before.offset or (key.group, after.metadata) in self._altered:
+            if after.offset >= before.offset or after.metadata in self._given_up:
+                continue
+            if (key.group, after.metadata) in self._altered:
                 continue
             if not self._known.may_skip(partition, after.offset, before.offset):
                 raise Violation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from strandline_chaos.sim.group_history import (
     AdminAsked,
     Assigned,
+    CommitAsked,
     Committed,
+    CommitUnknown,
     Crashed,
     Delivered,
     GroupEvent,
@@ -213,6 +216,17 @@ def test_no_committed_offset_goes_back_but_by_an_administrator() -> None:
     scene.write(commit(3))
     with pytest.raises(Violation, match="I-106"):
         scene.write(commit(2))
+
+
+@pytest.mark.parametrize("member_id", ["", "m1"])
+def test_or_by_a_late_commit_that_who_is_no_member_has_given_up(member_id: str) -> None:
+    scene = Scene(JOINED, (commit(5),))
+    given_up = CommitAsked(1, {T0: Committed(4, -1, "1")}, member_id, -1)
+    scene.tell("x", given_up, CommitUnknown(1, "OperationTimedOut"))
+    with nullcontext() if not member_id else pytest.raises(Violation, match="I-106"):
+        scene.write(commit(4, metadata="1"))
+    with pytest.raises(Violation, match="I-106"):
+        scene.write(commit(3, metadata="2"))
 
 
 def test_where_records_may_be_missing_nothing_is_asked() -> None:
