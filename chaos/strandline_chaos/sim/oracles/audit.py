@@ -12,7 +12,7 @@ from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
-    from strandline_proto.batch import BatchHeader
+    from strandline_proto.batch import BatchHeader, Record
 
 AT_ONCE: Final = 3000
 """Bytes of one read, few enough that a log takes several."""
@@ -20,12 +20,15 @@ AT_ONCE: Final = 3000
 
 def audit(
     partition: Partition, where: str, begins: int, *, compacted: bool = False
-) -> list[tuple[int, int]]:
+) -> list[tuple[object, ...]]:
     """(base offset, CRC) of each batch from the log start to the high watermark, as it is read, if
-    it ends behind `begins`. In a `compacted` log batches may be missing.
+    it ends behind `begins`. Replicas of a `compacted` log are cleaned each at its own time: there
+    batches may be missing, and it is (offset, key, value) of the last record of each key that has
+    a value (I-77).
     """
     log, end = partition.log, partition.high_watermark
-    offset, found = log.log_start_offset, []
+    offset, found = log.log_start_offset, list[tuple[object, ...]]()
+    latest: dict[bytes | None, Record] = {}
     sequences: dict[tuple[int, int], int] = {}
     while offset < end:
         read = log.read(offset, max_bytes=AT_ONCE, limit=end, checked=True)
@@ -34,31 +37,37 @@ def audit(
         for at, header in iter_headers(read.records):
             if not crc_matches(read.records, at, header):
                 raise Violation("I-7", f"{where}: offset {header.base_offset} is not sound")
-            _check_records(read.records, at, header, where, compacted=compacted)
+            records = _check_records(read.records, at, header, where, compacted=compacted)
             _check_sequence(sequences, header, where, compacted=compacted)
             if header.next_offset > begins:
                 found.append((header.base_offset, header.crc))
+            if not header.is_control:
+                latest.update((record.key, record) for record in records)
         offset = read.next_offset
-    return found
+    if not compacted:
+        return found
+    kept = (record for record in latest.values() if record.value is not None)
+    return sorted((r.offset, r.key, r.value) for r in kept if r.offset >= begins)
 
 
 def _check_records(
     data: bytes, at: int, header: BatchHeader, where: str, *, compacted: bool
-) -> None:
+) -> list[Record]:
     """I-98, by the codec that readers use."""
     if compacted and header.record_count == 0:
-        return
+        return []
     place = f"{where}: the batch at offset {header.base_offset}"
     try:
-        found = [(r.offset, r.timestamp) for r in read_records(data, at, header)]
+        records = list(read_records(data, at, header))
     except WireError as error:
         raise Violation("I-98", f"{place} has records that do not read: {error}") from error
-    offsets = [offset for offset, _ in found]
+    offsets = [record.offset for record in records]
     if not compacted and offsets != list(range(header.base_offset, header.next_offset)):
         raise Violation("I-98", f"{place} to {header.last_offset} has records at {offsets}")
-    latest = max(timestamp for _, timestamp in found)
+    latest = max(record.timestamp for record in records)
     if not compacted and latest != header.max_timestamp:
         raise Violation("I-98", f"{place} says {header.max_timestamp} of a latest time {latest}")
+    return records
 
 
 def _check_sequence(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.records import RECOVERED
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.sim.oracles.moves import MoveOracle
 from strandline_chaos.sim.oracles.remembered import RememberedOracle
 from strandline_chaos.sim.oracles.violation import Violation
@@ -122,6 +123,10 @@ class ControlOracle:
 
     def is_main(self, key: Key) -> bool:
         return self.state is not None and key[0] == self.state.topic_ids.get(TOPIC)
+
+    def is_offsets(self, key: Key) -> bool:
+        """Whether it is of the topic that keeps the groups, which is compacted."""
+        return self.state is not None and key[0] == self.state.topic_ids.get(CONSUMER_OFFSETS)
 
     def min_insync(self, partition: PartitionRegistration) -> int:
         """What the controller resolves for it (I-91)."""
