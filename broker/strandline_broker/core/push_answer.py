@@ -6,7 +6,7 @@ of partitions without a leader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,6 +29,15 @@ class LogEnd:
     last_epoch: int
     """The newest that the log knows, with or without records; -1: none."""
     offset: int
+    high_watermark: int = field(default=0, compare=False)
+    """Everything below it was committed as the log has it."""
+
+    def shared_below(self, newest_epoch: int) -> int:
+        """Where committed records may begin that the log lacks; `newest_epoch`: the last in which
+        the partition had a leader. A log that knows it has followed that leader, to its own end.
+        Behind another one's high watermark there may stand what no later leader has seen.
+        """
+        return self.offset if self.last_epoch >= newest_epoch else self.high_watermark
 
 
 @dataclass(frozen=True, slots=True)

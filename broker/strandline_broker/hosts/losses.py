@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller_calls import ReplicaLoss
 
 if TYPE_CHECKING:
@@ -42,14 +43,20 @@ class Losses:
                 )
 
     def on_lead(self, partition: Partition, state: PartitionState) -> None:
-        """A leader by an unclean election: where its log ends, and what its checkpoint knew to be
-        committed beyond.
+        """A leader by an unclean election: up to where its log is what was committed, and what its
+        checkpoint knew to be committed beyond its end.
         """
-        if state.recovering:
-            end = partition.log.log_end_offset
-            known = max(end, partition.checkpointed_high_watermark)
+        if not state.recovering:
+            return
+        log = partition.log
+        end = log.log_end_offset
+        # Its own epoch may have begun in the log, and the one before it had no leader.
+        last = LogEnd(log.leader_epochs.epoch_at(end - 1), end, min(partition.high_watermark, end))
+        shared = last.shared_below(state.leader_epoch - 2)
+        known = max(end, partition.checkpointed_high_watermark)
+        for start, stop in ((shared, shared), (end, known)):
             self._report(
-                partition, leader_epoch=state.leader_epoch, start=end, committed=known, end=known
+                partition, leader_epoch=state.leader_epoch, start=start, committed=stop, end=stop
             )
 
     def waiting(self) -> list[ReplicaLoss]:

@@ -173,9 +173,10 @@ def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterat
             continue
         if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
             log = partition.log
+            end, mark = log.log_end_offset, partition.high_watermark
             yield ReplicaLogEnd(
                 topic_id=state.topic_id,
                 partition=state.partition,
                 leader_epoch=state.leader_epoch,
-                end=LogEnd(log.leader_epochs.latest(), log.log_end_offset),
+                end=LogEnd(log.leader_epochs.latest(), end, min(mark, end)),
             )

@@ -370,6 +370,7 @@ def answer_to_wire(answer: PushAnswer) -> push_pb2.LeaderAndIsrResponse:
             leader_epoch=end.leader_epoch,
             last_epoch=end.end.last_epoch,
             log_end_offset=end.end.offset,
+            high_watermark=end.end.high_watermark,
         )
     return response
 
@@ -402,7 +403,7 @@ def answer_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> PushAnswer:
                 TopicId(end.topic_id),
                 end.partition_index,
                 LeaderEpoch(end.leader_epoch),
-                LogEnd(end.last_epoch, end.log_end_offset),
+                LogEnd(end.last_epoch, end.log_end_offset, end.high_watermark),
             )
             for end in answer.log_ends
         ),

@@ -276,8 +276,8 @@ RECOVERING: Final = (
         (
             Edit(
                 _RECOVERY,
-                "        log_end=None if end is None else end.offset,\n",
-                "        log_end=None if end is None else end.offset + 1,\n",
+                "    shared = None if end is None else end.shared_below(newest_led(partition))\n",
+                "    shared = None if end is None else end.offset + 1\n",
             ),
         ),
         _ALL_LOSE_POWER,

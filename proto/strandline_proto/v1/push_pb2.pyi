@@ -558,6 +558,7 @@ class LogEnd(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_index: _builtins.int
     leader_epoch: _builtins.int
@@ -565,6 +566,10 @@ class LogEnd(_message.Message):
     last_epoch: _builtins.int
     """The newest leader epoch that the log knows; -1: none."""
     log_end_offset: _builtins.int
+    high_watermark: _builtins.int
+    """What the replica takes for committed, of what it holds. Above it a leader of a later epoch than last_epoch may have
+    committed other records.
+    """
     def __init__(
         self,
         *,
@@ -573,10 +578,11 @@ class LogEnd(_message.Message):
         leader_epoch: _builtins.int = ...,
         last_epoch: _builtins.int = ...,
         log_end_offset: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

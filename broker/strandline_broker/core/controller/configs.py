@@ -270,5 +270,5 @@ def _new_minimum(
         minimum_change(p)
         for topic in topics
         for p in topic.partitions.values()
-        if state.effective_min_isr(topic, p) != min(int(minimum), len(p.replicas))
+        if state.effective_min_isr(topic, p) != p.least_in_sync(int(minimum))
     ]

@@ -1,9 +1,10 @@
 """What unclean elections have cost: the loss report (I-53).
 
 It begins with the election, and says from where on records may be gone: the end of the new leader's
-log. What stood there may have been lost by all replicas with the power, and then nobody can say any
-more how much it was, so there is no end to that range. If the leader has not said where its log
-ends, it begins at 0.
+log; its high watermark, if leaders came after the last that it knows, as they may have committed
+other records in the place of its last. What stood there may have been lost by all replicas with the
+power, and then nobody can say any more how much it was, so there is no end to that range. If the
+leader has not said where its log ends, it begins at 0.
 
 It grows with what replicas say: each one that gives up records for the new leader's history names
 the range and how far it knew them to be committed, and so does a leader that has lost such records
@@ -45,7 +46,7 @@ class LossReport:
     brokers: tuple[BrokerId, ...] = ()
     """Who has said so."""
     unknown_from: int = UNKNOWN
-    """Where the leader's log ended that was elected uncleanly: from there on more may be lost."""
+    """Of the leader's log that was elected uncleanly: from there on more may be lost."""
 
     @property
     def possibly_from(self) -> int | None:
@@ -100,7 +101,9 @@ def with_election(
     *,
     log_end: int | None,
 ) -> Reports:
-    """An unclean election begins a report of what it costs; `log_end`: of the leader's log."""
+    """An unclean election begins a report of what it costs; `log_end`: what the leader's log holds
+    as it was committed ends there.
+    """
     elected = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
     unclean = new.leader_recovery_state != RECOVERED and new.leader not in (*old.isr, *old.elr)
     if not (elected and unclean):

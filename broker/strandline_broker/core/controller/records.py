@@ -97,7 +97,9 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True):
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
     log_end: int | None = None
-    """Of a leader that is elected uncleanly, as far as it has said so; no part of the partition."""
+    """Of a leader that is elected uncleanly, as far as it has said so: from there on its log may
+    lack what was committed. No part of the partition.
+    """
 
 
 class RegisterBrokerRecord(Record, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.records import RECOVERING, PartitionChangeRecord
 from strandline_broker.core.controller.state import Broker, ControllerState, PartitionRegistration
 from strandline_broker.core.push_answer import LogEnd
-from strandline_proto.ids import NO_LEADER, BrokerId
+from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, BrokerId
 
 UNKNOWN_END: Final = LogEnd(-1, -1)
 
@@ -38,6 +38,7 @@ def begin_recovery(
 ) -> PartitionChangeRecord:
     """`leader` leads, whatever it may lack. Of the others `known` are remembered."""
     end = ends.of(partition, state.brokers[leader])
+    shared = None if end is None else end.shared_below(newest_led(partition))
     directories = tuple(
         state.brokers[b].directory_id if b == leader else directory
         for b, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -51,8 +52,14 @@ def begin_recovery(
         last_known_elr=tuple(b for b in known if b != leader),
         leader_recovery_state=RECOVERING,
         directories=None if directories == partition.directories else directories,
-        log_end=None if end is None else end.offset,
+        log_end=shared,
     )
+
+
+def newest_led(partition: PartitionRegistration) -> int:
+    """The last leader epoch in which something may have been committed: there is no leader now."""
+    known = partition.led_epoch != UNKNOWN_EPOCH
+    return partition.led_epoch if known else partition.leader_epoch - 1
 
 
 def balanced_choice(

@@ -153,6 +153,8 @@ class PartitionRegistration:
     """The replicas before the reassignment under way, in their order; empty without one."""
     unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH
     """The leader epoch that the last unclean election began; -1: none was."""
+    led_epoch: LeaderEpoch = UNKNOWN_EPOCH
+    """The last leader epoch that somebody led; -1: nobody knows, or none."""
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
@@ -160,6 +162,14 @@ class PartitionRegistration:
         if self.removing == ():
             return self.replicas
         return tuple(b for b in self.replicas if b not in self.removing)
+
+    def least_in_sync(self, minimum: int) -> int:
+        """min.insync.replicas, never above the number of replicas (I-91).
+
+        While a reassignment is under way, of those before it: neither may copies that are not made
+        yet be asked for, nor fewer be enough before the move is done.
+        """
+        return min(minimum, len(self.original or self.replicas))
 
     def directory_of(self, broker_id: BrokerId) -> str:
         return self.directories[self.replicas.index(broker_id)]
@@ -182,6 +192,7 @@ def changed(
         **{name: value for name, value in given.items() if value is not None},
         leader_epoch=leader_epoch,
         unclean_epoch=leader_epoch if unclean else partition.unclean_epoch,
+        led_epoch=partition.led_epoch if change.leader in (None, NO_LEADER) else leader_epoch,
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
         changed_at=at,
         elected_at=partition.elected_at if change.leader is None else at,
@@ -259,13 +270,9 @@ class ControllerState:
         return None if topic is None else topic.partitions.get(index)
 
     def effective_min_isr(self, topic: Topic, partition: PartitionRegistration) -> int:
-        """min.insync.replicas, never above the number of replicas (I-91).
-
-        While a reassignment is under way, of those before it: neither may copies that are not made
-        yet be asked for, nor fewer be enough before the move is done.
-        """
+        """How many in-sync replicas the partition needs (I-91)."""
         text = topic.configs.get(MIN_INSYNC_REPLICAS, self.min_insync_default)
-        return min(int(text), len(partition.original or partition.replicas))
+        return partition.least_in_sync(int(text))
 
     @property
     def min_insync_default(self) -> str:
@@ -404,7 +411,11 @@ class ControllerState:
         must(record.leader_recovery_state == RECOVERED, record)
         fields = msgspec.structs.asdict(record)
         partition = PartitionRegistration(
-            index=fields.pop("partition"), **fields, changed_at=offset, elected_at=offset
+            index=fields.pop("partition"),
+            **fields,
+            changed_at=offset,
+            elected_at=offset,
+            led_epoch=UNKNOWN_EPOCH if record.leader == NO_LEADER else record.leader_epoch,
         )
         _check(partition)
         topic = self.topics[record.topic_id]

@@ -256,7 +256,8 @@ async def test_where_a_log_ends_is_told_once_the_push_can_be_recorded(
         await given_up(call)
         full = False
         answer = await ask(b.stub.LeaderAndIsr(), nobody_leads(push(9, 4, full=True)))
-        assert [(end.last_epoch, end.log_end_offset) for end in answer.log_ends] == [(-1, 0)]
+        (end,) = answer.log_ends
+        assert (end.last_epoch, end.log_end_offset, end.high_watermark) == (-1, 0, 0)
 
 
 async def test_a_role_that_could_not_be_taken_is_asked_for_again(

@@ -23,7 +23,7 @@ from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster
 class Recovered:
     """Broker 2 leads by balanced recovery; 1 and 3 have more than it."""
 
-    def __init__(self, *, tell: bool = True) -> None:
+    def __init__(self, *, tell: bool = True, behind: int = 0) -> None:
         self.cluster = Cluster([B1, B2, B3])
         self.topic: TopicId = self.cluster.topic("t", (B1, B2, B3))
         for broker in (B1, B2, B3):
@@ -39,7 +39,7 @@ class Recovered:
                 self.cluster.state.brokers[broker],
                 partition,
                 leader_epoch=partition.leader_epoch,
-                end=LogEnd(0, 5),
+                end=LogEnd(partition.led_epoch - behind, 5, 3),
             )
         self.cluster.commit(decide_recoveries(self.cluster.state, ends))
         self.epoch = self.cluster.partition(self.topic).leader_epoch
@@ -80,6 +80,10 @@ def test_a_report_begins_with_the_election() -> None:
     assert report.possibly_from == 5, "what was behind its log may be lost, and nobody can tell"
 
 
+def test_behind_later_leaders_what_is_above_the_high_watermark_may_be_another_history() -> None:
+    assert Recovered(behind=1).report().possibly_from == 3
+
+
 def test_a_leader_that_has_not_said_where_its_log_ends_says_so_when_it_leads() -> None:
     """Until then everything may be lost."""
     at = Recovered(tell=False)
@@ -100,6 +104,7 @@ def test_the_epoch_of_the_last_unclean_election_is_remembered_for_who_comes_back
     before = at.cluster.partition(at.topic)
     assert (before.unclean_epoch, before.leader_epoch) == (at.epoch, at.epoch)
     at.cluster.fence(B2)
+    assert at.cluster.partition(at.topic).led_epoch == at.epoch
     at.cluster.up(B2)
     after = at.cluster.partition(at.topic)
     assert after.leader_epoch > at.epoch

@@ -139,6 +139,7 @@ def test_it_completes_with_the_last_of_the_target_in_the_isr_and_not_before() ->
         partition_epoch=PartitionEpoch(before.partition_epoch + 2),
         changed_at=at.now().changed_at,
         elected_at=at.now().elected_at,
+        led_epoch=at.now().leader_epoch,
     )
     assert at.removed == (RemovedReplicas(at.topic, 0, at.now().leader_epoch, (B1, B2, B3)),)
 
@@ -227,6 +228,7 @@ def test_a_cancel_restores_the_original_order() -> None:
         partition_epoch=PartitionEpoch(before.partition_epoch + 3),
         changed_at=at.now().changed_at,
         elected_at=at.now().elected_at,
+        led_epoch=at.now().leader_epoch,
     )
     assert at.removed == (RemovedReplicas(at.topic, 0, at.now().leader_epoch, (B4, B5)),)
 
@@ -317,6 +319,16 @@ def test_the_minimum_in_sync_is_that_of_the_original_until_the_end() -> None:
     assert at.effective_min_isr == 4
     at.join(B5)
     assert (at.now().replicas, at.effective_min_isr) == ((B5,), 1)
+
+
+def test_another_minimum_that_does_not_count_yet_leaves_the_eligible_ones_alone() -> None:
+    """I-50: nothing has changed for who has left the ISR."""
+    at = Moving(B1, B2)
+    at.propose(B1)
+    assert at.now().elr == (B2,)
+    at.to(B1, B2, B3)
+    at.cluster.alter("", {"min.insync.replicas": "3"}, topic="t")
+    assert (at.effective_min_isr, at.now().elr) == (2, (B2,))
 
 
 def test_it_waits_for_a_target_that_can_lead() -> None:
