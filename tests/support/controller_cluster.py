@@ -105,11 +105,19 @@ class Cluster:
     def register(self, broker_id: BrokerId, **fields: object) -> BrokerEpoch:
         """A new incarnation registers; it stays fenced."""
         self._incarnations += 1
-        request = registration(broker_id, f"incarnation-{self._incarnations}", **fields)
+        memory = self.memory() if broker_id in self.state.brokers else {}
+        name = f"incarnation-{self._incarnations}"
+        request = registration(broker_id, name, **memory | fields)
         answer = self.commit(self.decide_registration(request))
         assert not isinstance(answer, StoreMismatch)
         self.sessions.on_registered(broker_id, answer, self.now_ms)
         return answer
+
+    def memory(self) -> dict[str, object]:
+        """What a broker remembers that has applied all."""
+        offset = self.state.last_offset
+        epoch = self.state.epoch_at(offset)
+        return {"store_id": STORE, "controller_epoch": epoch, "metadata_offset": offset}
 
     def decide_registration(self, request: Registration) -> Decision[BrokerEpoch | StoreMismatch]:
         return decide_registration(

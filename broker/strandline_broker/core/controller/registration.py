@@ -252,11 +252,21 @@ def _check_duplicate(
     """Refuse a second process under a living broker's id (P-71), but never a proven successor
     (P-81).
     """
-    if old.in_controlled_shutdown or old.directory_id == request.directory_id:
+    is_before = _is_of_before(old, request)
+    if old.in_controlled_shutdown or (old.directory_id == request.directory_id and not is_before):
         return  # stopping, or its data directory's lock proves it dead
     if sessions.is_alive(request.broker_id, now_ms):
+        of = "an older copy of its data directory" if is_before else "another data directory"
         raise DuplicateBrokerRegistration(
             f"broker id {request.broker_id} is in use by a live process (pid {old.pid}, epoch "
-            f"{old.epoch}) "
-            "with another data directory: give this broker its own node.id, or stop the other one"
+            f"{old.epoch}), and this one has {of}: "
+            "give this broker its own node.id, or stop the other one"
         )
+
+
+def _is_of_before(old: Broker, request: Registration) -> bool:
+    """Whether its directory lacks what the registered incarnation has recorded: this is a late word
+    of a process that had died before that one began, or of an older copy of the directory (P-71).
+    """
+    has_applied_itself = not old.fenced
+    return has_applied_itself and request.metadata_offset < old.epoch

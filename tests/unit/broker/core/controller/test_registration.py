@@ -48,6 +48,21 @@ def test_the_same_directory_takes_over_at_once_because_its_lock_was_free() -> No
     assert cluster.register(B1) > first
 
 
+def test_the_late_word_of_a_dead_process_does_not_end_its_successor() -> None:
+    """A request may outlive its sender, on the way."""
+    cluster = Cluster()
+    late = registration(B1, "dead", **cluster.memory())
+    cluster.register(B1)
+    assert cluster.decide_registration(late).records, "nothing says which began later"
+    cluster.up(B1)
+    with pytest.raises(DuplicateBrokerRegistration, match="older copy of its data directory"):
+        cluster.decide_registration(late)
+    assert cluster.register(B1), "who knows of it"
+    cluster.up(B1)
+    cluster.now_ms += SESSION_MS
+    assert cluster.decide_registration(late).records
+
+
 def test_a_stopping_broker_may_be_replaced_at_once() -> None:
     cluster = Cluster([B1, B2])
     cluster.shut_down(B1)
