@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_chaos.sim.oracles.groups.admission import VERDICTS
 from strandline_chaos.sim.oracles.groups.conversation import Conversation
 from strandline_chaos.sim.oracles.groups.removals import Word
 from strandline_chaos.sim.oracles.groups.said import (
@@ -50,7 +51,10 @@ class Overheard:
     def on_said(self, message: Any) -> None:
         talk = self._conversation
         if talk is not None and self._method == "GroupSession" and message.HasField("heartbeat"):
-            talk.hears(view_of(message.heartbeat), push=message.push)
+            view = view_of(message.heartbeat)
+            talk.hears(view, push=message.push)
+            if view.error in VERDICTS:
+                self._all.on_fenced(talk.member_id)
         if self._method == "OffsetFetch":
             self._note_deposed(message)
         self._all.later(self._node, lambda: getattr(self, f"_said_{self._method}")(message))

@@ -72,6 +72,10 @@ class Conversation:
         self._who: Who | None = None
         self._said: set[int] = set()
 
+    @property
+    def member_id(self) -> str:
+        return "" if self._who is None else self._who.member_id
+
     # What is asked
 
     def beats(self, number: int, beat: Beat, low: int, *, seen_push: int = 0) -> None:

@@ -145,6 +145,10 @@ class Coordinators:
             register = group_id, (names.get(topic_id, ""), partition)
             self._by_deposed[register].append(Written(value, self._world.loop.now))
 
+    def on_fenced(self, member_id: str) -> None:
+        """A member is told that it is none, or not in its epoch."""
+        self._positions.on_over(member_id)
+
     def heard(self, node: str, word: Word) -> None:
         seat = self.seat(node, word.name[0])
         if seat is None:

@@ -112,7 +112,8 @@ class Positions:
             case _:
                 pass
 
-    def _on_over(self, member_id: str) -> None:
+    def on_over(self, member_id: str) -> None:
+        """It is no member any more, or is told so, whenever its application hears of that."""
         if (who := self._by_member.get(member_id)) is not None:
             for owned in self._lives[who].owned.values():
                 owned.is_over = True
@@ -189,10 +190,10 @@ class Positions:
             was, now = step.before.group(group_id), step.after.group(group_id)
             for member_id in was.members.keys() - now.members.keys():
                 self._ended[member_id] = was.epoch
-                self._on_over(member_id)
+                self.on_over(member_id)
             for member_id, current in now.currents.items():
                 if current.epoch == ABSENT_EPOCH:  # a static member that does not poll has left
-                    self._on_over(member_id)
+                    self.on_over(member_id)
         for key, after in step.after.offsets.items():
             before, partition = step.before.offsets.get(key), (key.topic, key.partition)
             if before is None or before is after or before.topic_id != after.topic_id:

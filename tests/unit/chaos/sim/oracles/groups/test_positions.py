@@ -121,6 +121,14 @@ def test_who_is_no_member_any_more_does_not_own() -> None:
     scene.tell("b", joined("m2"), assigned(T0, T1))
 
 
+def test_who_is_told_that_it_is_none_does_not_own() -> None:
+    """It may join again before its application has heard of it."""
+    scene = Scene(JOINED, SECOND, ASKED, HANDED_OVER)
+    scene.tell("a", joined("m1"), assigned(T0, T1))
+    scene.positions.on_over("m1")
+    scene.tell("b", joined("m2"), assigned(T1))
+
+
 def asleep_with_a_grant() -> Scene:
     """`a`, or m1, was granted partition 1 and has not told its application; m2 has it by now."""
     scene = Scene(JOINED, SECOND)
