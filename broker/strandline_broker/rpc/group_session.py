@@ -225,6 +225,9 @@ class _Session:
                 self._stop_reading()
         except TimeoutError:
             self._stop_reading()  # it takes nothing: it is cut, and the member is as it was
+        except BaseException:
+            self._group = None  # the call has ended, and `run` is about to hear of it
+            raise
         finally:
             self._writing = False
 

@@ -26,7 +26,7 @@ from support.replica_nodes import eventually
 from support.scripted_context import ScriptedContext
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
@@ -400,3 +400,51 @@ async def test_a_stream_that_does_not_drain_is_cut_and_its_member_stays(tmp_path
         assert context.written == []
         assert len(b.host.sessions) == 0
         assert b.host.members() == 1
+
+
+class FailingContext(ScriptedContext):
+    """The call ends at the second message, and something happens before its handler hears of it."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    async def write(self, response: object) -> None:
+        if self.written:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._meanwhile)
+            raise asyncio.InvalidStateError("the call has ended")
+        await super().write(response)
+
+
+async def test_news_for_a_stream_that_has_just_failed_are_nobodys(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    """Else the shard fails, which goes on with what was committed for all its members."""
+    happened = []
+
+    def news() -> None:
+        (stream,) = streams
+        stream.mark()
+        happened.append("news")
+
+    member, context = Member(stub, "m1"), FailingContext(news)
+
+    async def said() -> AsyncIterator[groups_pb2.GroupSessionRequest]:
+        yield member.message()
+        await eventually(lambda: context.written, "m1 has joined")
+        yield member.message(1, seen=1)
+        await asyncio.sleep(WAIT_S)
+
+    streams: list[MemberStream] = []
+    opens = broker.host.sessions.open
+
+    def opened(stream: MemberStream) -> None:
+        streams.append(stream)
+        opens(stream)
+
+    broker.host.sessions.open = opened  # type: ignore[method-assign]
+    with pytest.RaisesGroup(asyncio.InvalidStateError):
+        async with asyncio.timeout(WAIT_S):
+            await GroupSessionRpc(broker.shards).GroupSession(said(), context)
+    assert happened == ["news"]
