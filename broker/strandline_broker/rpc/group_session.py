@@ -175,11 +175,11 @@ class _Session:
         """
         if request.seen_push == 0:
             raise InvalidRequest("a commit on a stream comes after its first push: seen_push is 0")
-        if self._commit is not None:
-            await asyncio.wait([self._commit])
         command = commit_from_wire(request.commit)
         self._check_same(command.group_id, command.member_id)
         self._host.heard(command.group_id, command.member_id)
+        if self._commit is not None:
+            await asyncio.wait([self._commit])
         self._commit = self._host.submit(command)
         self._commit.add_done_callback(lambda done: self._on_committed(request, done))
 

@@ -43,6 +43,7 @@ UNANSWERED_MAX: Final = 5_000
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Of answers; a single one may be larger."""
 TIMEOUT_MS_MAX: Final = 300_000
+_ENDED: Final = RequestTimedOut("the stream of the request has ended")
 
 
 class ProduceRpc:
@@ -120,7 +121,9 @@ class _Answers:
 
     def abandon(self) -> None:
         """The stream has ended; the appends stand, nobody waits for their acks."""
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting:
+            request.abandon()
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -268,6 +271,12 @@ class _Request:
         self._left -= 1
         if self._left == 0 and self._acks != 0:
             self._answers.put(self, self._response)
+
+    def abandon(self) -> None:
+        """There is nobody left to answer; while nothing is committed its waiters would stay."""
+        self._left += 1  # it never gets so far
+        for _, _, waiter in self._waiting:
+            waiter.give_up(_ENDED)
 
     def time_out(self) -> None:
         for partition, appends, waiter in self._waiting:

@@ -198,6 +198,24 @@ async def test_a_commit_is_answered_on_the_stream(
     )
 
 
+async def test_who_commits_is_heard_of_while_its_last_commit_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one waits for that, and its sender is none the less alive (I-179)."""
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        member = Member(stub, "m1")
+        await member.beat()
+        await eventually(lambda: b.partition.log.log_end_offset > 0, "m1 is in the log")
+        b.replicate()
+        await member.hears()
+        heard: list[str] = []
+        monkeypatch.setattr(b.host, "heard", lambda group_id, member_id: heard.append(member_id))
+        await member.commit(5)
+        await member.commit(6)
+        await eventually(lambda: heard == ["m1", "m1"], "the second is read")
+
+
 async def test_a_commit_that_follows_no_push_of_its_stream_is_refused(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:

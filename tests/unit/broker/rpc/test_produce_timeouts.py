@@ -13,7 +13,7 @@ from strandline_proto.batch import build_batch
 from strandline_proto.errors import NotLeaderOrFollower, RequestTimedOut
 from strandline_proto.v1 import produce_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
-from support.replica_nodes import TOPIC_ID, decide, run_node, state
+from support.replica_nodes import TOPIC_ID, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +55,19 @@ async def test_each_request_waits_its_own_time_and_no_other(tmp_path: Path) -> N
             error_code = answer.topics[0].partitions[0].error_code
             assert error_code == NotLeaderOrFollower.code
             call.cancel()
+
+
+async def test_who_has_ended_its_stream_leaves_nothing_that_waits(tmp_path: Path) -> None:
+    """While nothing is committed it would stay, and so would what is sent by the next stream."""
+    async with run_node(tmp_path / "1", 1) as node, asyncio.timeout(WAIT_S):
+        await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), node)
+        async with grpc.aio.insecure_channel(node.target) as channel:
+            stub: BrokerServiceAsyncStub = BrokerServiceStub(channel)
+            call = stub.Produce()
+            for number in range(3):
+                await call.write(request(number, 300_000))
+            appends = node.partition.check_leader(0).appends
+            await eventually(lambda: len(appends.waiting()) == 3, "all wait for their acks")
+            call.cancel()
+            await eventually(lambda: appends.waiting() == [], "nobody waits any more")
+            assert node.partition.log.log_end_offset == 3
