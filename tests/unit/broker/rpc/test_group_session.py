@@ -212,8 +212,11 @@ async def test_who_commits_is_heard_of_while_its_last_commit_hangs(
         heard: list[str] = []
         monkeypatch.setattr(b.host, "heard", lambda group_id, member_id: heard.append(member_id))
         await member.commit(5)
+        answer = asyncio.ensure_future(member.hears())
         await member.commit(6)
         await eventually(lambda: heard == ["m1", "m1"], "the second is read")
+        assert not answer.done(), "it hangs"
+        answer.cancel()
 
 
 async def test_a_commit_that_follows_no_push_of_its_stream_is_refused(
