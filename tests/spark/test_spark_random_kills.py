@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -254,16 +255,22 @@ def check_gold(spark: SparkSession, pipeline: Pipeline, total: int) -> None:
     assert rows == sorted(expected, key=repr)
 
 
+def with_topic(make_cluster: MakeCluster) -> LocalCluster:
+    cluster = make_cluster(brokers=3)
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic("t", PARTITIONS, 3)])
+    return cluster
+
+
 @pytest.mark.spark
 def test_every_record_is_in_the_table_once_whatever_was_killed(
     make_cluster: MakeCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    cluster = make_cluster(brokers=3)
-    with Admin(cluster.bootstrap) as admin:
-        admin.create_topics([NewTopic("t", PARTITIONS, 3)])
-    with spark_standalone(tmp_path / "spark") as standalone:
+    with ThreadPoolExecutor(1) as beside, spark_standalone(tmp_path / "spark") as standalone:
+        starting = beside.submit(with_topic, make_cluster)
         for host in WORKERS:
             standalone.add_worker(host)
+        cluster = starting.result()
         job = Job(standalone, cluster.bootstrap, tmp_path)
         striker = Striker(cluster, standalone, job)
         job.start()
@@ -287,5 +294,6 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
                 print(f"{number + 1} of {KILLS}: {victim} killed, {done:,} rows, each once")  # noqa: T201 - progress
         finally:
             job.end()
-    check_table(job.pipeline, done)
-    check_gold(spark, job.pipeline, done)
+        counting = beside.submit(check_table, job.pipeline, done)
+        check_gold(spark, job.pipeline, done)
+        counting.result()

@@ -30,6 +30,8 @@ PYTHON: Final = "worker-python"
 MASTER: Final = "127.0.0.1"
 _STARTED: Final = re.compile(r"Starting Spark master at (spark://[\w.]+:\d+)")
 _FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SHORT: Final = "-XX:TieredStopAtLevel=1"
+"""For JVMs that live for seconds: code is compiled once, and soon."""
 _END_S: Final = 20.0
 
 
@@ -68,7 +70,7 @@ class SparkStandalone:
             "SPARK_LOCAL_DIRS": str(self.directory / f"{name}.tmp"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _FRUGAL,
-            "JDK_JAVA_OPTIONS": " ".join(java_options()),  # of executors too
+            "JDK_JAVA_OPTIONS": " ".join([*java_options(), _SHORT]),  # of executors too
         }
         environ = {**os.environ, **own, **environment}
         self.pids[name] = process.start([*command, "--webui-port", "0"], environ)
@@ -134,7 +136,9 @@ class SparkStandalone:
             stdout=outputs[0],
             stderr=outputs[1],
             text=True,
-            env=clean_environ({"SPARK_LOCAL_IP": "127.0.0.1", "PATH": path}),
+            env=clean_environ(
+                {"SPARK_LOCAL_IP": "127.0.0.1", "PATH": path, "JDK_JAVA_OPTIONS": _SHORT}
+            ),
             start_new_session=True,
         )
 
