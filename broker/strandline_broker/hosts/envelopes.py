@@ -232,6 +232,7 @@ class Envelopes:
                 why = "the controller assigns no such replica to this broker"
                 self._replicas.drop(partition, why)
                 await self._logs.set_aside(partition)
+                self._roles.on_deleted(partition)
                 self._on_applied()
         for key in [key for key in self._logs.refused if key not in assigned]:
             await self._logs.forget(key, delete=False)

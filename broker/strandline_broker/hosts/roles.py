@@ -113,6 +113,6 @@ class Roles:
         partition.take_role(following, state)
 
     def on_deleted(self, partition: Partition) -> None:
-        """The controller has removed the replica, and its files are gone."""
+        """The controller has removed the replica; its files are gone, or set aside."""
         for observer in self._observers:
             observer.deleted(partition)

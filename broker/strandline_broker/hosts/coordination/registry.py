@@ -163,6 +163,9 @@ class Shards:
 
         led = self._led[key]
         host = self._hosts.get(key)
+        if host is not None and host.partition is not led.partition:
+            self.deleted(host.partition)  # the replica was removed, and is here again
+            host = None
         if host is None:
             host = self._hosts[key] = ShardHost(self._shared(), led.partition)
         host.elected(led.epoch, led.start)

@@ -74,3 +74,14 @@ async def test_observers_hear_of_a_role_in_the_step_that_changes_it_one_after_th
         topic.partitions.add(partition_index=0, leader_epoch=TOPIC_DELETED, delete_partition=True)
         await ask(call, removed)
         assert news() == [("resigned",), ("deleted",)]
+
+
+async def test_they_hear_that_a_replica_is_set_aside(tmp_path: Path) -> None:
+    """As after its removal: one that is assigned later has another log."""
+    heard: list[tuple[object, ...]] = []
+    observer = Observer("only", heard)
+    async with broker(tmp_path, observers=[observer]) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(5, 4, full=True), leader_epoch=1))
+        await ask(call, push(6, 5, full=True))
+        assert heard[1:] == [("only", "resigned"), ("only", "deleted")]

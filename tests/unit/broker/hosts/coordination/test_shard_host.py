@@ -62,6 +62,22 @@ async def test_a_deleted_replica_has_no_epoch_that_counts(tmp_path: Path) -> Non
         assert host.members() == 0
 
 
+async def test_a_replica_that_is_here_again_is_coordinated_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the log of before, whoever forgot to say that it is gone."""
+    async with group_broker(tmp_path) as b:
+        await b.lead(7, isr=(1,))
+        await answered(b.beat("m1"))
+        with monkeypatch.context() as patched:
+            patched.setattr(b.shards, "deleted", lambda partition: None)
+            await b.delete()
+        await b.lead(8, isr=(1,))
+        assert b.host.partition is b.partition
+        await b.serves()
+        assert b.host.members() == 0
+
+
 async def test_who_joins_a_large_group_has_its_epoch_at_once(tmp_path: Path) -> None:
     """Its target is no part of its own decision."""
     async with group_broker(tmp_path) as b:
