@@ -59,5 +59,7 @@ def note_own_loss(node: Node, partition: Partition, ghost: Committed, end: int) 
     believed = partition.checkpointed_high_watermark
     if partition.state is None or not partition.state.recovering or believed <= end:
         return
-    gone = [e for e in (*ghost.entries, *ghost.lost.values()) if end <= e.base < believed]
+    # A checkpoint is where a batch of its history ends: what goes beyond is of an earlier one.
+    known = (*ghost.entries, *ghost.lost.values())
+    gone = [e for e in known if end <= e.base and e.end <= believed]
     ghost.on_given_up(node.name, node.incarnation, gone, believed)
