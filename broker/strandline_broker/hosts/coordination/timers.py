@@ -57,6 +57,8 @@ class Timers:
         self._wake = asyncio.Event()
         self._woken_ms = 0
         """When the first timer was started after there were none: a pause may begin right then."""
+        self._has_looked = False
+        """The first timer of all may have been started before `run` was."""
         self.sessions = 0
         """That run now: each member of each group has one (I-137)."""
 
@@ -91,20 +93,25 @@ class Timers:
         """Sweep until cancelled; nothing wakes a broker that has no timers."""
         while True:
             wait_ms = self._wait_ms()
-            if wait_ms is None:
-                self._wake.clear()
+            if wait_ms is None or not self._has_looked:
+                if wait_ms is None:
+                    self._wake.clear()
                 await self._wake.wait()
                 wait_ms, late_ms = 0, self._now_ms() - self._woken_ms
+                self._has_looked = True
             else:
                 late_ms = await self._sleep(wait_ms)
-            while late_ms > LATE_MS:
-                self.on_late(wait_ms + late_ms)
-                for wait_ms in READS_MS:
-                    late_ms = await self._sleep(wait_ms)
-                    if late_ms > LATE_MS:
-                        break
-            # So does what was read and not looked at yet (P-154).
-            await asyncio.sleep(0)
+            # What was read and not looked at yet comes before a timer (P-154).
+            looks: tuple[int, ...] = (0,)
+            while looks:
+                if late_ms > LATE_MS:
+                    self.on_late(wait_ms + late_ms)
+                    looks = (*READS_MS, 0)
+                wait_ms, *rest = looks
+                looks = tuple(rest)
+                late_ms = await self._sleep(wait_ms)
+                if late_ms > LATE_MS:
+                    looks = (0,)  # all of them once more
             self.fire()
 
     async def _sleep(self, ms: int) -> int:

@@ -455,7 +455,7 @@ async def test_news_for_a_stream_that_has_just_failed_are_nobodys(
         yield member.message()
         await eventually(lambda: context.written, "m1 has joined")
         yield member.message(1, seen=1)
-        await asyncio.sleep(WAIT_S)
+        await asyncio.get_running_loop().create_future()
 
     streams: list[MemberStream] = []
     opens = broker.host.sessions.open

@@ -212,3 +212,37 @@ async def test_a_pause_that_begins_with_the_first_timer_is_given_back() -> None:
     await joining
     assert rig.now_ms < 1_000 + 2 * 1_500
     assert rig.owner.fired == []
+
+
+async def test_a_pause_before_the_first_look_is_given_back() -> None:
+    """The task that looks is made when the first coordinator is, and may come to it late."""
+    rig = Rig()
+    timers = StalledTimers(rig, 0, lambda: None)
+    timers.start(rig.owner, SESSION, 1_500)
+    rig.now_ms += 1_500
+    await swept(timers, turns=10)
+    assert rig.now_ms < 1_000 + 2 * 1_500
+    assert rig.owner.fired == []
+
+
+class StoppedLast(StalledTimers):
+    """They stand still while what was read before a timer is due is looked at."""
+
+    async def _sleep(self, ms: int) -> int:
+        if ms > 0:
+            return await super()._sleep(ms)
+        await asyncio.sleep(0)
+        late_ms, self.stall_ms = self.stall_ms, 0
+        self._rig.now_ms += late_ms
+        return late_ms
+
+
+async def test_a_pause_at_the_last_moment_is_given_back() -> None:
+    rig = Rig()
+    owner = TimedOwner(rig=rig)
+    timers = StoppedLast(rig, 0, lambda: None)
+    timers.start(owner, SESSION, 1_500)
+    timers.stall_ms = 1_500
+    await swept(timers, turns=100)
+    assert owner.fired == [(SESSION, -1)]
+    assert owner.at_ms >= 1_000 + 2 * 1_500
