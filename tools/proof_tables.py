@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from inspect import getdoc
 
 from md_table import table
-from strandline_chaos.mutants.catalogue import MUTANTS
-from strandline_chaos.mutants.unplanted import UNPLANTED
-from strandline_chaos.sim.expected import EVENTS, GROUP_EVENTS, runs_needed
-from strandline_chaos.sim.group_moments import GROUP_MOMENTS
-from strandline_chaos.sim.kinds import GROUP_KINDS, KINDS
-from strandline_chaos.sim.kinds.meaning import MEANING
-from strandline_chaos.sim.moments import MOMENTS
+from strandline_proof.mutants.catalogue import MUTANTS
+from strandline_proof.mutants.unplanted import UNPLANTED
+from strandline_proof.sim.expected import EVENTS, GROUP_EVENTS, runs_needed
+from strandline_proof.sim.group_moments import GROUP_MOMENTS
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
+from strandline_proof.sim.kinds.meaning import MEANING
+from strandline_proof.sim.moments import MOMENTS
 
 HEAD = """\
 # Tables of the proof

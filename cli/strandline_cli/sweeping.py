@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from strandline_chaos.sim.plan import Plan
-    from strandline_chaos.sim.report import RunSummary
-    from strandline_chaos.sim.sweep import Finding
+    from strandline_proof.sim.plan import Plan
+    from strandline_proof.sim.report import RunSummary
+    from strandline_proof.sim.sweep import Finding
 
 PROGRESS_S: Final = 5.0
 
@@ -39,7 +39,7 @@ class Sweep:
         output: Format,
         go_on: Callable[[int], str],
     ) -> None:
-        from strandline_chaos.sim.sweep import Tally
+        from strandline_proof.sim.sweep import Tally
 
         self._tally = Tally()
         self._number = number
@@ -62,8 +62,8 @@ class Sweep:
         """The exit status. Ctrl-C ends it at once, with what is known by then. `sweep` is that of a
         pool of workers.
         """
-        from strandline_chaos.sim.pool import NoWorker
         from strandline_cli.errors import CliError
+        from strandline_proof.sim.pool import NoWorker
 
         interrupted = False
         try:

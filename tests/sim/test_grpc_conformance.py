@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_chaos.sim.loop import SimLoop
-from strandline_chaos.sim.network import SimNetwork
+from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.network import SimNetwork
 from strandline_runtime.real import RealNetwork
 from support.grpc_rig import Rig
 from support.grpc_scenarios import SCENARIOS

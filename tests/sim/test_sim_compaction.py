@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.disk import SimDisk
-from strandline_chaos.sim.disk_fs import SimFs
-from strandline_chaos.sim.oracles.compacted import CompactedCommitted
-from strandline_chaos.sim.oracles.compacted_view import CompactedView, Record
-from strandline_chaos.sim.oracles.compaction import CompactionOracle, _check_left
-from strandline_chaos.sim.oracles.log_view import LogView
-from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.plan import CLEANER_MS, Fault, Plan
-from strandline_chaos.sim.run import RunResult, run_plan
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.disk import SimDisk
+from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.oracles.compacted import CompactedCommitted
+from strandline_proof.sim.oracles.compacted_view import CompactedView, Record
+from strandline_proof.sim.oracles.compaction import CompactionOracle, _check_left
+from strandline_proof.sim.oracles.log_view import LogView
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.plan import CLEANER_MS, Fault, Plan
+from strandline_proof.sim.run import RunResult, run_plan
+from strandline_proof.sim.topology import Topology
 from strandline_proto.batch import build_batch
 
 CRASH = {"power": False, "restart_s": 0.3}

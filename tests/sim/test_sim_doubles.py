@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Run
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import Run
+from strandline_proof.sim.topology import Topology
 
 TAKEN = "broker's id taken by another machine"
 REPLACED = "has been replaced by another process with the same id"

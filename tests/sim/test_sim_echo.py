@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_chaos.sim import echo
-from strandline_chaos.sim.echo import Echoes
-from strandline_chaos.sim.loop import SimLoop
-from strandline_chaos.sim.network import SimNetwork
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import run_plan
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim import echo
+from strandline_proof.sim.echo import Echoes
+from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.network import SimNetwork
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.topology import Topology
 from support.grpc_rig import Rig, outcome
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from strandline._rebalancing import Rebalancing
-from strandline_chaos.sim import group_history as told
-from strandline_chaos.sim.group_moments import GROUP_MOMENTS
-from strandline_chaos.sim.groups.spec import BUSY, MANUAL, PATTERN, STATIC, GroupSpec
-from strandline_chaos.sim.kinds import GROUP_KINDS
-from strandline_chaos.sim.plan import BadPlan, Fault, Plan, draw_plan, read_plan
-from strandline_chaos.sim.run import Run, RunResult
-from strandline_chaos.sim.topology import ImpossibleTopology, Topology
+from strandline_proof.sim import group_history as told
+from strandline_proof.sim.group_moments import GROUP_MOMENTS
+from strandline_proof.sim.groups.spec import BUSY, MANUAL, PATTERN, STATIC, GroupSpec
+from strandline_proof.sim.kinds import GROUP_KINDS
+from strandline_proof.sim.plan import BadPlan, Fault, Plan, draw_plan, read_plan
+from strandline_proof.sim.run import Run, RunResult
+from strandline_proof.sim.topology import ImpossibleTopology, Topology
 
 MIXED = (
     GroupSpec((MANUAL, f"{STATIC} {MANUAL}", PATTERN)),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.guard import Leak, guarded
+from strandline_proof.sim.guard import Leak, guarded
 
 LEAKS: list[Callable[[], Any]] = [
     lambda: Path("somewhere.txt").read_text("utf-8"),

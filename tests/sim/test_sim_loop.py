@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.executor import SimExecutor
-from strandline_chaos.sim.loop import Deadlock, Livelock, SimLoop
-from strandline_chaos.sim.owner import Stopped
+from strandline_proof.sim.executor import SimExecutor
+from strandline_proof.sim.loop import Deadlock, Livelock, SimLoop
+from strandline_proof.sim.owner import Stopped
 
 HOUR_S = 3600.0
 

@@ -1,10 +1,10 @@
 """Three hundred partitions: a broker dies, the others lead what it led, it comes back (I-94)."""
 
-from strandline_chaos.mutants.catalogue import mutant_named
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Run
-from strandline_chaos.sim.timeline import Line
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.mutants.catalogue import mutant_named
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import Run
+from strandline_proof.sim.timeline import Line
+from strandline_proof.sim.topology import Topology
 
 PARTITIONS = 300
 DIES_S, BACK_S = 3.0, 5.5

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from strandline_chaos.mutants import catalogue, harness
-from strandline_chaos.mutants.catalogue import mutant_named
-from strandline_chaos.mutants.harness import Bounds, look_for
-from strandline_chaos.mutants.mutant import Edit, Mutant, Needs
-from strandline_chaos.sim.plan import Fault
 from strandline_cli.main import run
+from strandline_proof.mutants import catalogue, harness
+from strandline_proof.mutants.catalogue import mutant_named
+from strandline_proof.mutants.harness import Bounds, look_for
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.plan import Fault
 
 LEADER = "strandline_broker/core/leader.py"
 CHEAP = "acknowledged-when-appended"

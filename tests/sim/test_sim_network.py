@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from strandline_chaos.sim.loop import SimLoop
-from strandline_chaos.sim.network import (
+from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.network import (
     GIVEN_UP_LATE_S_MAX,
     KEEPALIVE_S,
     LATE_S_MAX,
@@ -24,8 +24,8 @@ from support.grpc_rig import Rig, outcome
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from strandline_chaos.sim.network import NodeNetwork
-    from strandline_chaos.sim.owner import Owner
+    from strandline_proof.sim.network import NodeNetwork
+    from strandline_proof.sim.owner import Owner
 
 SEEDS = range(20)
 SOON_S = 0.3

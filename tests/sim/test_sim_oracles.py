@@ -17,9 +17,9 @@ from strandline_broker.hosts.partition import Partition
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.strandline_state import Memory
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import run_plan
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,13 +18,13 @@ from strandline_broker.hosts.controller import controller, push_answers
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.flush_ticket import FlushTicket
-from strandline_chaos.sim.oracles.control import ControlOracle
-from strandline_chaos.sim.oracles.decisions import DecisionOracle
-from strandline_chaos.sim.oracles.log_view import Entry
-from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.plan import Fault, Plan, moment
-from strandline_chaos.sim.run import run_plan
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.oracles.control import ControlOracle
+from strandline_proof.sim.oracles.decisions import DecisionOracle
+from strandline_proof.sim.oracles.log_view import Entry
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.plan import Fault, Plan, moment
+from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.topology import Topology
 
 if TYPE_CHECKING:
     from strandline_broker.storage.log import Log

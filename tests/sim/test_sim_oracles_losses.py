@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.hosts.damage_watch import DamageWatch
-from strandline_chaos.sim.oracles.committed import Committed
-from strandline_chaos.sim.oracles.log_starts import LogStartOracle
-from strandline_chaos.sim.oracles.log_view import Entry
-from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import RunResult, run_plan
-from strandline_chaos.sim.topology import Topology
-from strandline_chaos.sim.watch import CheckedHistory
+from strandline_proof.sim.oracles.committed import Committed
+from strandline_proof.sim.oracles.log_starts import LogStartOracle
+from strandline_proof.sim.oracles.log_view import Entry
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import RunResult, run_plan
+from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.watch import CheckedHistory
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition

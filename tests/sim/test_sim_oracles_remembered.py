@@ -9,9 +9,9 @@ import pytest
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.push_answer import LogEnd
-from strandline_chaos.mutants.catalogue import mutant_named
-from strandline_chaos.mutants.plans import plans
-from strandline_chaos.sim.run import RunResult, run_plan
+from strandline_proof.mutants.catalogue import mutant_named
+from strandline_proof.mutants.plans import plans
+from strandline_proof.sim.run import RunResult, run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

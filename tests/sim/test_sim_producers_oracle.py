@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.hosts.partition import Partition
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import run_plan
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.topology import Topology
 
 if TYPE_CHECKING:
     import pytest

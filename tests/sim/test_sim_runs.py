@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.leader import Leader
-from strandline_chaos.sim import sweep
-from strandline_chaos.sim.faults import BEFORE_HEALING_S
-from strandline_chaos.sim.kinds import KINDS
-from strandline_chaos.sim.oracles.violation import Violation
-from strandline_chaos.sim.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
-from strandline_chaos.sim.run import Run, RunResult, run_plan
-from strandline_chaos.sim.sweep import shrink
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim import sweep
+from strandline_proof.sim.faults import BEFORE_HEALING_S
+from strandline_proof.sim.kinds import KINDS
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
+from strandline_proof.sim.run import Run, RunResult, run_plan
+from strandline_proof.sim.sweep import shrink
+from strandline_proof.sim.topology import Topology
 
 QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
 DIGESTS = """
 import sys
-from strandline_chaos.sim.plan import read_plan
-from strandline_chaos.sim.run import run_plan
+from strandline_proof.sim.plan import read_plan
+from strandline_proof.sim.run import run_plan
 for line in sys.stdin:
     print(run_plan(read_plan(line, commit="")).digest)
 """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Run
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import Run
+from strandline_proof.sim.topology import Topology
 
 STOP_S = 2.0
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from strandline_chaos.sim.disk_parts import Directory
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Run
-from strandline_chaos.sim.topology import Topology
-from strandline_chaos.sim.world import World
+from strandline_proof.sim.disk_parts import Directory
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import Run
+from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.world import World
 
 WAIT_S = 6.0
 

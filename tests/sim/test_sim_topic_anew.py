@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from strandline_chaos.sim.churn import CHURN
-from strandline_chaos.sim.disk_fs import SimFs
-from strandline_chaos.sim.plan import Fault, Plan
-from strandline_chaos.sim.run import Run
-from strandline_chaos.sim.topology import DATA, Topology
+from strandline_proof.sim.churn import CHURN
+from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.plan import Fault, Plan
+from strandline_proof.sim.run import Run
+from strandline_proof.sim.topology import DATA, Topology
 from strandline_proto.ids import TopicId
 
 ONE = "broker-2"

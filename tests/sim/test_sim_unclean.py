@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.losses import Losses
-from strandline_chaos.sim.plan import Fault, Plan, moment
-from strandline_chaos.sim.run import RunResult, run_plan
-from strandline_chaos.sim.topology import Topology
+from strandline_proof.sim.plan import Fault, Plan, moment
+from strandline_proof.sim.run import RunResult, run_plan
+from strandline_proof.sim.topology import Topology
 
 if TYPE_CHECKING:
     import pytest

@@ -18,16 +18,16 @@ from strandline_broker.core.controller import (
 )
 from strandline_broker.core.follower import FetchPosition, Follower
 from strandline_broker.core.leader import Leader
-from strandline_chaos.model.profiles import COMMITTED, DEEP, ONE_OUT, QUICK
-from strandline_chaos.model.search import Search
-from strandline_chaos.model.values import Bounds
-from strandline_chaos.model.world import World
+from strandline_proof.model.profiles import COMMITTED, DEEP, ONE_OUT, QUICK
+from strandline_proof.model.search import Search
+from strandline_proof.model.values import Bounds
+from strandline_proof.model.world import World
 from strandline_proto.ids import NO_LEADER, UNKNOWN_EPOCH, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_chaos.model.search import Report
+    from strandline_proof.model.search import Report
 
 Patch = pytest.MonkeyPatch
 STATES_MAX = 60_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.offline.group_records import GroupRecord
-from strandline_chaos.sim.oracles.groups.fold import NOTHING, Decision, Step, apply
-from strandline_chaos.sim.oracles.groups.standing import Standing
+from strandline_proof.sim.oracles.groups.fold import NOTHING, Decision, Step, apply
+from strandline_proof.sim.oracles.groups.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_chaos.sim.oracles.groups.fold import Place
+    from strandline_proof.sim.oracles.groups.fold import Place
 
 T = "AAAAAAAAAAAAAAAAAAAAAQ"
 """The id of topic `t`."""

@@ -6,7 +6,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_ROOTS = ("proto", "runtime", "broker", "client", "spark_jobs", "cli", "chaos", "bench")
+SOURCE_ROOTS = (
+    *("proto", "runtime", "broker", "client", "spark_jobs", "cli", "chaos", "proof", "bench"),
+)
 CODE_FOLDERS = (*SOURCE_ROOTS, "tests", "tools")
 GENERATED = "_pb2"
 TEXT_SUFFIXES = {

@@ -104,7 +104,7 @@ def test_a_replica_changes_by_its_transitions_alone() -> None:
             of_a_replica = owner.rpartition(".")[2] in ("partition", "_partition", "replica")
             if of_a_replica or (place.attr in attributes and owner != "self"):
                 found.append(f"{name_of(path)}:{place.lineno}: {ast.unparse(place)}")
-    for folder in (BROKER / "rpc", ROOT / "chaos" / "strandline_chaos" / "sim"):
+    for folder in (BROKER / "rpc", ROOT / "proof" / "strandline_proof" / "sim"):
         for path in modules_below(folder):
             found += [
                 f"{name_of(path)}:{place.lineno}: {ast.unparse(place)}"

@@ -12,7 +12,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CITED_FILE = re.compile(r"`([\w/.-]*\w\.(?:py|proto|md|sh))`")
-ORACLES = ROOT / "chaos" / "strandline_chaos" / "sim" / "oracles"
+ORACLES = ROOT / "proof" / "strandline_proof" / "sim" / "oracles"
 RULE = re.compile(r"^\| (I-\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
 STEP = re.compile(r"step ((?:`[\w/]+\.py`(?:, )?)+)")
 

@@ -7,6 +7,7 @@ from strandline_cli.commands.chaos_mutants import mutants
 from strandline_cli.commands.chaos_replay import replay
 from strandline_cli.commands.chaos_shrink import shrink
 from strandline_cli.commands.chaos_sim import sim
+from strandline_cli.errors import CliError
 
 
 def chaos_app() -> typer.Typer:
@@ -14,6 +15,7 @@ def chaos_app() -> typer.Typer:
         help="Simulate clusters under faults, explore a small model, look for planted bugs.",
         no_args_is_help=True,
         rich_markup_mode=None,
+        callback=_needs_checkout,
     )
     app.command("sim")(sim)
     app.command("model")(model)
@@ -21,3 +23,17 @@ def chaos_app() -> typer.Typer:
     app.command("shrink")(shrink)
     app.command("mutants")(mutants)
     return app
+
+
+def _needs_checkout() -> None:
+    """No wheel has the simulator: nobody who runs a cluster needs it."""
+    try:
+        import strandline_proof  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "strandline_proof":
+            raise
+        raise CliError(
+            "the package strandline_proof is missing: simulator, small model and planted bugs are"
+            " not in an installed strandline but in proof/ of its repository; run `make setup` in"
+            " a checkout, and .venv/bin/strandline there"
+        ) from error

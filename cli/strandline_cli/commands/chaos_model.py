@@ -11,8 +11,8 @@ from strandline_cli.errors import EXIT_FAILED, EXIT_OK, UsageMistake
 from strandline_cli.output import emit_table, note, write_line
 
 if TYPE_CHECKING:
-    from strandline_chaos.model.profiles import Profile
-    from strandline_chaos.model.search import Report
+    from strandline_proof.model.profiles import Profile
+    from strandline_proof.model.search import Report
 
 
 def model(
@@ -58,7 +58,7 @@ HEAD = ["profile", "states", "transitions", "depth", "explored", "time"]
 
 
 def _chosen(names: list[str], *, deep: bool) -> dict[str, Profile]:
-    from strandline_chaos.model.profiles import PROFILES, QUICK
+    from strandline_proof.model.profiles import PROFILES, QUICK
 
     for name in names:
         if name not in PROFILES:
@@ -70,8 +70,8 @@ def _chosen(names: list[str], *, deep: bool) -> dict[str, Profile]:
 
 
 def _explore(name: str, profile: Profile, *, max_states: int, depth: int | None) -> Report:
-    from strandline_chaos.model.search import Search
-    from strandline_chaos.model.world import World
+    from strandline_proof.model.search import Search
+    from strandline_proof.model.world import World
 
     def progress(report: Report) -> None:
         note(f"{name}: {report.states:,} states, depth {report.depth}")

@@ -14,8 +14,8 @@ from strandline_cli.output import emit_json, emit_table, note, write_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_chaos.mutants.harness import Result
-    from strandline_chaos.mutants.mutant import Mutant
+    from strandline_proof.mutants.harness import Result
+    from strandline_proof.mutants.mutant import Mutant
 
 COLUMNS = ("mutant", "rules", "verdict", "plans", "seeds", "seconds", "found by")
 
@@ -33,11 +33,11 @@ def mutants(
 
     Exit status 1 if one is not found that is not named equivalent.
     """
-    from strandline_chaos.mutants.catalogue import MUTANTS, UnknownMutant, mutant_named
-    from strandline_chaos.mutants.harness import Bounds, look_for_all
-    from strandline_chaos.mutants.scratch import DoesNotApply, patched
     from strandline_cli.errors import CliError
     from strandline_cli.simulation import commit
+    from strandline_proof.mutants.catalogue import MUTANTS, UnknownMutant, mutant_named
+    from strandline_proof.mutants.harness import Bounds, look_for_all
+    from strandline_proof.mutants.scratch import DoesNotApply, patched
 
     here = commit()
     try:

@@ -15,11 +15,11 @@ def shrink(
     """Leave faults out while it still breaks in the same way; writes FILE.small.json."""
     from dataclasses import replace
 
-    from strandline_chaos.sim.plan import Plan
-    from strandline_chaos.sim.run import run_plan
-    from strandline_chaos.sim.sweep import shrink as shrink_plan
     from strandline_cli.output import note
     from strandline_cli.simulation import commit, load_plan, report, write_plan
+    from strandline_proof.sim.plan import Plan
+    from strandline_proof.sim.run import run_plan
+    from strandline_proof.sim.sweep import shrink as shrink_plan
 
     here = commit()
     plan = load_plan(file, any_commit=any_commit)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline_chaos.sim.plan import draw_plan
 from strandline_cli import simulation
 from strandline_cli.errors import UsageMistake
 from strandline_cli.simulation import commit, load_plan
+from strandline_proof.sim.plan import draw_plan
 
 
 def git(directory: Path, *arguments: str) -> str:

@@ -20,9 +20,9 @@ from strandline_broker.storage.metadata_snapshot import (
     values_of,
     write_snapshot,
 )
-from strandline_chaos.sim.disk import SimDisk
-from strandline_chaos.sim.disk_fs import SimFs
-from strandline_chaos.sim.owner import Stopped
+from strandline_proof.sim.disk import SimDisk
+from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.owner import Stopped
 from strandline_proto.batch import Compression, build_batch, read_header
 from strandline_proto.errors import CorruptMessage
 from support.controller_store import StoreRun, fold, same, some_decisions

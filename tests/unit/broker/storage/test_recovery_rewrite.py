@@ -12,8 +12,8 @@ from strandline_broker.storage.failed_flush import (
     has_failed_flush,
     note_failed_flush,
 )
-from strandline_chaos.sim.disk import SimDisk
-from strandline_chaos.sim.disk_fs import SimFs
+from strandline_proof.sim.disk import SimDisk
+from strandline_proof.sim.disk_fs import SimFs
 from strandline_runtime.runtime import Buffer
 from support.storage import LARGE, SMALL, Store
 

@@ -1,0 +1,88 @@
+"""Bugs of the clients: what they send again, under which number, and where they read on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+
+_QUEUE: Final = "strandline/_core/partition_queue.py"
+_POSITION: Final = "strandline/_core/position.py"
+_VIEW: Final = "strandline/_core/cluster_view.py"
+
+_NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause", "kill")
+
+ASKING: Final = (
+    Mutant(
+        "hole-of-an-unknown-batch-is-closed",
+        "P-42, I-59",
+        "a producer that gives up a batch of unknown fate gives its number to the next one",
+        (
+            Edit(
+                _QUEUE,
+                "            if batch.may_be_written:\n                self._renew = True\n"
+                "            elif",
+                "            if batch.base_sequence < 0:\n                self._renew = True\n"
+                "            elif",
+            ),
+            Edit(
+                _QUEUE,
+                "        if any(b.may_be_written for b in self.in_flight):\n"
+                "            self._renew = True  # these are resolved first, under the numbers they"
+                " have\n            return\n",
+                "",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "new-numbers-before-all-is-known",
+        "P-42, I-59",
+        "a producer goes on under a new epoch with batches that may be in the log under the old"
+        " one",
+        (
+            Edit(
+                _QUEUE,
+                "        if any(b.may_be_written for b in self.in_flight):\n"
+                "            self._renew = True  # these are resolved first, under the numbers they"
+                " have\n            return\n",
+                "",
+            ),
+        ),
+        Needs(kinds=_NET),
+    ),
+    Mutant(
+        "late-answer-moves-the-position",
+        "P-54, I-42",
+        "a consumer takes an answer for another offset than the one it reads from now",
+        (
+            Edit(
+                _POSITION,
+                "        return generation == self.generation and fetch_offset =="
+                " self.fetch_offset\n",
+                "        return generation == self.generation\n",
+            ),
+        ),
+        Needs(topology={"partitions": 2}, moments=("late-answers",)),
+    ),
+    Mutant(
+        "client-goes-back-to-an-older-leader",
+        "P-72, P-82",
+        "a client believes whoever it asked last, and reads on there without asking whether the"
+        " leader has what it has read",
+        (
+            Edit(
+                _VIEW,
+                "        if epoch < view.leader_epoch:\n            return False\n"
+                "        if epoch == view.leader_epoch and metadata_offset",
+                "        if epoch == view.leader_epoch and metadata_offset",
+            ),
+            Edit(
+                _POSITION,
+                "        if self.fetch_epoch >= 0:\n            self.phase = Phase.VALIDATING\n",
+                "        if self.fetch_epoch < -1:\n            self.phase = Phase.VALIDATING\n",
+            ),
+        ),
+        Needs(topology={"partitions": 2}, moments=("deposed-unheard",)),
+    ),
+)

@@ -1,0 +1,60 @@
+"""All mutants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_proof.mutants.announcing import ANNOUNCING
+from strandline_proof.mutants.asking import ASKING
+from strandline_proof.mutants.believing import BELIEVING
+from strandline_proof.mutants.compacting import COMPACTING
+from strandline_proof.mutants.controlling import CONTROLLING
+from strandline_proof.mutants.coordinating import COORDINATING
+from strandline_proof.mutants.deleting import DELETING
+from strandline_proof.mutants.following import FOLLOWING
+from strandline_proof.mutants.grouping import GROUPING
+from strandline_proof.mutants.healing import HEALING
+from strandline_proof.mutants.leading import LEADING
+from strandline_proof.mutants.leaving import LEAVING
+from strandline_proof.mutants.moving import MOVING
+from strandline_proof.mutants.reassigning import REASSIGNING
+from strandline_proof.mutants.recovering import RECOVERING
+from strandline_proof.mutants.remembering import REMEMBERING
+from strandline_proof.mutants.storing import STORING
+from strandline_proof.mutants.streaming import STREAMING
+
+if TYPE_CHECKING:
+    from strandline_proof.mutants.mutant import Mutant
+
+MUTANTS: Final = (
+    *LEADING,
+    *FOLLOWING,
+    *CONTROLLING,
+    *MOVING,
+    *REASSIGNING,
+    *RECOVERING,
+    *STORING,
+    *HEALING,
+    *REMEMBERING,
+    *ANNOUNCING,
+    *BELIEVING,
+    *ASKING,
+    *DELETING,
+    *COMPACTING,
+    *COORDINATING,
+    *GROUPING,
+    *STREAMING,
+    *LEAVING,
+)
+
+
+class UnknownMutant(ValueError):
+    """No mutant has that name; the message names those there are."""
+
+
+def mutant_named(name: str) -> Mutant:
+    for mutant in MUTANTS:
+        if mutant.name == name:
+            return mutant
+    known = ", ".join(mutant.name for mutant in MUTANTS)
+    raise UnknownMutant(f"there is no mutant {name!r}; there are {known}")

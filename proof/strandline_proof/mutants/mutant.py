@@ -1,0 +1,71 @@
+"""A planted bug: a few exact replacements in the sources, and what a simulation needs for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_proof.sim.plan import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """In `file`, `old` stands exactly once and becomes `new`."""
+
+    file: str
+    """From the root of its package on: `strandline_broker/core/leader.py`."""
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the plans of a mutant have in common."""
+
+    topology: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the simulated cluster that are not drawn."""
+    kinds: tuple[str, ...] = ()
+    """The only kinds of faults; empty: as each seed draws them."""
+    aimed: tuple[Fault, ...] = ()
+    """Faults of every plan, beside those that are drawn."""
+    moments: tuple[str, ...] = ()
+    """Three of these in every plan, and without `kinds` nothing else."""
+    alone: bool = False
+    """Whether `aimed` is all that happens."""
+
+    @property
+    def plans(self) -> str:
+        """Whose plans they are: those of `any` seed; `narrowed` to what the bug needs to matter at
+        all; or with faults `aimed` by hand.
+        """
+        if self.aimed:
+            return "aimed"
+        return "narrowed" if self.topology or self.kinds or self.moments else "any"
+
+    def __str__(self) -> str:
+        words = [f"{name}={value}" for name, value in self.topology.items()]
+        return "; ".join([*words, *dict.fromkeys(self.kinds), *self.moments, *map(str, self.aimed)])
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    rules: str
+    """Pitfalls and invariants that it breaks."""
+    what: str
+    edits: tuple[Edit, ...]
+    needs: Needs = field(default_factory=Needs)
+    equivalent: str = ""
+    """Why no run can tell it from the original; it is then neither run nor counted."""
+    history: str = ""
+    """The test that finds it where simulated clusters do not: file and name, as pytest has them,
+    from the root of a checkout.
+    """
+
+    @property
+    def plans(self) -> str:
+        """Whose plans find it, or that a written `history` does."""
+        return "history" if self.history else self.needs.plans

@@ -1,0 +1,68 @@
+"""The plans that a mutant is looked for with."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import TYPE_CHECKING, Final
+
+from strandline_proof.sim.kinds import KINDS
+from strandline_proof.sim.plan import (
+    EVENTS,
+    LAST_FAULT_S,
+    Fault,
+    draw_plan,
+    moment,
+    scrubbed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_proof.mutants.mutant import Needs
+    from strandline_proof.sim.plan import Plan
+    from strandline_proof.sim.topology import Topology
+
+FAULTS: Final = (4, 12)
+AFTER_EVENT: Final = 0.35
+BEGINS_S: Final = (0.7, 3.3, 5.9)
+
+
+def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
+    """Plan `first` and those after it; each follows from its number and from `needs` alone."""
+    for seed in range(first, first + number):
+        plan = draw_plan(seed)
+        topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
+        faults = _draw(seed, needs.kinds, topology) if needs.kinds else plan.faults
+        if needs.alone or (needs.moments and not needs.kinds):
+            faults = ()
+        faults = (*faults, *_moments(seed, needs.moments, topology), *needs.aimed)
+        faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
+        topology = dataclasses.replace(scrubbed(topology, faults), **needs.topology)  # type: ignore[arg-type]
+        yield dataclasses.replace(plan, topology=topology, faults=faults)
+
+
+def _moments(seed: int, names: tuple[str, ...], topology: Topology) -> list[Fault]:
+    rng = random.Random(f"mutant's moments {seed}")
+    faults = []
+    for begin_s in BEGINS_S if names else ():
+        faults += moment(rng.choice(names), rng, topology, begin_s + rng.uniform(0.0, 0.4))
+    return faults
+
+
+def _draw(seed: int, kinds: tuple[str, ...], topology: Topology) -> tuple[Fault, ...]:
+    rng = random.Random(f"mutant {seed}")
+    faults = []
+    for _ in range(rng.randint(*FAULTS)):
+        kind = rng.choice(kinds)
+        after = rng.choice(EVENTS) if rng.random() < AFTER_EVENT else None
+        faults.append(
+            Fault(
+                at_s=round(rng.uniform(0.5, LAST_FAULT_S), 3),
+                kind=kind,
+                arguments=KINDS[kind](rng, topology),
+                after=after,
+                delay_s=0.0 if after is None else round(rng.uniform(0.0, 0.05), 3),
+            )
+        )
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))

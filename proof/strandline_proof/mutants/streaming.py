@@ -1,0 +1,148 @@
+"""Bugs between members and their coordinator: streams, and what a consumer makes of its group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+_VIEW: Final = "strandline_broker/core/groups/stream_view.py"
+_SESSIONS: Final = "strandline_broker/hosts/coordination/sessions.py"
+_SESSION_RPC: Final = "strandline_broker/rpc/group_session.py"
+_HOST: Final = "strandline_broker/hosts/coordination/shard_host.py"
+_GROUP: Final = "strandline/_group.py"
+_COMMITS: Final = "strandline/_commits.py"
+
+STREAMING: Final = (
+    Mutant(
+        "crossing-beat-believed",
+        "P-143, I-134",
+        "what a member says it owns counts, though it had not seen what it was granted since",
+        (
+            Edit(
+                _VIEW,
+                "    if seen_push == last_push or beat.member_epoch < JOIN_EPOCH:\n"
+                "        return beat\n"
+                "    return replace(beat, crossed=True)\n",
+                "    if seen_push == last_push or beat.member_epoch < JOIN_EPOCH:\n"
+                "        return beat\n"
+                "    return replace(beat)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "parked-content-sent",
+        "P-144, I-131",
+        "what a member is told is looked up when it is decided, and sent when that is committed",
+        (
+            Edit(
+                _SESSIONS,
+                "        if not self._host.may_tell(self, self.group_id, self.member_id):\n"
+                "            self._is_parked = True\n"
+                "            return None\n"
+                "        reply = self._host.render(ToRender(self.group_id, self.member_id,"
+                " full=self._full))\n",
+                "        if self._kept is None:\n"
+                "            self._kept = self._host.render(\n"
+                "                ToRender(self.group_id, self.member_id, full=True)\n"
+                "            )\n"
+                "        if not self._host.may_tell(self, self.group_id, self.member_id):\n"
+                "            self._is_parked = True\n"
+                "            return None\n"
+                "        reply, self._kept = self._kept, None\n",
+            ),
+            Edit(
+                _SESSIONS,
+                '        "_is_parked",\n',
+                '        "_is_parked",\n        "_kept",\n',
+            ),
+            Edit(
+                _SESSIONS,
+                "        self._is_parked = False\n        self._answers_seq = 0\n",
+                "        self._is_parked = False\n"
+                "        self._kept: BeatAnswer | WireError | None = None\n"
+                "        self._answers_seq = 0\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "end-of-a-stream-removes",
+        "I-179",
+        "a member whose stream ends is a member no more",
+        (
+            Edit(
+                _SESSION_RPC,
+                "        finally:\n            host.sessions.close(session.stream)\n",
+                "        finally:\n"
+                "            host.sessions.close(session.stream)\n"
+                "            from strandline_broker.core.groups.effects import SessionTimer\n\n"
+                "            stream = session.stream\n"
+                "            if not stream.is_over:\n"
+                "                host.on_timer(SessionTimer(stream.group_id, stream.member_id), -1)"
+                "\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "open-stream-keeps-the-session",
+        "P-152, I-137",
+        "a member whose stream is open is alive, whether or not anything comes on it",
+        (
+            Edit(
+                _HOST,
+                "        if isinstance(key, SessionTimer):\n"
+                "            command = SessionEnded(key.group_id, key.member_id)\n",
+                "        if isinstance(key, SessionTimer):\n"
+                "            if self.sessions.tell(key.group_id, (key.member_id,)):\n"
+                "                self.context.timers.start(self, key, RETRY_MS, member_epoch)\n"
+                "                return\n"
+                "            command = SessionEnded(key.group_id, key.member_id)\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_group_session.py::test_an_open_stream_keeps_no_session",
+    ),
+    Mutant(
+        "older-stream-sends",
+        "P-142, I-177",
+        "what comes on a stream that has been replaced counts, and is answered",
+        (
+            Edit(
+                _SESSIONS,
+                '        """Nothing of it is applied or sent any more (I-177)."""\n'
+                "        self.is_over = True\n",
+                '        """Nothing of it is applied or sent any more (I-177)."""\n',
+            ),
+        ),
+        history="tests/golden/test_group_histories_of_members.py::test_14_stale_stream",
+    ),
+    Mutant(
+        "auto-commit-of-the-prefetched",
+        "P-113, I-106",
+        "the library commits how far it has read, and not how far the application has come",
+        (
+            Edit(
+                _GROUP,
+                "def at_of(position: Position) -> CommitOffset:\n"
+                "    return CommitOffset(position.offset, position.epoch)\n",
+                "def at_of(position: Position) -> CommitOffset:\n"
+                "    return CommitOffset(max(position.offset, position.fetch_offset), "
+                "position.epoch)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "refused-question-is-a-reset",
+        "P-116, I-106",
+        "where a coordinator does not answer what is committed, nothing is",
+        (
+            Edit(
+                _COMMITS,
+                "                whole = from_code(group.error_code, group.error_message)\n"
+                "                self._coordinator.failed(whole)\n"
+                "                return Fetched({}, dict.fromkeys(keys, whole))\n",
+                "                return Fetched(dict.fromkeys(keys, CommitOffset(-1)), {})\n",
+            ),
+        ),
+        history="tests/integration/test_client_group.py::test_what_passes_is_waited_out",
+    ),
+)

@@ -1,0 +1,131 @@
+"""The workload of a simulated run: the same writers, readers and history as on real processes,
+with each kind on a node of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline import Admin, Consumer, NewTopic, Producer
+from strandline.errors import StrandlineError, TopicAlreadyExists
+from strandline.types import TopicPartition
+from strandline_chaos.live.clients import TopicReader
+from strandline_chaos.workload import Plan, Workload
+from strandline_proof.sim.topology import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from strandline_proof.sim.world import World
+    from strandline_runtime.runtime import Runtime
+
+DELIVERY_MS: Final = 4000
+REQUEST_MS: Final = 1000
+RETRY_S: Final = 0.2
+
+
+def workload(
+    world: World,
+    runtime: Runtime,
+    *,
+    writers: int,
+    readers: int,
+    keys: Sequence[int] | None = None,
+) -> Workload:
+    """`keys` are the partitions that readers read; the whole topic if it is None, with what is
+    added to it.
+    """
+    bootstrap = world.topology.bootstrap
+
+    @asynccontextmanager
+    async def open_sender() -> AsyncIterator[Producer]:
+        async with Producer(
+            bootstrap,
+            acks="all",
+            delivery_timeout_ms=DELIVERY_MS,
+            request_timeout_ms=REQUEST_MS,
+            connect_timeout_ms=REQUEST_MS,
+            metadata_max_age_ms=world.metadata_max_age_ms,
+            runtime=runtime,
+        ) as producer:
+            yield producer
+
+    @asynccontextmanager
+    async def open_reader() -> AsyncIterator[TopicReader]:
+        async with Consumer(
+            *((TOPIC,) if keys is None else ()),
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="earliest",
+            request_timeout_ms=REQUEST_MS,
+            connect_timeout_ms=REQUEST_MS,
+            metadata_max_age_ms=world.metadata_max_age_ms,
+            max_partition_fetch_bytes=world.topology.fetch_bytes,
+            runtime=runtime,
+        ) as consumer:
+            if keys is not None:
+                await consumer.assign([TopicPartition(TOPIC, p) for p in keys])
+            yield TopicReader(consumer, TOPIC)
+
+    plan = Plan(
+        TOPIC,
+        lambda: world.partitions,
+        writers=writers,
+        readers=readers,
+        sends_per_s=world.topology.sends_per_s,
+        in_flight_max=32,
+        payload_size=60,
+    )
+    return Workload(
+        plan,
+        world.history,
+        open_sender=open_sender,
+        open_reader=open_reader,
+        values=world.values,
+    )
+
+
+async def run_writer(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
+    """Create the topic, however long that takes, and write until told to stop."""
+    work = workload(world, runtime, writers=2, readers=0)
+    world.nodes["writer"].process = work
+    await _until_created(world, runtime, stop)
+    await work.run(stop.wait())
+
+
+async def run_reader(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
+    """Read until told to stop."""
+    work = workload(world, runtime, writers=0, readers=1)
+    world.nodes["reader"].process = work
+    await work.run(stop.wait())
+
+
+async def _until_created(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
+    topology = world.topology
+    topic = NewTopic(
+        TOPIC,
+        num_partitions=topology.partitions,
+        replication_factor=topology.replication_factor,
+        config={
+            "min.insync.replicas": str(topology.min_insync_replicas),
+            "retention.ms": "-1",  # clocks jump
+            "file.delete.delay.ms": "500",
+        },
+    )
+    while not stop.is_set():
+        admin: Any = Admin(
+            topology.bootstrap,
+            request_timeout_ms=REQUEST_MS,
+            connect_timeout_ms=REQUEST_MS,
+            runtime=runtime,
+        )
+        try:
+            async with admin:
+                await admin.create_topics([topic])
+        except TopicAlreadyExists:
+            return
+        except StrandlineError:
+            await asyncio.sleep(RETRY_S)
+        else:
+            return

@@ -1,0 +1,208 @@
+"""A disk in memory that survives its processes and forgets what was never made durable.
+
+A killed process leaves the page cache; a loss of power takes back each dirty page by itself, and
+directory operations from the end of the metadata journal, which `fsync_dir` makes durable up to the
+last operation on that directory. `SimFs` (`disk_fs.py`) is the disk as one process sees it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Final
+
+from strandline_proof.sim.disk_parts import (
+    HANG_S,
+    Change,
+    Directory,
+    DiskFaults,
+    os_error,
+    parts,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from strandline_proof.sim.disk_fs import SimFs
+    from strandline_proof.sim.inode import Inode
+
+CAPACITY: Final = 1 << 30
+REFUSALS: Final = ("read error", "write error", "fsync error")
+UNREAD: Final = ("misread", "read error")  # all stays as it was written, and is not seen
+
+
+class SimDisk:
+    """Each of `crashes` is asked at each operation (by number and name, before it happens; `path`
+    says of what), until it takes itself out: then the process that wanted it is dead.
+    """
+
+    def __init__(self, rng: random.Random, wall: Callable[[], float]) -> None:
+        self.faults = DiskFaults()
+        self.capacity = CAPACITY
+        self.operations = 0
+        self.crashes: list[Callable[[int, str], None]] = []
+        self.path = ""
+        self.refused_in = ""
+        """The segment that there was last no room for."""
+        self.stalled: Callable[[float], None] = lambda _: None
+        """Told how long an operation has blocked the thread that called it."""
+        self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
+        self.counts: dict[str, int] = {}
+        """How often each fault has really struck."""
+        self.mended = 0
+        """After so many failed flushes what they left has been written again."""
+        self._rng = rng
+        self.wall = wall
+        self.root = Directory()
+        self._journal: list[tuple[Change, ...]] = []
+        self._locks: dict[int, SimFs] = {}
+        self._used = 0
+
+    # Paths
+
+    def find(self, path: str) -> Inode | Directory:
+        found: Inode | Directory = self.root
+        for part in parts(path):
+            if not isinstance(found, Directory):
+                raise os_error(errno.ENOTDIR, path)
+            below = found.entries.get(part)
+            if below is None:
+                raise os_error(errno.ENOENT, path)
+            found = below
+        return found
+
+    def parent(self, path: str) -> tuple[Directory, str]:
+        above, _, name = path.rstrip("/").rpartition("/")
+        directory = self.find(above)
+        if not isinstance(directory, Directory):
+            raise os_error(errno.ENOTDIR, path)
+        return directory, name
+
+    def change(self, *changes: Change) -> None:
+        """One atomic entry of the metadata journal."""
+        for directory, name, node in changes:
+            if node is None:
+                directory.entries.pop(name, None)
+            else:
+                directory.entries[name] = node
+        self._journal.append(changes)
+
+    def commit(self, directory: Directory) -> None:
+        """Make the journal durable up to the last entry about `directory`."""
+        last = 0
+        for number, changes in enumerate(self._journal, start=1):
+            if any(changed is directory for changed, _, _ in changes):
+                last = number
+        self._apply(last)
+
+    def _apply(self, count: int) -> None:
+        for changes in self._journal[:count]:
+            for directory, name, node in changes:
+                if node is None:
+                    directory.durable.pop(name, None)
+                else:
+                    directory.durable[name] = node
+        del self._journal[:count]
+
+    def lose_power(self, survival: float = 0.5) -> None:
+        """Forget what was not made durable; `survival` says how much of it lasts all the same."""
+        survival = 1.0 if self.keeps_all() else survival
+        journal = len(self._journal)
+        self._apply(journal if self._rng.random() < survival else self._rng.randint(0, journal))
+        self._journal.clear()
+        self._used = 0
+        self._restore(self.root, survival)
+
+    def _restore(self, directory: Directory, survival: float) -> None:
+        directory.entries = dict(directory.durable)
+        for node in directory.entries.values():
+            if isinstance(node, Directory):
+                self._restore(node, survival)
+                continue
+            if node.dirty:
+                node.lose_power(self._rng, survival)
+            self._used += len(node.data)
+
+    def commit_all(self) -> None:
+        """Make every name durable."""
+        self._apply(len(self._journal))
+
+    def put(self, root: Directory) -> None:
+        """Other files, all of them durable, in the place of those that are here."""
+        self.wipe()
+        self.root = root
+
+    def wipe(self) -> None:
+        """A new disk of the same size."""
+        self.root = Directory()
+        self._journal.clear()
+        self._used = 0
+
+    # Faults
+
+    def begin(self, operation: str, path: str) -> None:
+        self.operations += 1
+        self.path = path
+        for crash in tuple(self.crashes):
+            crash(self.operations, operation)
+            if crash not in self.crashes:
+                return
+
+    def misread(self, data: bytearray, length: int, offset: int) -> bytes:
+        """As much as was asked for, from elsewhere in the file."""
+        elsewhere = self._rng.randrange(max(1, len(data)))
+        return bytes(data[elsewhere : elsewhere + length])
+
+    def strikes(self, rate: float, fault: str) -> bool:
+        if rate == 0.0 or self._rng.random() >= rate:
+            return False
+        self.counts[fault] = self.counts.get(fault, 0) + 1
+        return True
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an operation has ever been refused."""
+        return any(self.counts.get(fault) for fault in REFUSALS)
+
+    def stall(self) -> None:
+        if not self.strikes(self.faults.stall, "stall"):
+            return
+        if self.faults.stall_s >= HANG_S:
+            self.faults.stall = 0.0  # once: what waits for it would wait for the next one too
+            self.counts["disk operation hung"] = self.counts.get("disk operation hung", 0) + 1
+        self.stalled(self.faults.stall_s)
+
+    def room_for(self, wanted: int, path: str = "") -> int:
+        """How many of `wanted` bytes are written to the file at `path`."""
+        if self.strikes(self.faults.write_error, "write error"):
+            raise os_error(errno.EIO, "")
+        self.stall()
+        room = self.capacity - self._used
+        if room <= 0 < wanted:
+            for what in ("disk full", "append refused")[: 1 + path.endswith(".log")]:
+                self.counts[what] = self.counts.get(what, 0) + 1
+            if path.endswith(".log"):
+                self.refused_in = path
+            raise os_error(errno.ENOSPC, "")
+        if wanted > 1 and self.strikes(self.faults.short_write, "short write"):
+            wanted = self._rng.randint(1, wanted - 1)
+        return min(room, wanted)
+
+    def use(self, more: int) -> None:
+        self._used += more
+
+    @property
+    def used(self) -> int:
+        """Bytes in all files; those of deleted ones are given back at once."""
+        return self._used
+
+    def lock(self, node: Inode, holder: SimFs) -> None:
+        owner = self._locks.get(id(node))
+        if owner is not None and owner.alive and owner is not holder:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        self._locks[id(node)] = holder
+
+    def unlock(self, node: Inode, holder: SimFs) -> None:
+        if self._locks.get(id(node)) is holder:
+            del self._locks[id(node)]

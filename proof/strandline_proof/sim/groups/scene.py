@@ -1,0 +1,98 @@
+"""What a run knows of its groups: what their members have seen, and how far each group has come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from strandline.types import TopicPartition
+from strandline_proof.sim import group_history as told
+from strandline_proof.sim.group_history import GroupHistory
+from strandline_proof.sim.groups.spec import member_name
+from strandline_proof.sim.topology import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_proof.sim.groups.member import Member
+    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.world import World
+
+FATES: Final[dict[str, told.GroupEvent]] = {
+    "killed": told.Crashed(),
+    "loses power": told.Crashed(),
+    "paused": told.Paused(),
+    "resumed": told.Resumed(),
+}
+"""What becomes of a process, by the word with which its node notes it."""
+
+
+class Groups:
+    def __init__(self, world: World) -> None:
+        self.history = GroupHistory(lambda: world.loop.now)
+        self.on_rebalance: Callable[[], None] = lambda: None
+        """Told when a member hears that partitions come or go."""
+        self.is_judged: Callable[[str], bool] = lambda _group_id: True
+        """Whether nothing that the group was told may be lost."""
+        self.sometimes: Counter[str] = Counter()
+        self.ends = False
+        """Nothing is written any more: what is left is worked off without pauses."""
+        self.over = False
+        """Whether members that end, or have ended, are to stay so."""
+        self._world = world
+        self._delivered: dict[tuple[int, int], set[int]] = {}
+        """By group and partition: which offsets any member was given."""
+
+    def watch(self, node: Node) -> None:
+        """A machine of a member: what becomes of its process is written down."""
+
+        def on_fate(what: str) -> None:
+            if (event := FATES.get(what)) is not None:
+                self.history.add(life_of(node), event)
+
+        node.on_fate = on_fate
+
+    def on_delivered(self, who: str, group: int, tp: TopicPartition, offsets: list[int]) -> None:
+        for offset in offsets:
+            self.history.add(who, told.Delivered(tp, offset))
+        if tp.topic == TOPIC:
+            self._delivered.setdefault((group, tp.partition), set()).update(offsets)
+
+    # What must be so in the end.
+
+    def unsettled(self) -> str:
+        """Which group's members do not share all partitions, each at one of them; empty if none."""
+        wanted = {TopicPartition(TOPIC, p): 0 for p in range(self._world.partitions)}
+        for number, group in enumerate(self._world.topology.groups):
+            owned = dict(wanted)
+            for member in range(len(group.members)):
+                name = member_name(number, member)
+                process: Member | None = self._world.nodes[name].process
+                if not self._world.nodes[name].running or process is None:
+                    return f"{name} does not run"
+                if (why := process.trouble) != "":
+                    return f"{name}: {why}"
+                for tp in process.owned:
+                    owned[tp] = owned.get(tp, 0) + 1
+            for tp, owners in owned.items():
+                if owners != 1:
+                    return f"{tp.topic}/{tp.partition} has {owners} owners in group {number}"
+        return ""
+
+    def behind(self, ends: dict[int, tuple[int, int]]) -> str:
+        """Which group has not been given all between the log starts and ends; empty if none."""
+        for number in range(len(self._world.topology.groups)):
+            for partition, (start, end) in ends.items():
+                seen = self._delivered.get((number, partition), set())
+                missing = [offset for offset in range(start, end) if offset not in seen]
+                if missing:
+                    return (
+                        f"group {number} was not given {len(missing)} records of partition"
+                        f" {partition}, the first at offset {missing[0]} of {start} to {end}"
+                    )
+        return ""
+
+
+def life_of(node: Node) -> str:
+    """One process on that machine."""
+    return f"{node.name}/{node.incarnation}"

@@ -1,0 +1,31 @@
+"""What the kinds of faults share when they draw their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from strandline_proof.sim.topology import CONTROLLER
+
+if TYPE_CHECKING:
+    import random
+
+    from strandline_proof.sim.topology import Topology
+
+Draw = Callable[["random.Random", "Topology"], dict[str, Any]]
+"""The arguments of one fault of a kind; which ones they are never depends on chance."""
+
+
+def broker(rng: random.Random, topology: Topology) -> str:
+    """A broker by name, or whoever will lead a partition then."""
+    if rng.random() < 0.4:
+        return f"leader-{rng.randrange(topology.partitions)}"
+    return rng.choice(topology.broker_names)
+
+
+def server(rng: random.Random, topology: Topology) -> str:
+    return CONTROLLER if rng.random() < 0.2 else broker(rng, topology)
+
+
+def seconds(rng: random.Random, low: float, high: float) -> float:
+    return round(rng.uniform(low, high), 3)

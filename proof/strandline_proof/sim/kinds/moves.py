@@ -1,0 +1,43 @@
+"""Reassignments of the topic that everything is checked in: to other brokers, to more or fewer
+replicas, and what an administrator does who changes his mind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import random
+
+    from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology import Topology
+
+THEN_S: Final = (0.0, 0.005, 0.02, 0.1, 0.4)
+"""Until the mind is changed. A move takes a few tenths of a second where nothing is in its way."""
+REPLICAS: Final = (2, 3, 3, 3, 4)
+BROKERS: Final = 4
+"""A cluster that has no fewer can really move something."""
+
+
+def _target(rng: random.Random, topology: Topology) -> list[int]:
+    count = max(topology.min_insync_replicas, min(topology.brokers, rng.choice(REPLICAS)))
+    return rng.sample(range(1, topology.brokers + 1), count)
+
+
+def _reassign(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {"partition": rng.randrange(topology.partitions), "target": _target(rng, topology)}
+
+
+def _cancel(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {**_reassign(rng, topology), "then_s": rng.choice(THEN_S)}
+
+
+def _override(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    return {**_cancel(rng, topology), "other": _target(rng, topology)}
+
+
+KINDS: Final[dict[str, Draw]] = {
+    "reassign": _reassign,
+    "reassign-cancel": _cancel,
+    "reassign-override": _override,
+}

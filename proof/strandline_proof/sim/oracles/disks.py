@@ -1,0 +1,59 @@
+"""What a crash leaves on a broker's disk, read by the offline verifier: nothing that was durable is
+wrong or gone: batches (I-7), epochs (I-5), checkpoints (I-8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.offline.findings import PartitionReport, Severity
+from strandline_broker.offline.roots import verify
+from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology import DATA
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from strandline_broker.offline.findings import Finding, RootReport
+    from strandline_proof.sim.node import Node
+
+
+class Reader(SimFs):
+    """Reads without being noticed: no operation is counted, no fault strikes, and what a disk has
+    changed by itself is read as it was written.
+    """
+
+    def _begin(self, operation: str, path: str) -> None:
+        pass
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        return bytes(self._inode(fd).as_written()[offset : offset + length])
+
+
+def check_disk(node: Node, sometimes: Counter[str]) -> None:
+    """Right after a crash of `node`, whatever kind it was."""
+    if getattr(node.process, "is_loaded", node.process is not None):
+        node.disk.mended = node.failed_before
+    if node.disk.counts.get("fsync error", 0) > node.disk.mended:
+        return  # what it called durable may be gone, until a recovery has written it again (P-24)
+    fs = Reader(node.disk)
+    if not fs.isdir(DATA):
+        return
+    sometimes["disk verified after a crash"] += 1
+    for report in verify(fs, DATA):
+        for finding in report.findings:
+            if finding.severity is Severity.CUT:
+                sometimes["torn tail on a disk"] += 1
+            if finding.severity is Severity.DAMAGE and not _is_half_made(finding, report):
+                what = f"{finding.what} (offset {finding.offset}, byte {finding.position})"
+                raise Violation(
+                    finding.invariant, f"{node.name} after a crash: {finding.path}: {what}"
+                )
+
+
+def _is_half_made(finding: Finding, report: RootReport | PartitionReport) -> bool:
+    """A directory whose creation was cut short has no identity yet, and no batch either."""
+    return (
+        finding.invariant == "I-36" and isinstance(report, PartitionReport) and report.batches == 0
+    )

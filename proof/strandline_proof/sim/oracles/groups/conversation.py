@@ -1,0 +1,309 @@
+"""One call between a member, or whoever commits and asks, and a coordinator: whatever the latter
+says is held against the log of its own replica at that moment.
+
+What it tells is committed (I-104) and, on a stream, what is written of the member just then
+(I-131). A commit that it acknowledges is in the log, by one who was entitled to it then (I-142,
+I-144) and while nobody else had the partition (I-132). An offset that it tells was the committed
+one at some time since it was asked (I-106, I-143). Who it fences, or takes for a member still, is
+what the tables of the protocol say of the records (I-135).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline_proof.sim.oracles.groups.admission import (
+    FENCED_EPOCH,
+    LEAVES,
+    VERDICTS,
+    beat_refusals,
+    commit_refusal,
+    usurped,
+)
+from strandline_proof.sim.oracles.groups.fold import ABSENT_EPOCH
+from strandline_proof.sim.oracles.groups.said import NONE_COMMITTED
+from strandline_proof.sim.oracles.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from strandline_proof.sim.oracles.groups.admission import Who
+    from strandline_proof.sim.oracles.groups.fold import Fold, Place, Step
+    from strandline_proof.sim.oracles.groups.said import Beat, CommitWish, Said, View
+    from strandline_proof.sim.oracles.groups.standing import Standing
+
+
+@dataclass(slots=True)
+class Epochs:
+    """Of one member, in one leadership of the coordinator that it talks to."""
+
+    told: set[int] = field(default_factory=set)
+    """Those that it was told."""
+    said: set[int] = field(default_factory=set)
+    """Those that it has said itself, in whatever call. One that was right then is its newest until
+    it is told another (the coordinator may have taken it without telling it anything).
+    """
+
+    def clear(self) -> None:
+        self.told.clear()
+        self.said.clear()
+
+
+class _Asked(NamedTuple):
+    beat: Beat
+    crossed: bool
+    told: frozenset[int]
+    said_before: bool
+    """In this call, the same epoch: whether that was accepted may not have been told yet."""
+    said_elsewhere: bool
+    low: int
+
+
+class Conversation:
+    def __init__(self, where: str, epochs: Epochs) -> None:
+        self._where = where
+        self._epochs = epochs
+        self._beats: dict[int, _Asked] = {}
+        self._commits: dict[int, tuple[CommitWish, int]] = {}
+        self._reads: dict[str, int] = {}
+        self._news_push = 0
+        self._last_epoch: int | None = None
+        self._who: Who | None = None
+        self._said: set[int] = set()
+
+    @property
+    def member_id(self) -> str:
+        return "" if self._who is None else self._who.member_id
+
+    # What is asked
+
+    def beats(self, number: int, beat: Beat, low: int, *, seen_push: int = 0) -> None:
+        """`low`: where the log ends now."""
+        self._who = beat.who
+        crossed = min(seen_push, self._news_push) < self._news_push
+        epoch, epochs = beat.who.epoch, self._epochs
+        self._beats[number] = _Asked(
+            beat, crossed, frozenset(epochs.told), epoch in self._said, epoch in epochs.said, low
+        )
+        self._said.add(epoch)
+        epochs.said.add(epoch)
+
+    def refuses(self, number: int, standing: Standing) -> bool:
+        """Whether the heartbeat that has just been read can only be refused."""
+        return None not in self._allowed(self._beats[number], standing)
+
+    def commits(self, number: int, wish: CommitWish, low: int) -> None:
+        """`low`: up to where the log is committed now."""
+        self._commits[number] = wish, low
+
+    def reads(self, group_id: str, low: int) -> None:
+        """`low`: what is told may not be older than what is committed up to there."""
+        self._reads[group_id] = low
+
+    # What is said
+
+    def hears(self, view: View, *, push: int) -> None:
+        """The member is told this, whatever is to be said of it: a heartbeat that has not seen the
+        last news crosses it.
+        """
+        if view.error:
+            return
+        self._epochs.told.add(view.epoch)
+        if view.assignment is not None or view.epoch != self._last_epoch:
+            self._news_push, self._last_epoch = push, view.epoch
+
+    def tells(self, number: int, view: View, standing: Standing, *, at_once: bool) -> None:
+        """`number`: of the newest heartbeat that this answers, 0: of none. `at_once`: what is told
+        was looked up in this step, as on a stream.
+        """
+        asked = [self._beats.pop(n) for n in sorted(self._beats) if n <= number]
+        if view.error:
+            if view.error in VERDICTS:
+                self._check_refused(asked[-1] if asked else None, view.error, standing)
+            return
+        for each in asked:
+            self._check_accepted(each, standing)
+        if self._who is None or not standing.leads:
+            return
+        if view.epoch in (LEAVES, ABSENT_EPOCH):
+            self._check_left(asked, view.epoch, standing)
+            return
+        if at_once:
+            self._check_now(self._who, view, standing)
+        elif asked:
+            self._check_since(self._who, view, asked[-1].low, standing)
+        self._check_values(self._who.group_id, view.offsets, [standing.committed])
+
+    def acknowledges(
+        self, number: int, places: Iterable[Place], standing: Standing, *, is_whole: bool = True
+    ) -> None:
+        """`is_whole`: nothing of the group's log was lost. Else its epochs come again, and a member
+        of before may be taken for one of the same epoch, to whom nothing is assigned.
+        """
+        wish, low = self._commits.pop(number)
+        for place in places:
+            steps = self._check_committed(wish.who, place, wish.offsets[place], low, standing)
+            others = [usurped(step.before, wish.who, place) for step in steps]
+            if is_whole and None not in others:
+                raise Violation(
+                    "I-132",
+                    f"{self._where}: offset {wish.offsets[place][0]} of {place} is acknowledged to"
+                    f" {wish.who}, and the partition was {others[0]}'s",
+                )
+
+    def tells_offsets(
+        self, group_id: str, offsets: Mapping[Place, Said], standing: Standing
+    ) -> None:
+        low = self._reads.get(group_id, 0)
+        self._check_values(
+            group_id, offsets, list(standing.folds(low, max(low, standing.high_watermark)))
+        )
+
+    # Views
+
+    def _check_now(self, who: Who, view: View, standing: Standing) -> None:
+        fold, mark = standing.written, standing.high_watermark
+        end = fold.end_of((who.group_id, who.member_id))
+        if end > mark:
+            raise Violation(
+                "I-104",
+                f"{self._where}: {who} is told {_words(view)}, and what is written of it ends at"
+                f" {end}, committed is {mark}",
+            )
+        if not _is_view(fold, who, view):
+            raise Violation(
+                "I-131",
+                f"{self._where}: {who} is told {_words(view)}, and written is"
+                f" {_written(fold, who)}",
+            )
+
+    def _check_since(self, who: Who, view: View, low: int, standing: Standing) -> None:
+        folds = standing.folds(low, standing.high_watermark)
+        if not any(_is_view(fold, who, view) for fold in folds):
+            raise Violation(
+                "I-131",
+                f"{self._where}: {who} is told {_words(view)}, which was never committed since it"
+                f" asked; committed is {_written(standing.committed, who)}",
+            )
+
+    def _check_left(self, asked: list[_Asked], epoch: int, standing: Standing) -> None:
+        for each in asked:
+            who = each.beat.who
+            for fold in standing.folds(each.low, standing.high_watermark):
+                current = fold.group(who.group_id).currents.get(who.member_id)
+                if current is None or current.epoch == epoch:
+                    break
+            else:
+                raise Violation("I-104", f"{self._where}: {who} is told that it has left")
+
+    # Verdicts
+
+    def _allowed(self, asked: _Asked, standing: Standing) -> set[int | None]:
+        beat, last = asked.beat, standing.steps[-1].decision.end if standing.steps else 0
+        found: set[int | None] = {None, FENCED_EPOCH} if asked.said_before else set()
+        if asked.said_elsewhere and not any(told > beat.who.epoch for told in asked.told):
+            found.add(None)
+        for fold in standing.folds(asked.low, last):
+            found |= beat_refusals(
+                fold, beat.who, beat.owned, crossed=asked.crossed, told=asked.told
+            )
+        return found
+
+    def _check_refused(self, asked: _Asked | None, error: int, standing: Standing) -> None:
+        if not standing.leads:
+            return
+        if asked is None:
+            who = self._who
+            if who is not None and who.member_id in standing.written.group(who.group_id).members:
+                raise Violation(
+                    "I-135", f"{self._where}: {who} is told error {error}, and is a member"
+                )
+            return
+        allowed = self._allowed(asked, standing)
+        if error not in allowed:
+            raise Violation(
+                "I-135",
+                f"{self._where}: {asked.beat.who}, which owns {_listed(asked.beat.owned)}, is told"
+                f" error {error}; written is {_written(standing.written, asked.beat.who)}",
+            )
+
+    def _check_accepted(self, asked: _Asked, standing: Standing) -> None:
+        if standing.leads and None not in self._allowed(asked, standing):
+            raise Violation(
+                "I-135",
+                f"{self._where}: {asked.beat.who}, which owns {_listed(asked.beat.owned)}, is taken"
+                f" for a member; written is {_written(standing.written, asked.beat.who)}",
+            )
+
+    # Offsets
+
+    def _check_committed(
+        self, who: Who, place: Place, said: Said, low: int, standing: Standing
+    ) -> list[Step]:
+        """The decisions that may have committed it."""
+        what = f"{self._where}: offset {said[0]} of {place} is acknowledged to {who}"
+        found = [step for step in standing.since(low) if _commits(step, who.group_id, place, said)]
+        if not found:
+            mark = standing.high_watermark
+            raise Violation("I-142", f"{what}, and is not in the log from {low} to {mark}")
+        errors = [commit_refusal(step.before, who, place) for step in found]
+        if None not in errors:
+            raise Violation("I-144", f"{what}, which was to be told error {errors[0]}")
+        return found
+
+    def _check_values(
+        self, group_id: str, offsets: Mapping[Place, Said], folds: list[Fold]
+    ) -> None:
+        for place, said in offsets.items():
+            known = {_value(fold, group_id, place) for fold in folds}
+            if said not in known and not (said[0] == NONE_COMMITTED and None in known):
+                raise Violation(
+                    "I-106",
+                    f"{self._where}: group {group_id!r} is told {said} of {place}, committed since"
+                    f" it asked was {known}",
+                )
+
+
+def _is_view(fold: Fold, who: Who, view: View) -> bool:
+    current = fold.group(who.group_id).currents.get(who.member_id)
+    return (
+        current is not None
+        and current.epoch == view.epoch
+        and view.assignment in (None, frozenset(current.assigned))
+    )
+
+
+def _value(fold: Fold, group_id: str, place: Place) -> Said | None:
+    for key, value in fold.offsets.items():
+        if (key.group, value.topic_id, key.partition) == (group_id, *place):
+            return value.said
+    return None
+
+
+def _commits(step: Step, group_id: str, place: Place, said: Said) -> bool:
+    return any(
+        record.kind == "offset_commit"
+        and record.value is not None
+        and record.key["group"] == group_id
+        and (record.value.get("topic_id"), record.key["partition"]) == place
+        and (record.value["offset"], record.value.get("leader_epoch"), record.value["metadata"])
+        == said
+        for record in step.decision.records
+    )
+
+
+def _listed(places: Iterable[Place] | None) -> str:
+    return "nobody knows what" if places is None else str(sorted(places))
+
+
+def _words(view: View) -> str:
+    what = "what it had" if view.assignment is None else _listed(view.assignment)
+    return f"epoch {view.epoch} with {what}"
+
+
+def _written(fold: Fold, who: Who) -> str:
+    current = fold.group(who.group_id).currents.get(who.member_id)
+    if current is None:
+        return "nothing of it"
+    return f"epoch {current.epoch} with {_listed(current.assigned)}"

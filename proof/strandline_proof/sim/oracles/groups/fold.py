@@ -1,0 +1,311 @@
+"""What a log of `__consumer_offsets` comes to, decision by decision, by the offline decoder alone.
+
+A batch is a decision. What stands after it follows from what stood before it and from the batch, so
+that logs which share an entry share everything up to it (I-4) and are folded once. Nothing here is
+ever changed: each decision has a `Fold` before and one after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from strandline_broker.offline.group_records import BrokenRecord, GroupRecord, decode
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proto.batch import raw_records, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from strandline_proof.sim.oracles.log_view import Identity, LogView
+
+ABSENT_EPOCH: Final = -2
+"""Of a static member that has left for a while."""
+STABLE: Final = 0
+UNREVOKED: Final = 1
+"""It must give up partitions before it may take on the assignment's epoch."""
+NO_EPOCH: Final = 0
+
+Place = tuple[str, int]
+"""A topic's id, as text, and the number of one of its partitions."""
+Entity = str | tuple[str, str]
+"""A group, or one of its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    instance_id: str | None = None
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    assignor: str = ""
+    rack: str = ""
+    rebalance_ms: int = 0
+
+    @property
+    def wishes(self) -> tuple[frozenset[str], str, str, str]:
+        """What concerns the whole group (I-128)."""
+        return self.topics, self.regex, self.assignor, self.rack
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a member has: of each partition the epoch in which it was assigned."""
+
+    epoch: int = 0
+    previous: int = -1
+    state: int = STABLE
+    assigned: Mapping[Place, int] = field(default_factory=dict)
+    pending: Mapping[Place, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> frozenset[Place]:
+        return frozenset(self.assigned) | frozenset(self.pending)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One of the consumer protocol."""
+
+    epoch: int = NO_EPOCH
+    target_epoch: int = NO_EPOCH
+    target_at_ms: int = 0
+    members: Mapping[str, Member] = field(default_factory=dict)
+    targets: Mapping[str, frozenset[Place]] = field(default_factory=dict)
+    currents: Mapping[str, Current] = field(default_factory=dict)
+    regexes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def topics_of(self, member: Member) -> frozenset[str]:
+        return member.topics | self.regexes.get(member.regex, frozenset())
+
+    def holder(self, place: Place) -> str | None:
+        return next((m for m, c in sorted(self.currents.items()) if place in c.held), None)
+
+    def names(self, instance_id: str | None) -> str | None:
+        """Whose the instance is."""
+        if instance_id is None:
+            return None
+        found = (m for m, member in self.members.items() if member.instance_id == instance_id)
+        return next(found, None)
+
+
+EMPTY: Final = Group()
+
+
+class OffsetKey(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+class Offset(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at_ms: int
+    topic_id: str | None
+
+    @property
+    def said(self) -> tuple[int, int, str]:
+        """What a committer gives and a reader is told."""
+        return self.offset, self.leader_epoch, self.metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    offsets: Mapping[OffsetKey, Offset] = field(default_factory=dict)
+    written: Mapping[Entity, int] = field(default_factory=dict)
+    """The end of the last batch that tells of somebody."""
+
+    def group(self, group_id: str) -> Group:
+        return self.groups.get(group_id, EMPTY)
+
+    def end_of(self, entity: Entity) -> int:
+        return self.written.get(entity, 0)
+
+
+NOTHING: Final = Fold()
+
+
+class Decision(NamedTuple):
+    """One batch of the log: its offsets, its leader epoch, the coordinator's clock."""
+
+    base: int
+    end: int
+    epoch: int
+    at_ms: int
+    records: tuple[GroupRecord, ...]
+
+    @property
+    def identity(self) -> Identity:
+        return self.base, self.epoch
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(r.key["group"] for r in self.records if "group" in r.key))
+
+
+class Step(NamedTuple):
+    """What a decision has made of what was there."""
+
+    decision: Decision
+    before: Fold
+    after: Fold
+
+
+def read_decision(batch: bytes) -> Decision:
+    header = read_header(batch)
+    records = () if header.record_count == 0 or header.is_control else raw_records(batch, header)
+    try:
+        decoded = tuple(decode(bytes(r.key), _bytes(r.value)) for r in records if r.key is not None)
+    except BrokenRecord as error:
+        raise Violation("I-102", f"the batch at offset {header.base_offset}: {error}") from error
+    return Decision(
+        header.base_offset, header.next_offset, header.leader_epoch, header.base_timestamp, decoded
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def apply(fold: Fold, decision: Decision) -> Fold:
+    groups, offsets, written = dict(fold.groups), dict(fold.offsets), dict(fold.written)
+    for record in decision.records:
+        key, value = record.key, record.value
+        if "group" not in key:
+            continue
+        written[key["group"]] = decision.end
+        if "member_id" in key:
+            written[key["group"], key["member_id"]] = decision.end
+        if record.kind == "offset_commit":
+            _apply_offset(offsets, OffsetKey(key["group"], key["topic"], key["partition"]), value)
+        elif record.kind in _APPLY:
+            after = _APPLY[record.kind](groups.get(key["group"], EMPTY), key, value)
+            groups[key["group"]] = after
+            if after == EMPTY:
+                del groups[key["group"]]
+    return Fold(groups, offsets, written)
+
+
+def _apply_offset(
+    offsets: dict[OffsetKey, Offset], key: OffsetKey, value: dict[str, Any] | None
+) -> None:
+    if value is None:
+        offsets.pop(key, None)
+    elif "hex" not in value:
+        offsets[key] = Offset(
+            value["offset"],
+            value.get("leader_epoch", -1),
+            value["metadata"],
+            value["commit_timestamp"],
+            value.get("topic_id"),
+        )
+
+
+def _group_epoch(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:
+    return replace(group, epoch=NO_EPOCH if value is None else value["epoch"])
+
+
+def _target_epoch(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:
+    if value is None:
+        return replace(group, target_epoch=NO_EPOCH, target_at_ms=0)
+    at_ms = value.get("assignment_timestamp", 0)
+    return replace(group, target_epoch=value["assignment_epoch"], target_at_ms=at_ms)
+
+
+def _member(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:
+    member = value and Member(
+        value["instance_id"],
+        frozenset(value["subscribed_topic_names"]),
+        value["subscribed_topic_regex"] or "",
+        value["server_assignor"] or "",
+        value["rack_id"] or "",
+        value["rebalance_timeout"],
+    )
+    return replace(group, members=_with(group.members, key["member_id"], member or None))
+
+
+def _target(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:
+    target = None if value is None else frozenset(_places(value["topics"]))
+    return replace(group, targets=_with(group.targets, key["member_id"], target))
+
+
+def _current(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:
+    current: Current | None = None
+    if value is not None:
+        epoch = value["member_epoch"]
+        current = Current(
+            epoch,
+            value["previous_member_epoch"],
+            value["state"],
+            _held(value["assigned"], epoch),
+            _held(value["pending_revocation"], epoch),
+        )
+    return replace(group, currents=_with(group.currents, key["member_id"], current))
+
+
+def _regex(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:
+    topics = None if value is None else frozenset(value["topics"])
+    return replace(group, regexes=_with(group.regexes, key["regex"], topics))
+
+
+_APPLY: Final[dict[str, Callable[[Group, dict[str, Any], dict[str, Any] | None], Group]]] = {
+    "group_epoch": _group_epoch,
+    "target_epoch": _target_epoch,
+    "member": _member,
+    "target_assignment": _target,
+    "current_assignment": _current,
+    "regular_expression": _regex,
+}
+
+
+def _with(table: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    after = dict(table)
+    if value is None:
+        after.pop(name, None)
+    else:
+        after[name] = value
+    return after
+
+
+def _places(topics: Iterable[dict[str, Any]]) -> Iterable[Place]:
+    return ((topic["topic_id"], p) for topic in topics for p in topic["partitions"])
+
+
+def _held(topics: Iterable[dict[str, Any]], member_epoch: int) -> dict[Place, int]:
+    held: dict[Place, int] = {}
+    for topic in topics:
+        epochs = topic.get("assignment_epochs") or [member_epoch] * len(topic["partitions"])
+        for partition, epoch in zip(topic["partitions"], epochs, strict=True):
+            held[topic["topic_id"], partition] = epoch
+    return held
+
+
+class GroupLog:
+    """Every decision that was ever in a log of one partition of `__consumer_offsets`."""
+
+    def __init__(self, on_step: Callable[[Step], None]) -> None:
+        """`on_step` is told of each, once, after those before it."""
+        self._steps: dict[Identity, Step] = {}
+        self._on_step = on_step
+
+    def step_of(self, view: LogView, number: int) -> Step | None:
+        """The last of the first `number` entries; None if there is none, or its log's beginning is
+        not known.
+        """
+        missing = []
+        at = number - 1
+        while at >= 0 and view.entries[at].identity not in self._steps:
+            missing.append(at)
+            at -= 1
+        if at < 0 and missing and view.entries[0].base > 0:
+            return None
+        step = self._steps[view.entries[at].identity] if at >= 0 else None
+        for at in reversed(missing):
+            decision = read_decision(view.bytes_of(at))
+            before = NOTHING if step is None else step.after
+            step = Step(decision, before, apply(before, decision))
+            self._steps[view.entries[at].identity] = step
+            self._on_step(step)
+        return step

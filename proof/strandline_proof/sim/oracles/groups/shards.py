@@ -1,0 +1,186 @@
+"""What a shard has in memory, held against its log: whether it may serve (I-101), whether its state
+is the fold (I-102, and so I-108 and I-130's index), whether every timer runs that must and none
+besides (I-137), and that nothing of it is left when its leadership is over (I-110).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_proof.sim.oracles.groups.fold import UNREVOKED
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proto.ids import topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from strandline_broker.core.groups.consumer import ConsumerGroup
+    from strandline_broker.core.groups.effects import TimerKey
+    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_proof.sim.oracles.groups.fold import Fold, Group, OffsetKey, Place
+
+Timer = tuple[str, str, str]
+"""Its kind, its group and its member."""
+
+
+def check_may_serve(where: str, *, leads: bool, epochs_agree: bool, mark: int, begun: int) -> None:
+    """`begun`: where its log ended when the leadership began."""
+    if not leads or not epochs_agree:
+        raise Violation("I-101", f"{where}: a shard serves, and its leadership is over")
+    if mark < begun:
+        raise Violation(
+            "I-101", f"{where}: a shard serves, loaded up to {begun}, and committed is {mark}"
+        )
+
+
+def check_fold(where: str, fold: Fold, table: GroupTable) -> None:
+    found = {name: _group(group) for name, group in table.consumer.items()}
+    written = {name: _folded(group) for name, group in fold.groups.items()}
+    if found != written:
+        raise Violation("I-102", f"{where}: in memory {_difference(found, written)}")
+    offsets = dict(_offsets(table))
+    if offsets != dict(fold.offsets):
+        raise Violation("I-102", f"{where}: in memory {_difference(offsets, dict(fold.offsets))}")
+    for name, group in table.consumer.items():
+        holders = {(topic_id_text(t), p): m for (t, p), m in group.holders.items()}
+        held = {
+            place: member
+            for member, current in fold.group(name).currents.items()
+            for place in current.held
+        }
+        if holders != held:
+            raise Violation("I-130", f"{where}: holders {_difference(holders, held)}")
+
+
+def _difference(found: Mapping[Any, Any], written: Mapping[Any, Any]) -> str:
+    differ = [k for k in {**found, **written} if found.get(k) != written.get(k)]
+    first = differ[0]
+    return f"{first}: {found.get(first)}, by the log {written.get(first)}"
+
+
+def _group(group: ConsumerGroup) -> tuple[Any, ...]:
+    return (
+        group.epoch,
+        group.assignment_epoch,
+        {
+            member_id: (
+                member.instance_id,
+                frozenset(member.subscribed_topic_names),
+                member.subscribed_topic_regex or "",
+                member.server_assignor or "",
+                member.rack_id or "",
+                member.rebalance_timeout_ms,
+            )
+            for member_id, member in group.members.items()
+        },
+        {member_id: frozenset(_places(t)) for member_id, t in group.targets.items()},
+        {
+            member_id: (
+                current.epoch,
+                current.previous_epoch,
+                int(current.state),
+                _held(current.assigned),
+                _held(current.pending),
+            )
+            for member_id, current in group.currents.items()
+        },
+        {regex: frozenset(value.topics) for regex, value in group.regexes.items()},
+    )
+
+
+def _folded(group: Group) -> tuple[Any, ...]:
+    return (
+        group.epoch,
+        group.target_epoch,
+        {
+            member_id: (
+                member.instance_id,
+                member.topics,
+                member.regex,
+                member.assignor,
+                member.rack,
+                member.rebalance_ms,
+            )
+            for member_id, member in group.members.items()
+        },
+        dict(group.targets),
+        {
+            member_id: (
+                current.epoch,
+                current.previous,
+                current.state,
+                dict(current.assigned),
+                dict(current.pending),
+            )
+            for member_id, current in group.currents.items()
+        },
+        dict(group.regexes),
+    )
+
+
+def _places(sets: Mapping[Any, Iterable[int]]) -> Iterable[Place]:
+    return ((topic_id_text(t), p) for t, partitions in sets.items() for p in partitions)
+
+
+def _held(held: Mapping[Any, Mapping[int, int]]) -> dict[Place, int]:
+    return {(topic_id_text(t), p): epoch for t, ps in held.items() for p, epoch in ps.items()}
+
+
+def _offsets(table: GroupTable) -> Iterable[tuple[OffsetKey, tuple[Any, ...]]]:
+    from strandline_proof.sim.oracles.groups.fold import Offset, OffsetKey
+
+    for group, topics in table.offsets.items():
+        for topic, partitions in topics.items():
+            for partition, value in partitions.items():
+                topic_id = None if value.topic_id is None else topic_id_text(value.topic_id)
+                yield (
+                    OffsetKey(group, topic, partition),
+                    Offset(
+                        value.offset,
+                        value.leader_epoch,
+                        value.metadata,
+                        value.commit_timestamp_ms,
+                        topic_id,
+                    ),
+                )
+
+
+def timers_of(fold: Fold) -> set[Timer]:
+    """What must run for a shard in this state."""
+    found: set[Timer] = set()
+    for name, group in fold.groups.items():
+        for member_id in group.members:
+            found.add(("session", name, member_id))
+            current = group.currents.get(member_id)
+            if current is not None and current.state == UNREVOKED:
+                found.add(("rebalance", name, member_id))
+    return found
+
+
+def check_timers(where: str, fold: Fold, running: Iterable[TimerKey]) -> None:
+    known = {_timer(key) for key in running}
+    wanted = timers_of(fold)
+    if known != wanted:
+        raise Violation(
+            "I-137",
+            f"{where}: there is no timer for {sorted(wanted - known)}, and one for"
+            f" {sorted(known - wanted)}",
+        )
+
+
+def _timer(key: TimerKey) -> Timer:
+    kind = type(key).__name__.removesuffix("Timer").lower()
+    return kind, key.group_id, key.member_id
+
+
+def check_gone(where: str, host: ShardHost) -> None:
+    """Of a shard whose leadership is over."""
+    timers = host.context.timers.running(host)
+    known = [*host.groups.group_ids()]
+    if timers or known or len(host.sessions) or host.machine.waiting:
+        raise Violation(
+            "I-110",
+            f"{where}: its leadership is over, and it has {len(timers)} timers, groups {known},"
+            f" {len(host.sessions)} streams, and {host.machine.waiting} who wait",
+        )

@@ -1,0 +1,410 @@
+"""One run of one plan: chaos, healing, liveness, a last reading, and a verdict.
+
+Every step is followed by the oracles; the first contradiction ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_chaos.checkers import CheckResult, check
+from strandline_chaos.workload import FinalReadIncomplete
+from strandline_proof.sim.churn import CHURN
+from strandline_proof.sim.clients import workload
+from strandline_proof.sim.core import Core
+from strandline_proof.sim.excused import without
+from strandline_proof.sim.faults import Nemesis
+from strandline_proof.sim.guard import guarded
+from strandline_proof.sim.kinds.admin import ADDING, COMMANDS
+from strandline_proof.sim.loop import Deadlock, Livelock
+from strandline_proof.sim.operator import Operator, waits_for_a_lost_disk
+from strandline_proof.sim.oracles.audit import audit
+from strandline_proof.sim.oracles.leaks import left_at_servers
+from strandline_proof.sim.oracles.losses import check_reported
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.plan_check import REBALANCE
+from strandline_proof.sim.run_result import RunResult
+from strandline_proof.sim.topology import (
+    COMMITTER,
+    COMPACTED,
+    GROUP_ADMIN,
+    METADATA_MAX_AGE_MS_ADDED,
+    READER,
+    WRITER,
+)
+from strandline_proof.sim.watch import Oracles
+from strandline_proof.sim.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.plan import Plan
+    from strandline_runtime.runtime import Runtime
+
+__all__ = ["Run", "RunResult", "run_plan"]
+
+BALANCED_MAX: Final = 10  # partitions of which each is a tenth: as much may stay unbalanced
+LIVENESS_S: Final = 30.0
+"""After healing everything must be well within so much simulated time."""
+LOOK_S: Final = 0.1
+NEW_RECORDS: Final = 10
+READ_BACK_S: Final = 20.0
+HEARD_S: Final = 3.0
+"""Within so long the controller hears of losses: ten heartbeats."""
+LAST_OFFSET: Final = 3
+"""Where a producer's entry names the last offset of its last batch."""
+AUDITOR: Final = "auditor"
+EXCUSED: Final = "loss permitted"
+
+
+class Run:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed, plan.topology)
+        if any(f.kind in ADDING for f in plan.faults):
+            self.world.metadata_max_age_ms = METADATA_MAX_AGE_MS_ADDED
+        self.oracles = Oracles(self.world)
+        self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
+        self.nemesis = Nemesis(self.world, self.oracles)
+        self.oracles.control.on_event = self.nemesis.on_event
+        self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
+        self.operator = Operator(self.nemesis.scene)
+        self.verdict: CheckResult | None = None
+
+    def execute(self) -> RunResult:
+        """Run it to the end or to the first contradiction."""
+        try:
+            return self._execute()
+        finally:
+            # However it ends, by Ctrl-C too: of what is merely dropped, half run or not begun,
+            # Python would complain at length.
+            self.world.close()
+
+    def _execute(self) -> RunResult:
+        result, loop = RunResult(self.plan), self.world.loop
+        try:
+            with guarded():
+                loop.run(self._main())
+            self._check_uncaught()
+        except (AssertionError, Deadlock, Livelock) as failure:
+            result.failure = failure
+        result.digest, result.steps = loop.digest(), loop.steps
+        result.simulated_s = loop.now
+        result.struck = self.nemesis.struck
+        result.unprompted = self.nemesis.unprompted
+        result.sometimes = self._sometimes()
+        if self.verdict is not None:
+            result.acknowledged = self.verdict.acknowledged
+            result.measures = self.verdict.measures
+        result.timeline = self.world.timeline
+        return result
+
+    def _sometimes(self) -> Counter[str]:
+        found = Counter(self.oracles.sometimes)
+        found.update(self.world.groups.sometimes)
+        for node in self.world.nodes.values():
+            found.update(node.disk.counts)
+        found.update(self.world.timeline.told())
+        for method, count in self.world.network.echoer.counts.items():
+            found[f"arrived twice: {method}"] += count
+        found["stream given up came late"] += self.world.network.late_streams
+        found[EXCUSED] += len(self.oracles.excused())
+        return found
+
+    def _check_uncaught(self) -> None:
+        for told in self.world.loop.uncaught:
+            error = told.get("exception")
+            raise Violation("uncaught", f"{told.get('message')}: {error!r}") from error
+
+    async def _main(self) -> None:
+        world = self.world
+        self.nemesis.start(self.plan)
+        for node in list(world.nodes.values()):
+            node.start()
+        await asyncio.sleep(self.plan.chaos_s)
+        self.nemesis.heal()
+        if self.plan.away:
+            core = Core(world, self.oracles, self.plan.away, unseen=self.plan.unseen)
+            await self._until(core.problem, f"the core is not well without {self.plan.away}")
+            core.done()
+        before = self.oracles.history.acknowledged
+        await self._until(
+            lambda: self._unwell() or self._too_few(before), "the cluster is not well again"
+        )
+        await self._until(world.groups.unsettled, "a group is not settled")
+        await self._stop(WRITER, READER)
+        if self.plan.topology.groups:
+            await self._end_groups()
+        await self._end_churn()
+        await self._until(self._unlevel, "the replicas are not level")
+        self._check_equal_logs()
+        await self._check_losses()
+        await self._read_back()
+        await self._until(partial(left_at_servers, world), "something is left behind", "I-182")
+        self._check_history()
+
+    async def _stop(self, *names: str) -> None:
+        nodes = self.world.nodes
+        for name in names:
+            nodes[name].stop()
+        await self._until(
+            lambda: ", ".join(n for n in names if nodes[n].running), "a client does not stop"
+        )
+
+    async def _end_groups(self) -> None:
+        """Nothing is written any more: those who share it now read it to the end, and leave."""
+        groups, topology = self.world.groups, self.plan.topology
+        groups.ends = True
+        await self._stop(GROUP_ADMIN, COMMITTER)
+        await self._until(
+            lambda: groups.unsettled() or groups.behind(self._readable()),
+            "a group is not at the end",
+        )
+        groups.over = True
+        await self._stop(*topology.member_names)
+
+    def _readable(self) -> dict[int, tuple[int, int]]:
+        """Of each partition in which nothing may be missing: its first offset, and its end."""
+        return {
+            ghost.index: (ghost.begins, ghost.end)
+            for key in self.oracles.control.main_keys()
+            for ghost in [self.oracles.replicas.ghost(key)]
+            if ghost.excused is None and not ghost.lost and not ghost.given_up
+        }
+
+    async def _end_churn(self) -> None:
+        scene = self.nemesis.scene
+        for name, clients in ((CHURN, scene.churn), (COMPACTED, scene.compaction)):
+            if clients is not None:
+                clients.finish()
+                await self._until(partial(self._running, name), "a client does not stop")
+                if self.world.nodes[name].exits:
+                    raise Violation("I-88", "; ".join(self.world.nodes[name].exits))
+
+    def _running(self, name: str) -> str:
+        return name if self.world.nodes[name].running else ""
+
+    async def _until(self, problem: Callable[[], str], what: str, rule: str = "I-88") -> None:
+        """Wait until there is no problem any more. A violation if there is one for too long."""
+        deadline_s = self.world.loop.now + LIVENESS_S
+        while (why := problem()) != "":
+            self._check_uncaught()
+            if self.world.loop.now > deadline_s:
+                raise Violation(rule, f"{what} {LIVENESS_S:.0f} s after healing: {why}")
+            await asyncio.sleep(LOOK_S)
+
+    def _too_few(self, before: int) -> str:
+        if all(map(self.oracles.given_up, range(self.world.partitions))):
+            return ""
+        new = self.oracles.history.acknowledged - before
+        return "" if new >= NEW_RECORDS else f"only {new} new records were acknowledged"
+
+    def _unwell(self) -> str:
+        """What is not as it must be in the end, of servers and of what the controller says."""
+        topology, control = self.plan.topology, self.oracles.control
+        for node in (self.world.controller, *self.world.brokers):
+            if not node.running:
+                return f"{node.name} is down"
+        if len(control.partitions) < topology.partitions:
+            return f"{len(control.partitions)} partitions exist"
+        for number, broker in sorted(control.brokers.items()):
+            if broker.fenced:
+                return f"broker {number} is fenced"
+        return self._unwell_partition()
+
+    def _unwell_partition(self) -> str:
+        partitions = self.oracles.control.partitions
+        balanced = self.plan.topology.balance_s < LIVENESS_S and len(partitions) <= BALANCED_MAX
+        for key, partition in partitions.items():
+            index = key[1]
+            if self.oracles.replicas.ghost(key).given_up:
+                continue
+            if partition.leader < 0:
+                if waits_for_a_lost_disk(self.oracles.control, partition):
+                    self.operator.elect(partition)
+                return f"partition {index} has no leader"
+            if partition.original:
+                return f"partition {index} is on the way to {partition.target}: {partition.isr}"
+            if len(partition.isr) < len(partition.replicas):
+                return f"partition {index} has ISR {partition.isr} of {partition.replicas}"
+            if balanced and partition.leader != partition.replicas[0]:
+                return f"partition {index} is led by {partition.leader} of {partition.replicas}"
+        return ""
+
+    def _unlevel(self) -> str:
+        for key, key_ends in self._ends().items():
+            index, marks = key[1], self._watermarks(key)
+            if len(set(key_ends.values()) | set(marks)) > 1:
+                return f"partition {index}: log ends {key_ends}, high watermarks {marks}"
+        return ""
+
+    def _ends(self) -> dict[tuple[bytes, int], dict[str, int]]:
+        """The log end of each replica of each partition that must be whole by now."""
+        found = {}
+        for key, decided in self.oracles.control.partitions.items():
+            if not self.oracles.replicas.ghost(key).given_up:
+                names = {f"broker-{member}" for member in decided.replicas}
+                ends = self.oracles.replicas.ends(key)
+                found[key] = {name: end for name, end in ends.items() if name in names}
+        return found
+
+    def _watermarks(self, key: tuple[bytes, int]) -> list[int]:
+        return [
+            partition.high_watermark
+            for node in self.world.brokers
+            for known, partition in node.process.replicas.partitions.items()
+            if known == key
+        ]
+
+    def _check_equal_logs(self) -> None:
+        for key, ends in self._ends().items():
+            if not ends:
+                raise Violation("I-88", f"partition {key[1]}: no broker has a replica of it")
+            begins = self._common_begin(key, list(ends))
+            views = {name: self.oracles.replicas.view(name, key) for name in ends}
+            logs = {
+                name: [(e.identity, e.crc) for e in view.entries if e.end > begins]
+                for name, view in views.items()
+            }
+            first, *others = logs
+            if key == self.oracles.compaction.key:
+                self.oracles.compaction.check_end(list(ends))
+                others = []
+            for other in others:
+                if logs[other] != logs[first]:
+                    raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
+            self._check_equal_producers(key, list(ends), begins)
+            self._audit(key, list(ends), begins)
+
+    async def _check_losses(self) -> None:
+        """I-53. Who gave up records last may be about to say so."""
+        deadline_s = self.world.loop.now + HEARD_S
+        while True:
+            try:
+                seen = [self._check_reported(key, *ends) for key, ends in self._ends().items()]
+            except Violation:
+                if self.world.loop.now > deadline_s:
+                    raise
+                await asyncio.sleep(LOOK_S)
+            else:
+                self.oracles.sometimes.update(filter(None, seen))
+                return
+
+    def _check_reported(self, key: tuple[bytes, int], first: str, *others: str) -> str:
+        replicas, state, nodes = self.oracles.replicas, self.oracles.control.state, self.world.nodes
+        assert state is not None
+        ghost, view = replicas.ghost(key), replicas.view(first, key)
+        start = nodes[first].process.replicas.partitions[key].log.log_start_offset
+
+        def lives(name: str, life: int) -> bool:
+            return name in nodes and nodes[name].running and nodes[name].incarnation == life
+
+        return check_reported(state, key, ghost, view, start, lives)
+
+    def _common_begin(self, key: tuple[bytes, int], names: list[str]) -> int:
+        """The least offset that all these replicas have; none of them may have what was said to be
+        deleted.
+        """
+        begins = 0
+        for name in names:
+            log = self.world.nodes[name].process.replicas.partitions[key].log
+            self.oracles.replicas.ghost(key).check_deleted(log.log_start_offset, name)
+            begins = max(begins, log.log_start_offset)
+        return begins
+
+    def _audit(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
+        """Every replica in turn would serve the same records, but one whose disk has changed them
+        and that nobody has read since.
+        """
+        damaged = self.oracles.replicas.ghost(key).damaged
+        names = [name for name in names if name not in damaged]
+        is_compacted = key == self.oracles.compaction.key or self.oracles.control.is_offsets(key)
+        found = {
+            name: audit(
+                self.world.nodes[name].process.replicas.partitions[key],
+                f"{name} partition {key[1]}",
+                begins,
+                compacted=is_compacted,
+            )
+            for name in names
+        }
+        if key == self.oracles.compaction.key:
+            return  # a tombstone may be over before a replica copies it; compared already (I-77)
+        for other in names[1:]:
+            if found[other] != found[first := names[0]]:
+                raise Violation("I-4", f"partition {key[1]}: {first} and {other} serve other data")
+
+    def _check_equal_producers(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
+        """I-58: what a replica knows of producers is a function of its log, however it came by it:
+        by appending as leader or follower, from a snapshot, or after a truncation. Of a producer
+        whose records are all deleted, one that has never had them knows nothing.
+        """
+        known = {
+            name: [
+                producer[: LAST_OFFSET + 1] if key == self.oracles.compaction.key else producer
+                for producer in replicas.partitions[key].producers.entries()
+                if begins == 0 or producer[LAST_OFFSET] >= begins
+            ]
+            for name in names
+            for replicas in [self.world.nodes[name].process.replicas]
+        }
+        first, *others = names
+        for other in others:
+            if known[other] != known[first]:
+                raise Violation(
+                    "I-58",
+                    f"partition {key[1]}: {first} knows producers {known[first]}, {other}"
+                    f" {known[other]}",
+                )
+
+    async def _read_back(self) -> None:
+        """By a client on a machine of its own, which nothing has happened to."""
+        failures: list[str] = []
+        partitions = range(self.world.partitions)
+        keys = [p for p in partitions if not self.oracles.given_up(p)]
+        if not keys:
+            return
+
+        async def audit(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+            work = workload(self.world, runtime, writers=0, readers=0, keys=keys)
+            try:
+                await work.read_back(READ_BACK_S)
+            except FinalReadIncomplete as why:
+                failures.append(str(why))
+
+        node = self.world.add_node(AUDITOR, audit)
+        node.start()
+        await self._until(lambda: AUDITOR if node.running else "", "a client does not stop")
+        if failures or node.exits:
+            raise Violation("I-88", "; ".join([*failures, *node.exits]))
+
+    def _check_history(self) -> None:
+        self.oracles.groups.check_end()
+        excused = self.oracles.excused()
+        events = [e for e in (without(e, excused) for e in self.world.history.events) if e]
+        self.verdict = verdict = check(events)
+        found = dict(verdict.anomalies)
+        if excused:  # records may be missing there, and none may be there that nobody has sent
+            found["phantom"] = check(self.world.history.events).anomalies["phantom"]
+        for name, anomaly in found.items():
+            if anomaly.count:
+                raise Violation("history", f"{anomaly.count} {name}: {anomaly.examples[0]}")
+        # Besides what is excused there may be new partitions, which nobody has written to yet.
+        if not verdict.sound and not excused:
+            raise Violation("history", "nothing was acknowledged or read back")
+
+
+def run_plan(plan: Plan) -> RunResult:
+    """Garbage waits for the caller: a world that is half taken down is a slow thing to collect."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return Run(plan).execute()
+    finally:
+        if collects:
+            gc.enable()

@@ -1,0 +1,382 @@
+"""Strikes that change what lies on a disk: bits, tails, all of it.
+
+A bit of a log flips only in what is flushed (above the recovery point nobody can tell it from a
+torn tail), only where another member of the ISR holds the same batch in a sound log, and in one
+replica of a partition at a time. So nothing may be lost, and what is wrong must be noticed before
+anybody is given it. `helix` alone breaks that rule, on purpose.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.offline.roots import expected_of
+from strandline_broker.storage.metadata_snapshot import NAME
+from strandline_proof.sim.disk_parts import Directory
+from strandline_proof.sim.inode import Inode
+from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
+from strandline_proof.sim.oracles.decisions import METADATA
+from strandline_proof.sim.oracles.disks import Reader
+from strandline_proof.sim.oracles.log_view import LogView
+from strandline_proof.sim.topology import CONTROLLER, DATA, broker_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.oracles.control import Key
+    from strandline_proof.sim.strikes.scene import Scene
+
+DOWN_S: Final = 0.2
+ENDS_S: Final = 10.0
+"""How long a process may take to end in order, before the strike gives up."""
+LOOKS_S: Final = 0.05
+REPAIR_S: Final = 2.5
+RESTART_S: Final = 0.1
+NOTES: Final = frozenset({"identity", "state"})
+"""Two notes of whose a replica is: one of them is left."""
+
+
+class DamageStrikes:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._flipped: dict[tuple[str, int], set[str]] = {}
+        """Kinds of files, by machine and outage."""
+        self.strikes: dict[str, Callable[..., object]] = {
+            "bit-flip": self._bit_flip,
+            "file-flip": self._file_flip,
+            "helix": self._helix,
+            "store-flip": self._store_flip,
+            "snapshot-flip": self._snapshot_flip,
+            "zero-tail": self._zero_tail,
+            "wipe": self._wipe,
+        }
+
+    def _bit_flip(self, node: str, file: str, bits: int, restart_s: float) -> bool:
+        struck = self._scene.node(node)
+        if not struck.running or node == CONTROLLER:
+            return False
+        if file == "log":
+            return self._flip_log(struck, bits, restart_s)
+        if file not in LIVE:
+            return self._file_flip(node, file, bits, stops=False, down_s=max(restart_s, DOWN_S))
+        # With the power all that is written here becomes durable.
+        found = [n for n in self._named(struck, file) if restart_s > 0 or not n.dirty]
+        if not found:
+            return False
+        if restart_s > 0:
+            self._scene.darken([struck], restart_s, survival=1.0)
+        self._flip_one(struck, file, bits, found)
+        return True
+
+    def _file_flip(self, node: str, file: str, bits: int, stops: bool, down_s: float) -> bool:
+        """While its process is down; `stops`: it ended in order, so that what lies there is to be
+        taken at its word.
+        """
+        scene, struck = self._scene, self._scene.node(node)
+        if not struck.running or file == "log":
+            return False
+        if scene.oracles.old_store or (node == CONTROLLER and scene.oracles.damaged_stores):
+            return False
+        if file == "marker" or (stops and file not in PASSING):
+            struck.stop()
+            self._flip_once_down(struck, file, bits, down_s, ENDS_S)
+            return False
+        if file in PASSING:
+            if file == "damaged-ranges":
+                self._flip_log(struck, bits, 0.0)
+            self._flip_once_there(file, bits, down_s)
+            return False
+        if not self._named(struck, file):
+            return False
+        self._flip_in_the_dark(struck, file, bits, down_s)
+        return True
+
+    def _flip_in_the_dark(self, struck: Node, file: str, bits: int, down_s: float) -> None:
+        self._scene.darken([struck], down_s, survival=1.0)
+        self._flip_one(struck, file, bits, self._named(struck, file))
+
+    def _flip_once_there(self, file: str, bits: int, down_s: float) -> None:
+        """A file that comes and goes: on the first machine that has it."""
+        scene = self._scene
+        if scene.over or scene.oracles.old_store:
+            return
+        for each in scene.world.brokers:
+            if each.running and self._named(each, file):
+                self._flip_in_the_dark(each, file, bits, down_s)
+                scene.struck["file-flip"] += 1
+                return
+        scene.later(LOOKS_S, self._flip_once_there, file, bits, down_s)
+
+    def _flip_once_down(
+        self, struck: Node, file: str, bits: int, down_s: float, patience_s: float
+    ) -> None:
+        scene = self._scene
+        if struck.running and patience_s > 0:
+            again = self._flip_once_down
+            scene.later(LOOKS_S, again, struck, file, bits, down_s, patience_s - LOOKS_S)
+            return
+        if struck.running:
+            return
+        found = [inode for inode in self._named(struck, file) if not inode.dirty]
+        flipped = self._flipped.setdefault((struck.name, struck.incarnation), set())
+        if file in NOTES and flipped & NOTES:
+            found = []
+        flipped.add(file)
+        if found and not scene.over and not scene.oracles.old_store:
+            self._flip_one(struck, file, bits, found)
+            scene.struck["file-flip"] += 1
+        scene.later(down_s, scene.start, struck)
+
+    def _named(self, struck: Node, file: str) -> list[Inode]:
+        """Such files of its disk that hold anything."""
+        return [
+            inode
+            for path, inode in self._files(struck)
+            if inode.data and fnmatchcase(path.rpartition("/")[2], FILES[file])
+        ]
+
+    def _flip_one(self, struck: Node, file: str, bits: int, found: list[Inode]) -> None:
+        oracles, rng = self._scene.oracles, self._scene.rng
+        inode = rng.choice(found)
+        for _ in range(bits):
+            inode.flip(rng.randrange(len(inode.data)), 1 << rng.randrange(8))
+        if file == "log-start" and struck.name != CONTROLLER:
+            self._forget_log_starts(struck)
+        if file == "recovery-point":
+            struck.disk.keeps_all = partial(_names, struck, inode)
+        if file in ("meta", "state"):
+            self._put_back(struck, inode, is_read_anyway=file == "state")
+        oracles.sometimes[f"bit flipped: {file}"] += 1
+
+    def _put_back(self, struck: Node, inode: Inode, *, is_read_anyway: bool) -> None:
+        """Whose directory it is nobody guesses: somebody puts the file back from a copy. Until then
+        no store is restored from it; a start that goes on without the file writes another.
+        """
+        oracles = self._scene.oracles
+        oracles.damaged_identities.append(struck.name)
+
+        def repair() -> None:
+            if not is_read_anyway:
+                inode.restore()
+            oracles.damaged_identities.remove(struck.name)
+            struck.start()
+
+        self._scene.later(REPAIR_S, repair)
+
+    def _forget_log_starts(self, struck: Node) -> None:
+        """Its logs may begin with their first segments until a leader says otherwise (ADR 10)."""
+        replicas = self._scene.oracles.replicas
+        for key in self._scene.oracles.control.partitions:
+            replicas.log_starts.forget(struck.name, key)
+            replicas.ghost(key).deleted.pop(struck.name, None)
+
+    def _flip_log(self, struck: Node, bits: int, restart_s: float) -> bool:
+        live, cut = restart_s == 0, False
+        for key in self._scene.oracles.control.main_keys():
+            view = self._scene.oracles.replicas.find_view(struck.name, key)
+            if view is None or not self._another_is_sound(struck, key):
+                continue
+            if not self._flushed(struck, key, view, live=live):
+                continue
+            if not live:
+                self._scene.darken([struck], restart_s, survival=1.0)
+                cut = True
+            if self._flip_in(struck, key, bits, live=live, number=None):
+                return True
+        return cut
+
+    def _another_is_sound(self, struck: Node, key: Key) -> bool:
+        """Nobody has damage in this partition yet, and another member of the ISR is well."""
+        oracles = self._scene.oracles
+        ghost = oracles.replicas.ghost(key)
+        decided = oracles.control.partitions[key]
+        others = [m for m in decided.isr if m != broker_id(struck.name)]
+        return (
+            not ghost.damaged
+            and ghost.excused is None
+            and len(others) >= len(decided.replicas) - 1
+            and all(self._scene.world.members[m].running for m in others)
+            and not self._scene.doubles
+        )
+
+    def _flip_in(
+        self, struck: Node, key: Key, bits: int, *, live: bool, number: int | None
+    ) -> bool:
+        """Bits of one batch; `live`: of a sealed segment, as a process knows its newest bytes."""
+        oracles, rng = self._scene.oracles, self._scene.rng
+        view = oracles.replicas.find_view(struck.name, key)
+        if view is None:
+            return False
+        able = self._flushed(struck, key, view, live=live)
+        if number is not None:
+            able = [n for n in able if n % 3 == number]
+        if not able:
+            return False
+        chosen = rng.choice(able)
+        segment, start, stop = view.place(chosen)
+        inode = struck.disk.find(f"{view.path}/{segment:020d}.log")
+        assert isinstance(inode, Inode)
+        if inode.dirty:
+            return False
+        for _ in range(bits):
+            inode.flip(rng.randrange(start, stop), 1 << rng.randrange(8))
+        if not inode.flips:
+            return False
+        oracles.replicas.ghost(key).on_damaged(struck.name, view.entries[chosen])
+        oracles.sometimes["bit flipped: log"] += 1
+        return True
+
+    def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:
+        """Numbers of the entries below the recovery point that the disk names."""
+        fs = Reader(struck.disk)
+        if not fs.isdir(view.path):  # of a replica that has just been removed
+            return []
+        below = expected_of(fs, view.path).recovery_point or 0
+        last = view.place(len(view.entries) - 1)[0] if view.entries else 0
+        return [
+            n
+            for n, entry in enumerate(view.entries)
+            if entry.end <= below and not (live and view.place(n)[0] == last)
+        ]
+
+    def _helix(self, partition: int) -> bool:
+        """Each replica loses another third of the log: a whole copy exists only over all of them.
+
+        Nothing promises to put it together again; nobody may be given what is wrong.
+        """
+        oracles = self._scene.oracles
+        struck = 0
+        for key in oracles.control.main_keys():
+            decided = oracles.control.partitions[key]
+            if key[1] != partition or oracles.replicas.ghost(key).damaged:
+                continue
+            for number, member in enumerate(decided.replicas[:3]):
+                node = self._scene.world.members[member]
+                struck += self._flip_in(node, key, 1, live=True, number=number)
+            if struck:
+                oracles.replicas.ghost(key).give_up("every replica has lost a part of it")
+        return struck > 0
+
+    def _store_flip(self, back: int, repair_s: float) -> bool:
+        """A bit of a decision in the controller's log, not of the last, which could be a torn one.
+        The controller has to refuse the log, until somebody has put the file back from a copy.
+        """
+        scene, struck = self._scene, self._scene.world.controller
+        oracles = scene.oracles
+        if not struck.running or oracles.old_store or struck.name in oracles.damaged_stores:
+            return False
+        view = LogView(struck.disk, METADATA)
+        view.read_valid()
+        number = len(view.entries) - 1 - back
+        if number < 0:
+            return False
+        scene.darken([struck], RESTART_S, survival=1.0)
+        segment, start, stop = view.place(number)
+        inode = struck.disk.find(f"{METADATA}/{segment:020d}.log")
+        assert isinstance(inode, Inode)
+        if inode.dirty:
+            return False
+        position, mask = scene.rng.randrange(start, stop), 1 << scene.rng.randrange(8)
+        inode.flip(position, mask)
+        scene.oracles.damaged_stores.add(struck.name)
+
+        def repair() -> None:
+            inode.restore()
+            scene.oracles.damaged_stores.discard(struck.name)
+            struck.start()
+
+        scene.later(repair_s, repair)
+        return True
+
+    def _snapshot_flip(self, back: int, restart_s: float) -> bool:
+        """A bit of a snapshot of the controller's, of the newest or the one before it, and of one
+        at a time. The next start begins from the other one, and knows the very same (P-84).
+        """
+        scene, struck = self._scene, self._scene.world.controller
+        oracles = scene.oracles
+        if not struck.running or oracles.old_store or struck.name in oracles.damaged_stores:
+            return False
+        found = self._snapshots(struck)
+        if back >= len(found) or any(inode.flips for inode in found):
+            return False
+        scene.darken([struck], restart_s, survival=1.0)
+        found = self._snapshots(struck)  # as the platter has them
+        if back >= len(found) or found[-1 - back].dirty:
+            return False
+        inode = found[-1 - back]
+        inode.flip(scene.rng.randrange(len(inode.data)), 1 << scene.rng.randrange(8))
+        oracles.sometimes["bit flipped: controller's snapshot"] += 1
+        return True
+
+    def _snapshots(self, struck: Node) -> list[Inode]:
+        """The controller's, oldest first; none before it has taken one."""
+        fs = Reader(struck.disk)
+        names = fs.listdir(METADATA) if fs.isdir(METADATA) else []
+        found = (struck.disk.find(f"{METADATA}/{n}") for n in sorted(names) if NAME.fullmatch(n))
+        return [inode for inode in found if isinstance(inode, Inode)]
+
+    def _zero_tail(self, node: str, bytes: int, restart_s: float) -> bool:
+        """The newest files were made larger than what was written to them when the power went."""
+        struck = self._scene.node(node)
+        if not struck.running:
+            return False
+        self._scene.darken([struck], restart_s, survival=0.9)
+        newest: dict[str, Inode] = {}
+        for path, inode in sorted(self._files(struck), key=lambda found: found[0]):
+            if path.endswith((".log", ".index", ".timeindex")):
+                above, _, name = path.rpartition("/")
+                newest[f"{above} {name.rpartition('.')[2]}"] = inode
+        for inode in newest.values():
+            inode.grow(bytes)
+        return True
+
+    def _wipe(self, node: str, restart_s: float) -> bool:
+        """The machine is replaced: the same broker id, an empty disk."""
+        struck = self._scene.node(node)
+        if not struck.running or node == CONTROLLER:
+            return False
+        if not all(self._others_have(struck, key) for key in self._hosted(struck)):
+            return False
+        struck.power_off(1.0)
+        struck.disk.wipe()
+        self._scene.oracles.on_power_lost([struck], wiped=True)
+        self._scene.later(restart_s, self._scene.start, struck)
+        return True
+
+    def _hosted(self, struck: Node) -> Iterator[Key]:
+        for key, decided in self._scene.oracles.control.partitions.items():
+            if broker_id(struck.name) in decided.replicas:
+                yield key
+
+    def _others_have(self, struck: Node, key: Key) -> bool:
+        oracles = self._scene.oracles
+        decided = oracles.control.partitions[key]
+        others = [m for m in decided.isr if m != broker_id(struck.name)]
+        ghost = oracles.replicas.ghost(key)
+        return len(others) >= 2 and not ghost.damaged and not ghost.lost_on
+
+    def _files(self, struck: Node) -> Iterator[tuple[str, Inode]]:
+        yield from _walk("", struck.disk.root)
+
+
+def _names(struck: Node, inode: Inode) -> bool:
+    """Whether recovery points that a bit has changed are still there, or would be after a loss of
+    power. Without them nobody can tell what that takes from what a disk has changed (I-7).
+    """
+    try:
+        data = struck.disk.find(DATA)
+    except OSError:
+        return False
+    assert isinstance(data, Directory)
+    return any(each is inode for each in (*data.entries.values(), *data.durable.values()))
+
+
+def _walk(path: str, directory: Directory) -> Iterator[tuple[str, Inode]]:
+    for name, node in directory.entries.items():
+        if isinstance(node, Directory):
+            yield from _walk(f"{path}/{name}", node)
+        else:
+            yield f"{path}/{name}", node

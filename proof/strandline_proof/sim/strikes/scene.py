@@ -1,0 +1,89 @@
+"""What a strike works on: the world, what the oracles know, and time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_proof.sim.churn import Churn
+    from strandline_proof.sim.compaction import Compaction
+    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.watch import Oracles
+    from strandline_proof.sim.world import World
+
+NO_LEADER = -1
+
+
+class Scene:
+    """`over` is set when everything heals: nothing more goes wrong then."""
+
+    def __init__(self, world: World, oracles: Oracles) -> None:
+        self.world = world
+        self.oracles = oracles
+        self.over = False
+        self.struck: Counter[str] = Counter()
+        """How many faults of each kind have really done something."""
+        self.rng = random.Random(f"strikes {world.seed}")
+        """Of what a fault leaves to chance; drawing from it changes nobody else's."""
+        self.churn: Churn | None = None
+        self.compaction: Compaction | None = None
+        self.pending: Callable[[], None] | None = None
+        """What must be done before anything is well again, if something waits for a person."""
+        self.doubles: dict[Node, Callable[[], None]] = {}
+        """Processes that say they are another's, and how each is ended for good (P-71)."""
+        self._clients: dict[str, Node] = {}
+        self._mains: dict[str, Any] = {}
+
+    def node(self, name: str) -> Node:
+        return self.world.nodes[name]
+
+    def later(self, delay_s: float, act: Callable[..., object], *arguments: Any) -> None:
+        self.world.loop.post(delay_s, None, act, *arguments)
+
+    def repeat(self, times: int, every_s: float, act: Callable[[int], object]) -> None:
+        """`act(0)` now, `act(1)` after `every_s`, and so on, while nothing heals."""
+
+        def once(number: int) -> None:
+            if self.over:
+                return
+            act(number)
+            if number + 1 < times:
+                self.later(every_s, once, number + 1)
+
+        once(0)
+
+    def is_busy(self, name: str) -> bool:
+        client = self._clients.get(name)
+        return client is not None and client.running
+
+    def run_client(self, name: str, main: Any) -> None:
+        """On a machine of its own, which nothing happens to."""
+        client = self._clients.get(name)
+        if client is None:
+            client = self._clients[name] = self.world.add_node(name, self._main_of(name))
+        self._mains[name] = main
+        client.start()
+
+    def _main_of(self, name: str) -> Any:
+        return lambda node, runtime, stop: self._mains[name](node, runtime, stop)
+
+    def start(self, node: Node) -> None:
+        """A client that healing has started, and that was then told to end, stays ended; so does a
+        double that is gone for good.
+        """
+        if node in self.world.doubles and node not in self.doubles:
+            return
+        if not self.over or node.name in self.world.topology.servers:
+            node.start()
+
+    def darken(self, nodes: list[Node], restart_s: float, survival: float) -> None:
+        """All of these lose power, and have it again after `restart_s`."""
+        struck = [node for node in nodes if node.running]
+        for node in struck:
+            node.power_off(survival)
+            self.later(restart_s, self.start, node)
+        self.oracles.on_power_lost(struck)

@@ -1,0 +1,89 @@
+"""Planted bugs fit the present sources, and a patch that does not is named."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from strandline_proof.mutants.catalogue import MUTANTS, UnknownMutant, mutant_named
+from strandline_proof.mutants.mutant import Edit, Mutant
+from strandline_proof.mutants.plans import plans
+from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, source_root
+from strandline_proof.mutants.unplanted import UNPLANTED
+from strandline_proof.sim.plan import check_fault
+
+LEADER = "strandline_broker/core/leader.py"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_applies_to_these_sources_and_changes_them(mutant: Mutant) -> None:
+    for file, text in patched(mutant).items():
+        original = (source_root(file.partition("/")[0]) / file).read_text("utf-8")
+        assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(original))
+
+
+def test_there_are_enough_of_them_with_names_and_rules_of_their_own() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert sum(not mutant.equivalent for mutant in MUTANTS) >= 30
+    for mutant in MUTANTS:
+        assert re.search(r"\b[PI]-\d+", mutant.rules), mutant.name
+    assert len({tuple(patched(mutant).items()) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize(
+    "history", sorted({mutant.history for mutant in MUTANTS if mutant.history})
+)
+def test_a_history_that_finds_a_mutant_is_there(history: str) -> None:
+    file, _, name = history.partition("::")
+    tests = ast.parse((source_root("strandline_proof").parent / file).read_text("utf-8")).body
+    found = [
+        each.name for each in tests if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert found.count(name) == 1
+
+
+def test_planting_changes_the_copy_and_nothing_else(tmp_path: Path) -> None:
+    mutant = mutant_named("own-min-insync-replicas")
+    original = (source_root("strandline_broker") / LEADER).read_text("utf-8")
+    plant(mutant, tmp_path)
+    assert (tmp_path / LEADER).read_text("utf-8") == patched(mutant)[LEADER] != original
+    assert (source_root("strandline_broker") / LEADER).read_text("utf-8") == original
+    assert (tmp_path / "strandline_broker/core/follower.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (Edit(LEADER, "no such text", ""), "mutant m: in .*leader.py .* stands 0 times"),
+        (Edit(LEADER, "self.", ""), "mutant m: in .*leader.py .* times instead of once"),
+        (Edit("strandline_broker/no.py", "a", "b"), "mutant m: there is no file .*no.py"),
+    ],
+)
+def test_a_patch_that_does_not_apply_is_named(edit: Edit, why: str) -> None:
+    with pytest.raises(DoesNotApply, match=why):
+        patched(Mutant("m", "P-1", "", (edit,)))
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownMutant, match=r"no mutant 'x'; there are .*unclean-election"):
+        mutant_named("x")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_its_plans_can_be_run_and_follow_from_their_number(mutant: Mutant) -> None:
+    drawn = list(plans(mutant.needs, first=3, number=4))
+    assert len(drawn) == 4
+    for plan in drawn:
+        for fault in plan.faults:
+            check_fault(fault, plan.topology)
+            aimed = fault in mutant.needs.aimed
+            assert aimed or not mutant.needs.kinds or fault.kind in mutant.needs.kinds
+    assert list(plans(mutant.needs, first=4, number=1)) == drawn[1:2]
+
+
+def test_every_pitfall_is_planted_or_it_is_said_what_stands_for_it() -> None:
+    rules = source_root("strandline_proof").parent / "docs" / "invariants.md"
+    pitfalls = set(re.findall(r"^\| (P-\d+) \|", rules.read_text("utf-8"), re.MULTILINE))
+    planted = {rule for mutant in MUTANTS for rule in re.findall(r"P-\d+", mutant.rules)}
+    assert pitfalls - planted == set(UNPLANTED)
