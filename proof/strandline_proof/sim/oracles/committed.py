@@ -294,6 +294,13 @@ class Committed:
         """The disk of `node` holds other bytes than those that were written."""
         self.damaged[node] = entry
 
+    def ends_a_cut(self, node: str, opened: int) -> bool:
+        """Whether a start that opens a log of this end has cut it where the disk has changed: the
+        process before it was about to, had lowered the recovery point, and ended.
+        """
+        damage = self.damaged.get(node)
+        return damage is not None and damage.base >= opened
+
     def give_up(self, why: str) -> None:
         self.excused, self.given_up = why, True
 

@@ -94,7 +94,7 @@ class ReplicaOracle:
             ):
                 known.is_due = True
         if end < known.end:
-            gone = self._on_cut(node, key, known, where)
+            gone = self._on_cut(node, key, known, where, end)
             ghost.on_given_up(node.name, node.incarnation, gone, known.high_watermark)
         appended = known.view.read_to(end, where)
         for entry in appended:
@@ -114,14 +114,13 @@ class ReplicaOracle:
             self._check_maximal_isr(key, partition, where)
         ghost.on_holds_again(node.name, known.view)
 
-    def _on_cut(self, node: Node, key: Key, known: Replica, where: str) -> list[Entry]:
+    def _on_cut(self, node: Node, key: Key, known: Replica, where: str, end: int) -> list[Entry]:
         """What went, unless that was to heal what a disk has changed."""
-        partition, log = known.partition, known.log
+        partition, start = known.partition, known.log.log_start_offset
         self._sometimes["log truncated"] += 1
         known.is_due = True
         # What could not be read is taken for damaged too, and healed by a copy.
         believed = partition.healing and any(map(node.disk.counts.get, UNREAD))
-        end, start = log.log_end_offset, log.log_start_offset
         gone, what = known.view.cut(end), f"{where}: cut to {end}"
         if not self.ghost(key).on_cut(gone, node.name, what, start=start, misread=believed):
             return gone
@@ -152,8 +151,9 @@ class ReplicaOracle:
             for entry in known.view.read_to(log.log_end_offset, where):
                 self.ghost(key).on_appended(entry, where)
         if before is not None and before.incarnation != node.incarnation:
-            if before.log.log_end_offset < before.end:  # its process ended within the cut
-                self._on_cut(node, key, before, where)
+            told, opened = before.log.log_end_offset, log.log_end_offset
+            if told < before.end or self.ghost(key).ends_a_cut(node.name, opened):
+                self._on_cut(node, key, before, where, told if told < before.end else opened)
             self._check_recovery(before, known, self.ghost(key), log.log_end_offset, where)
             self.log_starts.on_opened(node.name, key, partition, self.ghost(key))
             known.view.cut(known.view.start)
