@@ -1,14 +1,17 @@
-"""Parsers of JSON that take one of the two ways alone."""
+"""Readers of JSON that take one of the two ways alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strandline_spark.parsing.json_rows import JsonColumns, JsonRows
 from strandline_spark.parsing.json_values import JsonDecoder
 from support.parsing import Outcome, Value, batch_of, outcomes_of, parser_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from strandline_spark.parsing.settings import ColumnType
 
 TYPES = {
     "i": "int",
@@ -23,17 +26,24 @@ TYPES = {
 
 
 class OnlyRows(JsonDecoder):
-    """Never a block at once."""
+    """Every value read by the rows' own reader."""
 
-    def _fast(self, values: Any) -> None:
-        del values
+    def _objects(self, texts: list[str]) -> tuple[list[Any], set[int]]:
+        return [self._nothing] * len(texts), set(range(len(texts)))
 
 
-class OnlyBlocks(JsonDecoder):
-    """Never row by row."""
+class NoRows(JsonDecoder):
+    """Of no value the rows' own reader is asked."""
 
-    def _slow(self, values: Any) -> Any:
-        raise AssertionError(values)
+    def __init__(self, columns: Mapping[str, ColumnType]) -> None:
+        super().__init__(columns)
+        self._rows = _NothingToRead(columns)
+
+
+class _NothingToRead(JsonRows):
+    def decode(self, texts: list[str]) -> JsonColumns:
+        assert texts == []
+        return super().decode(texts)
 
 
 def in_rows(values: Sequence[Value]) -> tuple[list[Outcome], dict[str, str]]:

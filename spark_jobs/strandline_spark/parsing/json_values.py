@@ -1,197 +1,220 @@
-"""Values that are JSON objects: whole blocks by Arrow's reader, and row by row where a block fails.
+"""Values that are JSON objects: read by msgspec, and again by `json_rows.py`, which decides what is
+right, where msgspec refuses a value or might say something else of it.
 
-The rows decide what is right (`json_rows.py`); a block counts only where it provably says the same.
-Its text begins each value's object with a marker field, whose name no JSON text can spell in
-another way, and ends with an object of ours. The marker occurs as often as there are rows; so if
-the reader finds that many objects at the top, each with a marker, each of them began where a value
-began, and none of them reached into the next value, or there would be one less.
+It might in two cases. It takes the last of two fields of one name, in silence: but then the value
+has more quotes than the fields and strings that were found in it. And an integer -0 is 0.0 to it.
+A value that it takes has no field but the columns, so it nests nothing, and is one object alone.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.json as pj  # type: ignore[import-untyped]
+from msgspec import UNSET, Raw, UnsetType
 
-from strandline_spark.parsing.decoded import Decoded, bounds, data_of
-from strandline_spark.parsing.json_rows import NESTED_MAX, WHITESPACE, JsonRows, merge_fields
-from strandline_spark.parsing.texts import Texts, all_finite
+from strandline_spark.parsing.decoded import Decoded, data_of
+from strandline_spark.parsing.json_rows import RANGES, JsonColumns, JsonRows, merge_fields
+from strandline_spark.parsing.texts import Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
-    from strandline_spark.parsing.faults import Fault
     from strandline_spark.parsing.settings import ColumnType
 
-PIECE: Final = 1000
-"""Rows that are tried again together once a whole block has failed."""
-_BYTES_MAX: Final = 1 << 29
-"""Of a block: more than Arrow's reader takes at once is cut up."""
-_MARKER: Final = "\x01"
-_SPELT: Final = rb"\u0001"
-"""A control character has no other spelling in JSON, as it is none of those with a short one."""
-_PREFIX: Final = b'\n{"' + _SPELT + b'":1,'
-_END: Final = b'\n{"' + _SPELT + b'":2}\n'
-_NOT_FINITE: Final = re.compile(rb"NaN|Inf")
-_FIELD_TYPES: Final = {pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
 
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    columns: list[Any]
-    """Of their own types, or of texts that are still to be read."""
-    faults: dict[int, Fault]
-    new_fields: Callable[[Collection[int]], dict[str, str]]
+_MINUS_ZERO: Final = re.compile(r"-0[\s,}]")
+_DOUBTFUL: Final = object()
+"""In place of what is no decimal, or spelt in a way that only `json_rows.py` reads."""
 
 
 class JsonDecoder:
     """`columns` as in the settings."""
 
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
-        self._texts = {name: Texts(name, kind) for name, kind in columns.items()}
         self._columns = columns
-        self.rows = JsonRows(columns)
-        fields = [(name, _read_as(kind)) for name, kind in columns.items()]
-        self._schema = pa.schema([(_MARKER, pa.int64()), *fields])
+        self._texts = {name: Texts(name, kind) for name, kind in columns.items()}
+        self._rows = JsonRows(columns)
+        fields = [f"f{n}" for n in range(len(columns))]
+        kinds = [_read_as(kind) | UnsetType for kind in columns.values()]
+        # No column's own name can be in the way of Python's, or of msgspec's.
+        struct = msgspec.defstruct(
+            "Fields",
+            [(field, kind, UNSET) for field, kind in zip(fields, kinds, strict=True)],
+            rename=dict(zip(fields, columns, strict=True)),
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        self._decode = msgspec.json.Decoder(struct).decode
+        self._nothing = struct()
+        self._getters = [attrgetter(field) for field in fields]
+        self._kinds = list(enumerate(columns.values()))
 
     def decode(self, values: Any) -> Decoded:
-        whole = self._fast(values)
-        if whole is not None:
-            return self._joined([(0, whole)])
-        pieces: list[tuple[int, _Block]] = []
-        for start in range(0, max(len(values), 1), PIECE):
-            piece = values[start : start + PIECE]
-            block = self._fast(piece) if len(values) > PIECE else None
-            pieces.append((start, block or self._slow(piece)))
-        return self._joined(pieces)
-
-    def _joined(self, pieces: list[tuple[int, _Block]]) -> Decoded:
-        """Texts are read here, for both ways."""
-        faults: dict[int, Fault] = {}
-        for start, block in pieces:
-            faults.update((start + row, found) for row, found in block.faults.items())
-        columns = []
-        for n, (name, kind) in enumerate(self._columns.items()):
-            parts = [block.columns[n] for _, block in pieces]
-            if len({part.type for part in parts}) > 1:  # decimals: texts of rows, numbers of blocks
-                parts = [pc.cast(part, pa.string()) for part in parts]
-            column = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-            if column.type != kind.arrow:
-                column = self._texts[name].read(column, faults)
-            columns.append(column)
-
-        def new_fields(bad: Collection[int]) -> dict[str, str]:
-            found: dict[str, str] = {}
-            for start, block in pieces:
-                end = start + len(block.columns[0])
-                merge_fields(found, block.new_fields([n - start for n in bad if start <= n < end]))
-            return found
-
-        return Decoded(columns, faults, new_fields)
-
-    def _slow(self, values: Any) -> _Block:
-        found = self.rows.decode(values.to_pylist())
-        columns = []
-        for name, kind in self._columns.items():
-            columns.append(pa.array(found.columns[name], type=_row_type(kind)))
-        return _Block(columns, found.faults, found.new_fields)
-
-    def _table(self, text: bytes) -> Any:
-        """None if Arrow refuses a row."""
-        try:
-            return pj.read_json(
-                pa.BufferReader(text),
-                read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-                parse_options=pj.ParseOptions(explicit_schema=self._schema),
+        texts: list[str] = values.to_pylist()
+        objects, doubtful = self._objects(texts)
+        columns = [_Column(kind, list(map(self._getters[n], objects))) for n, kind in self._kinds]
+        for column in columns:
+            doubtful |= column.doubtful(texts)
+        for column in columns:
+            column.forget(doubtful)
+        quotes = _quotes(values, texts) - sum(_quotes_of(texts[row]) for row in doubtful)
+        if quotes != 2 * sum(column.names_and_strings() for column in columns):
+            doubtful |= self._doubled(texts, objects, doubtful)
+        rows = sorted(doubtful)
+        again = self._rows.decode([texts[row] for row in rows])
+        faults = {rows[place]: one for place, one in again.faults.items()}
+        arrays = []
+        for (name, kind), column in zip(self._columns.items(), columns, strict=True):
+            array = column.replaced(rows, again.columns[name])
+            arrays.append(
+                array if array.type == kind.arrow else self._texts[name].read(array, faults)
             )
-        except pa.ArrowInvalid:
-            return None
-
-    def _fast(self, values: Any) -> _Block | None:
-        """None if a row is wrong, or may be."""
-        text = _marked(values)
-        table = None if text is None else self._table(text)
-        size = len(values)
-        if text is None or table is None or table.num_rows != size + 1:
-            return None
-        if table.column(0).null_count:
-            return None
-        arrays = [column.combine_chunks()[:size] for column in table.columns]
-        columns = arrays[1 : len(self._schema)]
-        if not all(map(_is_exact, columns)):
-            return None
-        fields = dict(zip(table.column_names, arrays, strict=True))
-        extra = {name: fields[name] for name in table.column_names[len(self._schema) :]}
-        if extra and _NOT_FINITE.search(text):
-            return None
-        types = {n: _FIELD_TYPES.get(a.type, "string") for n, a in extra.items() if _has_value(a)}
 
         def new_fields(bad: Collection[int]) -> dict[str, str]:
-            if not types or not bad:
-                return types
-            return self._slow(values).new_fields(bad)
+            return _new_fields(again, rows, bad)
 
-        return _Block(columns, {}, new_fields)
+        return Decoded(arrays, faults, new_fields)
 
+    def _objects(self, texts: list[str]) -> tuple[list[Any], set[int]]:
+        """And the rows that msgspec refuses."""
+        try:
+            return list(map(self._decode, texts)), set()
+        except (msgspec.MsgspecError, RecursionError):
+            pass
+        objects, refused = [], set()
+        for row, text in enumerate(texts):
+            try:
+                objects.append(self._decode(text))
+            except (msgspec.MsgspecError, RecursionError):
+                objects.append(self._nothing)
+                refused.add(row)
+        return objects, refused
 
-def _marked(values: Any) -> bytes | None:
-    """The text of a block; None if its proof does not hold."""
-    size = len(values)
-    if size == 0 or values.nbytes > _BYTES_MAX:
-        return None
-    if not pc.all(pc.starts_with(values, "{")).as_py():
-        values = pc.utf8_ltrim(values, characters=WHITESPACE)
-        if not pc.all(pc.starts_with(values, "{")).as_py():
-            return None
-    marked = pc.binary_replace_slice(values.cast(pa.binary()), 0, 1, _PREFIX)
-    text = b"".join([data_of(marked), _END])
-    data = np.frombuffer(text, dtype=np.uint8)
-    # Each marker has one backslash, so without others there is no other marker: quicker to see.
-    if _count(data, "\\") != size + 1 and text.count(_SPELT) != size + 1:
-        return None
-    return text if _is_flat(data, bounds(marked)) else None
-
-
-def _is_flat(data: Any, ends: Any) -> bool:
-    """Whether no value nests deeper than it may. Arrow's reader goes down with its process where
-    nesting is very deep, so it must not see such a value.
-    """
-    if _count(data, "{") - len(ends) + _count(data, "[") <= NESTED_MAX:
-        return True
-    opening = np.flatnonzero((data == ord("{")) | (data == ord("[")))
-    counts = np.diff(np.searchsorted(opening, ends - ends[0]))
-    return bool(counts.max() <= NESTED_MAX + 1)
+    def _doubled(self, texts: list[str], objects: list[Any], doubtful: set[int]) -> set[int]:
+        """Of the rows that nobody doubts yet, those in which a field stands twice."""
+        found = set()
+        for row, (text, one) in enumerate(zip(texts, objects, strict=True)):
+            if row not in doubtful:
+                fields = [value for get in self._getters if (value := get(one)) is not UNSET]
+                expected = len(fields) + sum(map(_is_string, fields))
+                if _quotes_of(text) != 2 * expected:
+                    found.add(row)
+        return found
 
 
-def _count(data: Any, character: str) -> int:
-    return int(np.count_nonzero(data == ord(character)))
+class _Column:
+    """One column's values as msgspec has them, UNSET in a row without the field."""
+
+    def __init__(self, kind: ColumnType, values: list[Any]) -> None:
+        self._kind = kind
+        self._values = values
+        self._array: Any = None
+        self._absent = 0
+        self._quoted: set[int] = set()
+        """Of decimals: the rows whose number is a string."""
+
+    def doubtful(self, texts: list[str]) -> set[int]:
+        """The rows whose value is not what it seems, or perhaps not."""
+        values = self._values
+        if self._kind.name == "double" and 0.0 in values:
+            zeros = (row for row, value in enumerate(values) if value == 0.0)
+            return {row for row in zeros if _MINUS_ZERO.search(texts[row])}
+        if not self._kind.name.startswith("decimal"):
+            return set()
+        written = [value if value is UNSET else bytes(value).decode() for value in values]
+        values[:] = [_number_of(text) for text in written]
+        self._quoted = {row for row, text in enumerate(written) if _is_quoted(text)}
+        return {row for row, value in enumerate(values) if value is _DOUBTFUL}
+
+    def forget(self, rows: set[int]) -> None:
+        for row in rows:
+            self._values[row] = UNSET
+        self._quoted -= rows
+        self._make_array()
+
+    def _make_array(self) -> None:
+        kind = _array_type(self._kind)
+        try:
+            self._array, self._absent = pa.array(self._values, kind), 0
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # UNSET is nothing that Arrow knows
+            self._absent = self._values.count(UNSET)
+            values = [None if value is UNSET else value for value in self._values]
+            self._array = pa.array(values, kind)
+
+    def names_and_strings(self) -> int:
+        """How many fields there are, and how many of them are strings: each has two quotes."""
+        names = len(self._values) - self._absent
+        if self._kind.name.startswith("decimal"):
+            return names + len(self._quoted)
+        is_text = _array_type(self._kind) == pa.string()
+        return names + (len(self._values) - self._array.null_count if is_text else 0)
+
+    def replaced(self, rows: list[int], values: list[Any]) -> Any:
+        """An array with these values in these rows."""
+        if rows:
+            for row, value in zip(rows, values, strict=True):
+                self._values[row] = value
+            self._make_array()
+        return self._array
 
 
 def _read_as(kind: ColumnType) -> Any:
-    """What Arrow's reader makes of a column: dates and times stay texts."""
-    return pa.string() if kind.name in ("date", "timestamp") else kind.arrow
+    """What msgspec makes of a field: dates and times stay texts, decimals as they are written."""
+    if kind.name in RANGES:
+        low, high = RANGES[kind.name]
+        return Annotated[int, msgspec.Meta(ge=low, le=high)] | None
+    if kind.name.startswith("decimal"):
+        return Raw
+    return {"double": float, "boolean": bool}.get(kind.name, str) | None
 
 
-def _row_type(kind: ColumnType) -> Any:
+def _array_type(kind: ColumnType) -> Any:
     return kind.arrow if kind.name in ("int", "bigint", "double", "boolean") else pa.string()
 
 
-def _is_exact(column: Any) -> bool:
-    """Arrow's reader lets NaN pass, and decimals with too many digits."""
-    if pa.types.is_floating(column.type):
-        return all_finite(column)
-    if pa.types.is_decimal(column.type):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid:
-            return False
-    return True
+def _is_string(value: Any) -> bool:
+    return type(value) is str or (type(value) is Raw and _is_quoted(bytes(value).decode()))
 
 
-def _has_value(column: Any) -> bool:
-    return bool(column.null_count < len(column))
+def _is_quoted(written: Any) -> bool:
+    return written is not UNSET and written[0] == '"'
+
+
+def _number_of(written: Any) -> Any:
+    """Of a decimal's field: the text of its number."""
+    if written is UNSET or written == "null":
+        return UNSET if written is UNSET else None
+    if written[0] == '"':
+        return _DOUBTFUL if "\\" in written else written[1:-1]
+    return written if written[0] in "-0123456789" else _DOUBTFUL
+
+
+def _quotes(values: Any, texts: list[str]) -> int:
+    """Those that begin or end a name or a string."""
+    data = np.frombuffer(data_of(values), dtype=np.uint8)
+    quotes = int(np.count_nonzero(data == ord('"')))
+    if not (data == ord("\\")).any():
+        return quotes
+    escaped = (text for text in texts if "\\" in text)
+    return quotes - sum(text.count('"') - _quotes_of(text) for text in escaped)
+
+
+def _quotes_of(text: str) -> int:
+    if "\\" not in text:
+        return text.count('"')
+    plain = text.replace("\\\\", "")
+    return plain.count('"') - plain.count('\\"')
+
+
+def _new_fields(again: JsonColumns, rows: list[int], bad: Collection[int]) -> dict[str, str]:
+    """The fields that are no columns: msgspec takes no value that has one."""
+    found: dict[str, str] = {}
+    for place, fields in again.fields.items():
+        if rows[place] not in bad and place not in again.faults:
+            merge_fields(found, fields)
+    return found

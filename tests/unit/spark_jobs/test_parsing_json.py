@@ -10,10 +10,9 @@ import pytest
 
 from strandline_spark.parsing import column_type, merge_fields
 from strandline_spark.parsing.json_rows import NESTED_MAX
-from strandline_spark.parsing.json_values import PIECE
 from strandline_spark.parsing.settings import ColumnType
 from support.parsing import Value, batch_of, one_by_one, outcomes, outcomes_of, parser_of
-from support.parsing_json import TYPES, OnlyBlocks, columns, in_rows
+from support.parsing_json import TYPES, NoRows, columns, in_rows
 
 PARSER = parser_of("json", **TYPES)
 GOOD = '{"s":"good"}'
@@ -216,16 +215,41 @@ def test_a_column_named_event_time_is_the_event_time() -> None:
     [
         ['{"i":1}', '{"s":"x","ts":"2024-05-01","m":1.5,"d":2}'],
         ['{\n  "i": 1\n}\n', ' {"s":\t"x"} '],
-        ['{"s":"\\u0041\\u0002\\\\"}', '{"s":"\\ud83d\\ude00"}'],
-        ['{"i":1,"new":{"a":[{"b":2},{"c":[]}]}}', '{"i":1,"other":null}'],
-        ['{"i":1,"new":[' + ",".join(["[]"] * 400) + "]}"] * 3,
-        ['{"i":1,"new":"x"}', '{"i":"{[{[{["}'.replace('"i"', '"s"')],
+        ['{"s":"\\u0041\\u0002\\\\"}', '{"s":"\\ud83d\\ude00"}', '{"s":"\\\\\\""}'],
+        ['{"s":"é","\\u0069":1}', '{"day":"2024-05-01","m":"1.50"}', '{"m":null,"s":null}'],
+        ["{}", '{"d":0}', '{"d":-0.5}', '{"i":-0,"l":null,"b":false}'],
+        ['{"s":"{[{[{["}', '{"s":"-0","d":1.0}'],
     ],
 )
-def test_good_values_are_read_as_a_block(values: list[str]) -> None:
+def test_good_values_are_read_once(values: list[str]) -> None:
     parser = parser_of("json", **TYPES)
-    parser._decoder = OnlyBlocks(parser._settings.columns)
+    parser._decoder = NoRows(parser._settings.columns)
     assert outcomes(parser, values) == one_by_one(PARSER, values)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"i":1,"i":2}',
+        '{"s":"x","s":"y"}',
+        '{"s":"x","\\u0073":"y"}',
+        '{"s":"\\"","s":"\\\\"}',
+        '{"s":null,"s":"\\\\\\""}',
+        '{"m":1.5,"m":"1.5"}',
+        '{"m":"1.5","m":1.5}',
+        '{"b":true,"b":true}',
+    ],
+)
+def test_a_field_that_stands_twice_is_seen_among_others(value: str) -> None:
+    others = ['{"i":1}', '{"s":"a\\"b\\\\"}', '{"i":"x"}', '{"m":"2.5"}', "{}", '{"new":1}']
+    found = outcomes(PARSER, [*others, value, *others])
+    assert found[len(others)][:2] == ("bad", "field twice")
+    assert found[: len(others)] == outcomes(PARSER, others)
+
+
+def test_zero_keeps_its_sign() -> None:
+    found = outcomes(PARSER, ['{"d":-0}', '{"d":-0.0}', '{"d":0,"s":"-0"}', '{"d":0}'])
+    assert [str(outcome[1]["d"]) for outcome in found] == ["-0.0", "-0.0", "0.0", "0.0"]
 
 
 @pytest.mark.parametrize(
@@ -256,8 +280,8 @@ def test_an_object_cut_over_records_is_never_a_row(values: list[str]) -> None:
 
 
 def test_only_the_wrong_rows_of_a_long_batch_are_bad() -> None:
-    values = [f'{{"i":{n},"m":{n % 100}.25}}' for n in range(3 * PIECE + 7)]
-    wrong = {0, PIECE - 1, 2 * PIECE, len(values) - 1}
+    values = [f'{{"i":{n},"m":{n % 100}.25}}' for n in range(3007)]
+    wrong = {0, 999, 2000, len(values) - 1}
     for n in wrong:
         values[n] = '{"i":"x","new":1}'
     found = outcomes(PARSER, values)
@@ -304,12 +328,12 @@ def test_a_bad_row_has_no_new_fields() -> None:
 
 
 def test_a_bad_row_of_a_later_piece_has_no_new_fields() -> None:
-    values = ["{}"] * PIECE + ['{"n":1}', '{"ts":"x","a":1}', '{"i":"x"}']
+    values = ["{}"] * 1000 + ['{"n":1}', '{"ts":"x","a":1}', '{"i":"x"}']
     assert PARSER.parse(batch_of(values)).new_fields == {"n": "bigint"}
 
 
 def test_new_fields_of_pieces_and_batches_are_merged() -> None:
-    values = ['{"a":1,"n":1}'] * PIECE + ['{"a":1.5,"n":"x"}', '{"i":"x","c":1}']
+    values = ['{"a":1,"n":1}'] * 1000 + ['{"a":1.5,"n":"x"}', '{"i":"x","c":1}']
     assert PARSER.parse(batch_of(values)).new_fields == {"a": "double", "n": "string"}
     found = {"a": "bigint", "b": "bigint"}
     merge_fields(found, {"a": "double", "b": "boolean", "c": "string"})
