@@ -223,12 +223,13 @@ class Committed:
         if self.excused is not None:
             return 0
         keep = len(self.entries)
-        while keep > 0 and (view is None or not self._has(view, self.entries[keep - 1])):
+        while keep > 0 and (view is None or not self._leads_with(view, self.entries[keep - 1])):
             keep -= 1
         gone = self.entries[keep:]
         del self.entries[keep:]
         for entry in gone:
-            self.lost[entry.identity] = entry
+            if view is None or not self._has(view, entry):  # else it was deleted before
+                self.lost[entry.identity] = entry
             del self._committed[entry.identity]
         if gone:
             self.end = gone[0].base
@@ -332,6 +333,10 @@ class Committed:
         stand another history, as a leader cannot be asked about that any more.
         """
         return view.holds(entry) or entry.end <= min(self._removed_to, view.end)
+
+    def _leads_with(self, view: LogView, entry: Entry) -> bool:
+        """The same of an unclean leader's, whose other history behind its start may be committed."""
+        return view.holds(entry) or (self._has(view, entry) and entry.end <= view.start)
 
     def check_complete(self, view: LogView, invariant: str, who: str) -> None:
         """`who` may lead, so it must hold every committed record."""
