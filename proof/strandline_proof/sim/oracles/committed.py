@@ -335,7 +335,7 @@ class Committed:
         return view.holds(entry) or entry.end <= min(self._removed_to, view.end)
 
     def _leads_with(self, view: LogView, entry: Entry) -> bool:
-        """The same of an unclean leader's, whose other history behind its start may be committed."""
+        """The same of an unclean leader, whose other history behind its start may be committed."""
         return view.holds(entry) or (self._has(view, entry) and entry.end <= view.start)
 
     def check_complete(self, view: LogView, invariant: str, who: str) -> None:
