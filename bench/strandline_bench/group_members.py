@@ -114,6 +114,8 @@ class Sessions:
         self._coordinators: dict[str, str] = {}
 
     async def run(self, group: str, member: str) -> None:
+        import grpc.aio
+
         from strandline_proto.v1 import groups_pb2
 
         async with self._turns:
@@ -125,7 +127,7 @@ class Sessions:
         )
         beat.subscribed_topic_names.names.append(self._topic)
         beat.topic_partitions.SetInParent()
-        wake = asyncio.Event()
+        wake, joined = asyncio.Event(), asyncio.Event()
         state = groups_pb2.GroupSessionRequest(stream_generation=1, seq=0, heartbeat=beat)
 
         async def read() -> None:
@@ -139,7 +141,9 @@ class Sessions:
                 if answer.heartbeat.error_code != 0:
                     self._count(str(answer.heartbeat.error_code))
                     return
-                self.joined += state.heartbeat.member_epoch == 0
+                if not joined.is_set():
+                    self.joined += 1
+                    joined.set()
                 state.seen_push = answer.push or state.seen_push
                 # What has been said is not said again: whoever says all is answered with all.
                 beat = groups_pb2.ConsumerGroupHeartbeatRequest(
@@ -155,10 +159,16 @@ class Sessions:
 
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(read())
+            reading.add_done_callback(lambda _: joined.set())
             while not reading.done():
                 state.seq += 1
-                await call.write(state)
-                state.heartbeat.ClearField("topic_partitions")
+                # The broker may end the stream at any moment; what it says then is for `read`.
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    await call.write(state)
+                if joined.is_set():
+                    state.heartbeat.ClearField("topic_partitions")
+                # Whoever says it again before it is answered joins a second time, by half of it.
+                await joined.wait()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._interval_s):
                         await wake.wait()
