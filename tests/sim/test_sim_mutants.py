@@ -1,6 +1,7 @@
 """The harness that looks for planted bugs: what it finds, and what it does not take for a find."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -92,10 +93,39 @@ def test_a_history_that_passes_or_breaks_otherwise_is_no_find(new: str, status: 
     assert look_for(other, Bounds(1, 60)).status == status
 
 
+def test_a_history_that_breaks_without_an_assertion_or_does_not_end_is_no_find(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutant = mutant_named("future-epoch-commits")
+    for played, status in [
+        ((1, "OSError: no"), harness.CRASHES),
+        ((harness.DOES_NOT_END, "w"), harness.HANGS),
+    ]:
+        monkeypatch.setattr(harness, "_play", lambda *_, played=played: played)
+        assert look_for(mutant, Bounds(1, 9)).status == status
+
+
+def test_ordinary_seeds_look_for_a_mutant_whatever_its_plans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, Bounds]] = []
+
+    def work(mutant: Mutant, bounds: Bounds, root: object) -> dict[str, object]:
+        asked.append((mutant.name, bounds))
+        return {"status": "survived", "runs": bounds.seeds, "seconds": 1.0}
+
+    monkeypatch.setattr(harness, "_work", work)
+    bounds = Bounds(5, 9, first=70, ordinary=True)
+    result = look_for(mutant_named("future-epoch-commits"), bounds)
+    assert (result.status, result.runs) == (harness.SURVIVED, 5)
+    assert asked == [("future-epoch-commits", bounds)]
+
+
 def test_it_says_whose_plans_find_a_mutant() -> None:
     assert Needs().plans == "any"
     assert Needs(kinds=("kill",)).plans == "narrowed"
     assert Needs(topology={"flush_policy": "always"}).plans == "narrowed"
+    assert Needs(corpus="no-room-to-load").plans == "aimed"
     assert (
         Needs(aimed=(Fault(1.0, "kill", {"node": "broker-1", "restart_s": 1.0}),)).plans == "aimed"
     )
@@ -126,3 +156,40 @@ def test_the_command_fails_for_a_survivor(
     assert chaos_mutants("--only", CHEAP) == 1
     assert f"NOT FOUND: {CHEAP}" in capsys.readouterr().out
     assert chaos_mutants("--only", CHEAP, "--format", "json") == 1
+
+
+def test_ordinary_seeds_may_miss_what_is_not_said_to_be_found_by_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The share that they find comes first, and what needs no plans of its own is named."""
+    found = {CHEAP: harness.FOUND, "unclean-election": harness.FOUND}
+    monkeypatch.setattr(
+        harness,
+        "look_for",
+        lambda mutant, _: harness.Result(
+            mutant, found.get(mutant.name, harness.SURVIVED), 5, 1.0, "I-9"
+        ),
+    )
+    only = [f"--only={name}" for name in (*found, "both-snapshots-go", "future-epoch-commits")]
+    assert chaos_mutants("--ordinary", *only) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("2 of 4 by ordinary seeds\nmutant")
+    assert "found without its own plans: unclean-election (narrowed)" in told
+    assert "NOT FOUND: both-snapshots-go" in told
+    assert chaos_mutants("--ordinary", *only, "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["shares"] == {"any": {"found": 2, "of": 4}}
+    found.clear()
+    assert chaos_mutants("--ordinary", *only) == 1
+
+
+def test_shares_are_told_by_whose_plans_have_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        harness, "look_for", lambda mutant, _: harness.Result(mutant, harness.FOUND, 1, 1.0)
+    )
+    assert chaos_mutants(f"--only={CHEAP}", "--only=unclean-election", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["shares"] == {
+        "any": {"found": 1, "of": 2},
+        "narrowed": {"found": 1, "of": 1},
+    }

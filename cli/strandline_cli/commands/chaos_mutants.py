@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,21 +17,37 @@ if TYPE_CHECKING:
     from strandline_proof.mutants.harness import Result
     from strandline_proof.mutants.mutant import Mutant
 
-COLUMNS = ("mutant", "rules", "verdict", "plans", "seeds", "seconds", "found by")
+COLUMNS: Final = ("mutant", "rules", "verdict", "plans", "schedules", "seconds", "found by")
+ANY: Final = "any"
+PLANS: Final = {
+    ANY: "by ordinary seeds",
+    "narrowed": "by seeds narrowed to what the bug needs",
+    "aimed": "by plans aimed at it",
+    "history": "by a written history",
+}
+"""Whose plans, in the order in which they say something of a sweep."""
 
 
 def mutants(
     only: Annotated[
         list[str] | None, typer.Option(help="Look for this mutant; may be given again.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds at most for each mutant.")] = 200,
+    ordinary: Annotated[
+        bool,
+        typer.Option(
+            "--ordinary", help="Look with ordinary seeds alone, whatever plans a mutant has."
+        ),
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Schedules at most for each mutant.")] = 200,
+    first: Annotated[int, typer.Option(min=1, help="The first seed.")] = 1,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds at most for each mutant.")] = 300,
     jobs: Annotated[int, typer.Option(min=1, help="Mutants at the same time.")] = 1,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Plant one protocol bug after the other in a copy of the sources, and simulate until found.
 
-    Exit status 1 if one is not found that is not named equivalent.
+    Exit status 1 if one is not found that is not named equivalent; with --ordinary, only of those
+    that are said to be found by ordinary seeds.
     """
     from strandline_cli.errors import CliError
     from strandline_cli.simulation import commit
@@ -44,56 +60,69 @@ def mutants(
         chosen: Sequence[Mutant] = [mutant_named(name) for name in only] if only else MUTANTS
     except UnknownMutant as why:
         raise UsageMistake(f"--only: {why}") from None
+    chosen = sorted(chosen, key=lambda mutant: list(PLANS).index(mutant.plans))
 
     def on_result(result: Result) -> None:
-        note(f"{result.mutant.name}: {result.status} after {result.runs} seeds {result.by}")
+        name, status, runs = result.mutant.name, result.status, result.runs
+        note(f"{name}: {status} after {runs} schedules {result.by}".rstrip())
 
+    bounds = Bounds(seeds, seconds, first, ordinary)
     try:
         for mutant in chosen:
             patched(mutant)
-        results = look_for_all(chosen, Bounds(seeds, seconds), jobs=jobs, on_result=on_result)
+        results = look_for_all(chosen, bounds, jobs=jobs, on_result=on_result)
     except DoesNotApply as why:
         raise CliError(f"{why}; bring the mutant up to date with the sources") from None
-    failed = [result for result in results if not result.passes]
     if output is Format.JSON:
-        emit_json(
-            {
-                "commit": here,
-                "machine": _machine(),
-                "mutants": [result.document() for result in results],
-            }
-        )
+        emit_json(_document(results, bounds.ordinary, here))
     else:
-        _show(results, failed, here)
-    return EXIT_FAILED if failed else EXIT_OK
+        _show(results, bounds.ordinary, here)
+    return EXIT_FAILED if any(_is_missed(r, ordinary) for r in results) else EXIT_OK
 
 
-def _show(results: Sequence[Result], failed: Sequence[Result], commit: str) -> None:
-    emit_table(
-        COLUMNS,
-        [
-            (
-                r.mutant.name,
-                r.mutant.rules,
-                r.status,
-                r.mutant.plans,
-                r.runs or "",
-                f"{r.seconds:.1f}" if r.runs else "",
-                r.by,
-            )
-            for r in results
-        ],
-    )
-    for result in results:
-        if result.mutant.equivalent:
-            write_line(f"equivalent: {result.mutant.name}: {result.mutant.equivalent}")
-    for result in failed:
-        write_line(f"NOT FOUND: {result.mutant.name}: {result.status} {result.why}".rstrip())
+def _is_missed(result: Result, ordinary: bool) -> bool:
+    return not result.passes and (not ordinary or result.mutant.plans == ANY)
+
+
+def _shares(results: Sequence[Result], ordinary: bool) -> dict[str, tuple[int, int]]:
+    """How many were found, and of how many, by whose plans; equivalent ones are not counted."""
     counted = [r for r in results if not r.mutant.equivalent]
-    write_line(
-        f"{len(counted) - len(failed)} of {len(counted)} mutants found;"
-        f" commit {commit or 'unknown'}, {_machine()}"
-    )
+    shares = {}
+    for plans in PLANS:
+        these = [r for r in counted if plans == (ANY if ordinary else r.mutant.plans)]
+        shares[plans] = sum(r.passes for r in these), len(counted if plans == ANY else these)
+    return {plans: share for plans, share in shares.items() if plans == ANY or share[1]}
+
+
+def _document(results: Sequence[Result], ordinary: bool, commit: str) -> dict[str, object]:
+    shares = _shares(results, ordinary)
+    return {
+        "commit": commit,
+        "machine": _machine(),
+        "ordinary": ordinary,
+        "shares": {plans: {"found": n, "of": m} for plans, (n, m) in shares.items()},
+        "mutants": [result.document() for result in results],
+    }
+
+
+def _show(results: Sequence[Result], ordinary: bool, commit: str) -> None:
+    for plans, (found, of) in _shares(results, ordinary).items():
+        write_line(f"{found} of {of} {PLANS[plans]}")
+    emit_table(COLUMNS, [_row(result) for result in results])
+    for r in results:
+        if r.mutant.equivalent:
+            write_line(f"equivalent: {r.mutant.name}: {r.mutant.equivalent}")
+        elif not r.passes:
+            write_line(f"NOT FOUND: {r.mutant.name}: {r.status} {r.why}".rstrip())
+        elif ordinary and r.mutant.plans != ANY:
+            write_line(f"found without its own plans: {r.mutant.name} ({r.mutant.plans})")
+    write_line(f"commit {commit or 'unknown'}, {_machine()}")
+
+
+def _row(result: Result) -> tuple[object, ...]:
+    mutant, seconds = result.mutant, f"{result.seconds:.1f}" if result.runs else ""
+    runs = result.runs or ""
+    return (mutant.name, mutant.rules, result.status, mutant.plans, runs, seconds, result.by)
 
 
 def _machine() -> str:

@@ -1,9 +1,13 @@
 """Looks for each mutant with the simulator, and counts what it takes to find it.
 
 A mutant counts as found only if an oracle, or an assertion of the mutated code, contradicts a run
-whose very plan is sound on the original sources. A crash for another reason is a bad patch. Of some
-bugs a written history tells that no simulated cluster lives through, such as a log that was
-compacted while it was loaded: its test must fail with the mutant, and pass without.
+whose very plan is sound on the original sources. A crash, a run without an end or an error of the
+simulator has a verdict of its own, and does not count. Of some bugs a written history tells that no
+simulated cluster lives through, such as a log that was compacted while it was loaded: an assertion
+of its test must fail with the mutant, and the test pass without.
+
+Whatever a mutant's own plans are, ordinary ones can be asked for: what these find is what a sweep
+would.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.mutants.scratch import plant, search_path, source_root
-from strandline_proof.mutants.worker import MISTAKES
+from strandline_proof.mutants.verdict import BAD_PATCH, CRASHES, FOUND, MISTAKES, SURVIVED
+from strandline_proof.mutants.worker import ORDINARY, OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +35,14 @@ if TYPE_CHECKING:
 START_S: Final = 60.0
 """A worker has so long beyond its own bound to start, and to end its last run."""
 
-FOUND: Final = "found"
-SURVIVED: Final = "survived"
 EQUIVALENT: Final = "equivalent"
-BAD_PATCH: Final = "bad patch"
 HANGS: Final = "hangs"
+UNSOUND: Final = "unsound without it"
 TESTS_PASSED: Final = 0
 TESTS_FAILED: Final = 1
-UNSOUND: Final = "unsound without it"
+DOES_NOT_END: Final = -1
+ASSERTED: Final = ("assert ", "AssertionError", "Failed: DID NOT RAISE")
+"""How pytest begins to say that what a test asserts is not so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,10 @@ class Bounds:
 
     seeds: int
     seconds: float
+    first: int = 1
+    """The first plan's number."""
+    ordinary: bool = False
+    """Whether the plans are those of any seed, whatever the mutant needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +94,14 @@ def look_for(mutant: Mutant, bounds: Bounds) -> Result:
     with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
         root = Path(scratch)
         plant(mutant, root)
-        if mutant.history:
+        if mutant.history and not bounds.ordinary:
             return _look_by_history(mutant, bounds.seconds, root)
-        found = _work(mutant, 1, bounds.seeds, bounds.seconds, root)
+        found = _work(mutant, bounds, root)
     by, why = found.get("by", ""), found.get("why", "")
     result = Result(mutant, found["status"], found["runs"], found["seconds"], by, why)
     if result.status != FOUND:
         return result
-    original = _work(mutant, found["number"], 1, bounds.seconds, None)
+    original = _work(mutant, replace(bounds, seeds=1, first=found["number"]), None)
     if original["status"] == SURVIVED:
         return result
     why = f"the plan that found it: {original.get('why', original['status'])}"
@@ -120,8 +129,12 @@ def _look_by_history(mutant: Mutant, seconds: float, root: Path) -> Result:
     spent = round(time.monotonic() - start, 1)
     if status == TESTS_PASSED:
         return Result(mutant, SURVIVED, 1, spent)
+    if status == DOES_NOT_END:
+        return Result(mutant, HANGS, 1, spent, why=said)
     if status != TESTS_FAILED or any(f"{kind.__name__}: " in said for kind in MISTAKES):
         return Result(mutant, BAD_PATCH, 1, spent, why=said)
+    if not said.startswith(ASSERTED):
+        return Result(mutant, CRASHES, 1, spent, why=said)
     original, said = _play(mutant.history, seconds, search_path(Path.cwd()))
     if original != TESTS_PASSED:
         return Result(mutant, UNSOUND, 1, spent, name, said)
@@ -143,16 +156,17 @@ def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
             timeout=seconds + START_S,
         )
     except subprocess.TimeoutExpired:
-        return -1, f"{history} does not end"
+        return DOES_NOT_END, f"{history} does not end"
     lines = (done.stdout + done.stderr).splitlines()
     return done.returncode, " ".join(line[1:].strip() for line in lines if line.startswith("E "))
 
 
-def _work(
-    mutant: Mutant, first: int, number: int, seconds: float, root: Path | None
-) -> dict[str, Any]:
+def _work(mutant: Mutant, bounds: Bounds, root: Path | None) -> dict[str, Any]:
     """What the worker says; its process ends in any case."""
-    arguments = [mutant.name, first, number, seconds, *([] if root is None else [root])]
+    which = ORDINARY if bounds.ordinary else OWN
+    arguments = [mutant.name, which, bounds.first, bounds.seeds, bounds.seconds]
+    if root is not None:
+        arguments.append(str(root))
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = search_path(root if root is not None else Path.cwd())
     start = time.monotonic()
@@ -163,7 +177,7 @@ def _work(
             capture_output=True,
             text=True,
             check=False,
-            timeout=seconds + START_S,
+            timeout=bounds.seconds + START_S,
         )
     except subprocess.TimeoutExpired:
         spent = round(time.monotonic() - start, 1)

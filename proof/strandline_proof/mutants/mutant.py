@@ -35,19 +35,35 @@ class Needs:
     """Three of these in every plan, and without `kinds` nothing else."""
     alone: bool = False
     """Whether `aimed` is all that happens."""
+    corpus: str = ""
+    """The plan of this name in tests/sim/corpus, under its seed and those after it: the faults that
+    have found the bug once. There is nothing else then.
+    """
 
     @property
     def plans(self) -> str:
         """Whose plans they are: those of `any` seed; `narrowed` to what the bug needs to matter at
-        all; or with faults `aimed` by hand.
+        all; or with faults `aimed` by hand, or kept from when the bug was found.
         """
-        if self.aimed:
+        if self.aimed or self.corpus:
             return "aimed"
         return "narrowed" if self.topology or self.kinds or self.moments else "any"
 
     def __str__(self) -> str:
         words = [f"{name}={value}" for name, value in self.topology.items()]
-        return "; ".join([*words, *dict.fromkeys(self.kinds), *self.moments, *map(str, self.aimed)])
+        words += [*dict.fromkeys(self.kinds), *self.moments, *map(str, self.aimed)]
+        return "; ".join([*words, f"corpus {self.corpus}"] if self.corpus else words)
+
+    @property
+    def short(self) -> str:
+        """The same in a few words: of faults that are aimed, their kinds."""
+        if self.corpus:
+            return f"corpus {self.corpus}"
+        given = self.topology.items()
+        words = [name if name == "groups" else f"{name}={value}" for name, value in given]
+        words += [*dict.fromkeys(self.kinds), *(f"moment {name}" for name in self.moments)]
+        aimed = " ".join(dict.fromkeys(fault.kind for fault in self.aimed))
+        return ", ".join([*words, f"at fixed times {aimed}"] if aimed else words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import dataclasses
 import random
 from typing import TYPE_CHECKING, Final
 
+from strandline_proof.mutants.scratch import corpus_text
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.plan import (
     EVENTS,
@@ -13,6 +14,7 @@ from strandline_proof.sim.plan import (
     Fault,
     draw_plan,
     moment,
+    read_plan,
     scrubbed,
 )
 
@@ -30,6 +32,9 @@ BEGINS_S: Final = (0.7, 3.3, 5.9)
 
 def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
     """Plan `first` and those after it; each follows from its number and from `needs` alone."""
+    if needs.corpus:
+        yield from _kept(needs.corpus, first, number)
+        return
     for seed in range(first, first + number):
         plan = draw_plan(seed)
         topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
@@ -40,6 +45,13 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
         faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
         topology = dataclasses.replace(scrubbed(topology, faults), **needs.topology)  # type: ignore[arg-type]
         yield dataclasses.replace(plan, topology=topology, faults=faults)
+
+
+def _kept(name: str, first: int, number: int) -> Iterator[Plan]:
+    """A plan of the corpus, the first of them under its own seed."""
+    kept = read_plan(corpus_text(name), commit="")
+    for n in range(first - 1, first - 1 + number):
+        yield dataclasses.replace(kept, seed=kept.seed + n, note="")
 
 
 def _moments(seed: int, names: tuple[str, ...], topology: Topology) -> list[Fault]:

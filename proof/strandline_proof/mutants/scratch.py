@@ -1,4 +1,6 @@
-"""A mutant's sources: a copy of the packages it changes, in a directory of its own."""
+"""A mutant's sources: a copy of the packages it changes, in a directory of its own; and what it
+needs of the checkout.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,12 @@ def source_root(package: str) -> Path:
     found = import_module(package).__file__
     assert found is not None, package
     return Path(found).parent.parent
+
+
+def corpus_text(name: str) -> str:
+    """A plan of tests/sim/corpus in the checkout that this package lies in."""
+    checkout = source_root("strandline_proof").parent
+    return (checkout / "tests" / "sim" / "corpus" / f"{name}.json").read_text("utf-8")
 
 
 def patched(mutant: Mutant) -> dict[str, str]:

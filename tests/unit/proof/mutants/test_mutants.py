@@ -1,17 +1,18 @@
 """Planted bugs fit the present sources, and a patch that does not is named."""
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
 from strandline_proof.mutants.catalogue import MUTANTS, UnknownMutant, mutant_named
-from strandline_proof.mutants.mutant import Edit, Mutant
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.mutants.plans import plans
 from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, source_root
 from strandline_proof.mutants.unplanted import UNPLANTED
-from strandline_proof.sim.plan import check_fault
+from strandline_proof.sim.plan import check_fault, read_plan
 
 LEADER = "strandline_broker/core/leader.py"
 
@@ -80,6 +81,14 @@ def test_its_plans_can_be_run_and_follow_from_their_number(mutant: Mutant) -> No
             aimed = fault in mutant.needs.aimed
             assert aimed or not mutant.needs.kinds or fault.kind in mutant.needs.kinds
     assert list(plans(mutant.needs, first=4, number=1)) == drawn[1:2]
+
+
+def test_a_kept_plan_keeps_its_faults_under_the_seeds_after_its_own() -> None:
+    name = "a-late-registration-of-a-dead-process"
+    first, second = plans(Needs(corpus=name), first=1, number=2)
+    file = source_root("strandline_proof").parent / "tests" / "sim" / "corpus" / f"{name}.json"
+    assert first == read_plan(file.read_text("utf-8"), commit="")
+    assert second == dataclasses.replace(first, seed=first.seed + 1)
 
 
 def test_every_pitfall_is_planted_or_it_is_said_what_stands_for_it() -> None:
