@@ -12,6 +12,10 @@ from strandline_proof.mutants.controlling import CONTROLLING
 from strandline_proof.mutants.coordinating import COORDINATING
 from strandline_proof.mutants.deleting import DELETING
 from strandline_proof.mutants.following import FOLLOWING
+from strandline_proof.mutants.found_in_clients import FOUND_IN_CLIENTS
+from strandline_proof.mutants.found_in_control import FOUND_IN_CONTROL
+from strandline_proof.mutants.found_in_groups import FOUND_IN_GROUPS
+from strandline_proof.mutants.found_in_storage import FOUND_IN_STORAGE
 from strandline_proof.mutants.grouping import GROUPING
 from strandline_proof.mutants.healing import HEALING
 from strandline_proof.mutants.leading import LEADING
@@ -45,6 +49,10 @@ MUTANTS: Final = (
     *GROUPING,
     *STREAMING,
     *LEAVING,
+    *FOUND_IN_CONTROL,
+    *FOUND_IN_GROUPS,
+    *FOUND_IN_STORAGE,
+    *FOUND_IN_CLIENTS,
 )
 
 

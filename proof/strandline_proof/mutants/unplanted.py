@@ -7,8 +7,6 @@ from typing import Final
 UNPLANTED: Final[dict[str, str]] = {
     "P-16": "a replica without a checkpoint begins at its log's start, which is always safe"
     " (I-10): no run can tell it from one that is old; `storage/test_checkpoint_limits.py`",
-    "P-34": "reads and cuts are each one synchronous step; `storage/test_readers.py` cuts under"
-    " readers on other threads",
     "P-36": "who cannot apply an election is elected around, under a new leader epoch, which is"
     " applied anew; `hosts/test_replica_logs.py`, `rpc/test_push.py`",
     "P-37": "batches out of order are refused by their sequence, so an order broken at one end"
@@ -31,10 +29,8 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-81": "as P-62; `test_sim_controller_alone.py`, and the moment controller-alone-comes-back",
     "P-102": "a decision is appended and replayed in one step; I-102 is an oracle",
     "P-123": "`core/groups/test_groups_property.py`; I-144 is an oracle",
-    "P-124": "`client/_core/test_membership.py`",
     "P-136": "`test_much_goes_in_parts`",
     "P-141": "one request of a member at a time, and epochs; I-135 is an oracle",
-    "P-147": "a decision is written by a task of its own; `rpc/test_group_session_ended.py`",
     "P-148": "wall clocks jump in a sweep, and I-137 and I-179 are oracles",
     "P-149": "`test_a_target_for_another_group_of_the_same_name_and_epoch_is_dropped`",
     "P-151": "there are no transactions",

@@ -1,0 +1,131 @@
+"""Bugs that the controller once had, under the plans that have found them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+
+_CONTROLLER: Final = "strandline_broker/core/controller/"
+_LOSSES: Final = "strandline_broker/hosts/losses.py"
+
+FOUND_IN_CONTROL: Final = (
+    Mutant(
+        "late-word-of-a-dead-process",
+        "P-71",
+        "a registration that arrives after its process has died and another has begun takes the id"
+        " away from that one",
+        (
+            Edit(
+                _CONTROLLER + "registration.py",
+                "    is_before = _is_of_before(old, request)\n",
+                "    is_before = False and _is_of_before(old, request)\n",
+            ),
+        ),
+        Needs(corpus="a-late-registration-of-a-dead-process"),
+    ),
+    Mutant(
+        "loss-report-begins-at-the-log-end",
+        "I-53",
+        "the report of an unclean election begins at the end of the elected log, though later"
+        " leaders may have committed other records below",
+        (
+            Edit(
+                _CONTROLLER + "recovery.py",
+                "    shared = None if end is None else end.shared_below(newest_led(partition))\n",
+                "    shared = None if end is None else end.offset\n",
+            ),
+            Edit(
+                _LOSSES,
+                "        shared = last.shared_below(state.leader_epoch - 2)\n",
+                "        shared = last.offset\n",
+            ),
+        ),
+        Needs(corpus="a-loss-below-the-end-of-the-elected-log"),
+    ),
+    Mutant(
+        "minimum-of-a-move-not-looked-at",
+        "I-50, I-91",
+        "another min.insync.replicas, which counts for nothing while a replica is added, takes the"
+        " eligible replicas for none",
+        (
+            Edit(
+                _CONTROLLER + "configs.py",
+                "        if state.effective_min_isr(topic, p) != p.least_in_sync(int(minimum))\n",
+                "        if state.effective_min_isr(topic, p)"
+                " != min(int(minimum), len(p.replicas))\n",
+            ),
+        ),
+        Needs(corpus="a-minimum-that-a-reassignment-holds-back"),
+    ),
+    Mutant(
+        "failure-overtaken-by-any-change",
+        "P-79, I-94",
+        "the news that a leader cannot come to its role is dropped if anything of its partition has"
+        " changed since",
+        (
+            Edit(
+                _CONTROLLER + "fencing.py",
+                "told is None or told.elected_at > as_of:\n",
+                "told is None or told.changed_at > as_of:\n",
+            ),
+        ),
+        Needs(corpus="a-failure-told-while-another-broker-left"),
+    ),
+    Mutant(
+        "fencing-leaves-old-requests-valid",
+        "I-15",
+        "a replica outside of the ISR that is fenced and unfenced is let in by a request from"
+        " before",
+        (
+            Edit(
+                _CONTROLLER + "fencing.py",
+                "    if partition.leader == NO_LEADER or broker_id in partition.isr:\n",
+                "    if partition.leader >= NO_LEADER or broker_id in partition.isr:\n",
+            ),
+        ),
+        Needs(moments=("asked-too-late",)),
+    ),
+    Mutant(
+        "members-stay-where-nobody-can-lead",
+        "I-22",
+        "a leader that cannot apply its election leaves others in the ISR of a partition without a"
+        " leader",
+        (
+            Edit(
+                _CONTROLLER + "election.py",
+                "        if leader == NO_LEADER:\n"
+                "            rest = ()"
+                "  # whoever is left there, and cannot lead just now, stays eligible\n"
+                "        elif leader not in rest:\n",
+                "        if leader != NO_LEADER and leader not in rest:\n",
+            ),
+        ),
+        Needs(kinds=("disk-full", "kill")),
+    ),
+    Mutant(
+        "missing-log-stays-eligible",
+        "P-20, I-15",
+        "a broker whose log is gone is eligible though another comes to lead",
+        (
+            Edit(
+                _CONTROLLER + "offline_replicas.py",
+                "        if condition is not None and condition.is_gone"
+                " and change.leader != NO_LEADER:\n",
+                "        if condition is not None and change.leader is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "overdue-though-it-has-gone-on",
+        "I-94",
+        "a leader that applies its election while its fencing waits is fenced all the same",
+        (
+            Edit(
+                _CONTROLLER + "fencing.py",
+                "    if not applied.is_overdue(broker_id, now_ms, sessions.session_ms):\n",
+                "    if now_ms < 0:\n",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,306 @@
+"""Bugs that coordinators of groups once had, under the plans that have found them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.groups.spec import GroupSpec
+
+_GROUPS: Final = "strandline_broker/core/groups/groups.py"
+_HOST: Final = "strandline_broker/hosts/coordination/shard_host.py"
+_PRODUCE: Final = "strandline_broker/rpc/produce.py"
+_READS: Final = "strandline_broker/hosts/reads.py"
+_REGISTRY: Final = "strandline_broker/hosts/coordination/registry.py"
+_SESSION_RPC: Final = "strandline_broker/rpc/group_session.py"
+_SESSIONS: Final = "strandline_broker/hosts/coordination/sessions.py"
+_FETCH: Final = "strandline_broker/hosts/session_partitions.py"
+_STREAM: Final = "strandline/_group_stream.py"
+_TIMERS: Final = "strandline_broker/hosts/coordination/timers.py"
+
+FOUND_IN_GROUPS: Final = (
+    Mutant(
+        "commit-before-a-push",
+        "I-106",
+        "a commit is taken on a stream that its member has heard nothing on yet: it may have been"
+        " stuck on its way",
+        (
+            Edit(
+                _SESSION_RPC,
+                "        if request.seen_push == 0:\n"
+                "            raise InvalidRequest("
+                '"a commit on a stream comes after its first push: seen_push is 0")\n',
+                "",
+            ),
+            Edit(
+                _STREAM,
+                "            elif self._commit is not None and membership.seen_push > 0:\n",
+                "            elif self._commit is not None:\n",
+            ),
+        ),
+        Needs(corpus="a-commit-that-was-stuck-on-its-way"),
+    ),
+    Mutant(
+        "offsets-of-a-coordinator-cut-off",
+        "P-101, I-106",
+        "a coordinator that has not heard from the controller tells what is committed, though"
+        " another may coordinate by now",
+        (
+            Edit(_HOST, " and self.context.is_sure()):\n", "):\n"),
+            Edit(_HOST, "                self.context.check_sure()\n", "                pass\n"),
+        ),
+        Needs(corpus="told-by-a-coordinator-that-is-cut-off"),
+    ),
+    Mutant(
+        "out-of-range-whoever-leads",
+        "I-106",
+        "a leader that has not heard from the controller calls a position out of range, though"
+        " another may lead by now",
+        (Edit(_READS, "        if is_sure():\n", "        if is_sure() or partition.log:\n"),),
+        Needs(corpus="out-of-range-of-a-deposed-leader"),
+    ),
+    Mutant(
+        "repetition-is-news",
+        "I-134",
+        "what a member is told again counts as news, which its acknowledgement has crossed",
+        (
+            Edit(
+                _SESSIONS,
+                "            if (reply.member_epoch, assignment) !="
+                " (self._last_epoch, self._last_assignment):\n",
+                "            if (\n"
+                "                reply.assignment is not None\n"
+                "                or reply.member_epoch != self._last_epoch\n"
+                "            ):\n",
+            ),
+        ),
+        Needs(corpus="two-messages-that-always-cross"),
+    ),
+    Mutant(
+        "given-up-counts-as-told",
+        "I-133",
+        "a member that has given a partition up, and has it again, is not asked for it once more",
+        (
+            Edit(
+                _GROUPS,
+                "            self._told[key] = assignment, _both(asked, beat.owned)\n",
+                "            self._told[key] = assignment, asked\n",
+            ),
+        ),
+        Needs(corpus="asked-twice-for-the-same-partition"),
+    ),
+    Mutant(
+        "waits-at-the-end-of-a-segment",
+        "I-88",
+        "a fetch at a segment's end waits for its least number of bytes, though more follows",
+        (
+            Edit(
+                _FETCH,
+                "            if found.next_offset < end:\n",
+                "            if found.next_offset < 0 <= end:\n",
+            ),
+        ),
+        Needs(corpus="less-than-asked-for-at-a-segments-end"),
+    ),
+    Mutant(
+        "failed-load-is-final",
+        "I-88",
+        "a coordinator that could not read its log stays out of service when it reads right again",
+        (Edit(_HOST, "            if error.may_pass:\n", "            if not str(error):\n"),),
+        Needs(corpus="a-coordinators-log-misread"),
+    ),
+    Mutant(
+        "coordinates-from-a-replica-that-is-gone",
+        "I-88",
+        "a replica of the groups' log that is set aside and assigned again keeps the coordinator of"
+        " the one before",
+        (
+            Edit(
+                _REGISTRY,
+                "        if host is not None and host.partition is not led.partition:\n",
+                "        if host is not None and host.partition is None:\n",
+            ),
+            Edit(
+                "strandline_broker/hosts/envelopes.py",
+                "                await self._logs.set_aside(partition)\n"
+                "                self._roles.on_deleted(partition)\n",
+                "                await self._logs.set_aside(partition)\n",
+            ),
+        ),
+        Needs(corpus="a-coordinator-whose-log-was-set-aside"),
+    ),
+    Mutant(
+        "commit-is-heard-in-its-turn",
+        "I-179",
+        "a commit counts as a word of its member when the one before it is answered",
+        (
+            Edit(
+                _SESSION_RPC,
+                "        self._host.heard(command.group_id, command.member_id)\n"
+                "        if self._commit is not None:\n"
+                "            await asyncio.wait([self._commit])\n",
+                "        if self._commit is not None:\n"
+                "            await asyncio.wait([self._commit])\n"
+                "        self._host.heard(command.group_id, command.member_id)\n",
+            ),
+        ),
+        Needs(corpus="a-member-speaks-while-its-commit-hangs"),
+    ),
+    Mutant(
+        "waiters-outlive-their-stream",
+        "I-182",
+        "who waits for a commit goes on waiting when the produce stream that asked has ended",
+        (
+            Edit(
+                _PRODUCE,
+                "        for request in waiting:\n            request.abandon()\n",
+                "        waiting.clear()\n",
+            ),
+        ),
+        Needs(corpus="producers-of-a-stream-that-has-ended"),
+    ),
+    Mutant(
+        "second-stall-not-given-back",
+        "P-146, I-179",
+        "while the sockets are read after a stall, another one counts as the members' silence",
+        (
+            Edit(
+                _TIMERS,
+                "                if late_ms > LATE_MS:\n"
+                "                    looks = (0,)  # all of them once more\n",
+                "                late_ms = 0\n",
+            ),
+            Edit(
+                _TIMERS,
+                "                    looks = (*READS_MS, 0)\n",
+                "                    looks = (LATE_MS, 0)\n",
+            ),
+        ),
+        Needs(corpus="two-stalls-in-a-row"),
+    ),
+    Mutant(
+        "stall-before-the-first-look",
+        "P-146, I-179",
+        "a broker that stands still before the first look at its timers takes all members for dead",
+        (
+            Edit(
+                _TIMERS,
+                "            if wait_ms is None or not self._has_looked:\n",
+                "            if wait_ms is None:\n",
+            ),
+        ),
+        Needs(corpus="a-pause-before-the-first-look-at-timers"),
+    ),
+    Mutant(
+        "stall-with-the-first-timer",
+        "P-146, I-179",
+        "a broker that stands still as its first timer is started takes the member for dead",
+        (
+            Edit(
+                _TIMERS,
+                "                wait_ms, late_ms = 0, self._now_ms() - self._woken_ms\n",
+                "                wait_ms, late_ms = 0, 0\n",
+            ),
+        ),
+        Needs(corpus="a-pause-that-begins-with-the-first-member"),
+    ),
+    Mutant(
+        "late-coordinator-waits-for-news",
+        "I-88",
+        "a coordinator that comes to its role after the metadata of it waits for the next",
+        (
+            Edit(
+                _REGISTRY,
+                "            if known is not None and known.leader_epoch >= epoch:\n",
+                "            if known is not None and known.leader_epoch > epoch:\n",
+            ),
+        ),
+        Needs(
+            topology={"groups": (GroupSpec(),), "offsets_partitions": 1},
+            kinds=("slow-disk", "stop", "kill"),
+        ),
+    ),
+    Mutant(
+        "fenced-before-it-was-told",
+        "I-135",
+        "a member that has not been told of a newer epoch is fenced for the one that it has",
+        (
+            Edit(
+                "strandline_broker/core/groups/consumer_beat.py",
+                "    if told and beat.member_epoch == max(told):\n",
+                "    if told and beat.member_epoch > max(told):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "taken-back-before-it-was-told",
+        "I-133, I-134",
+        "of a grant that is taken back before it is told a member hears nothing, and does not"
+        " acknowledge that",
+        (
+            Edit(
+                _GROUPS,
+                "        if not full and told == assignment and asked in ({}, told_asked):\n",
+                "        if not full and told == assignment:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "stall-given-back-in-part",
+        "P-146, I-179",
+        "of a stall that began between two looks only what came after the second is given back",
+        (
+            Edit(
+                _TIMERS,
+                "                    self.on_late(wait_ms + late_ms)\n",
+                "                    self.on_late(late_ms - LATE_MS)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "heartbeat-takes-the-news-along",
+        "I-88",
+        "a member's news is rendered as the answer to a heartbeat, which no stream sends",
+        (
+            Edit(
+                _SESSION_RPC,
+                "        waiting = host.ask(command, renders=False)"
+                "  # but the stream does, when it sends that\n",
+                "        waiting = host.ask(command)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "told-by-a-stream-that-has-ended",
+        "P-147, I-88",
+        "what a commit brings about is told by the tasks of a stream that has ended, whose error"
+        " ends the broker's process",
+        (
+            Edit(
+                _SESSION_RPC,
+                "                self._reading = self._group = None\n",
+                "                self._reading = None\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_group_session_ended.py"
+        "::test_a_commit_that_is_done_when_its_stream_has_ended_is_told_to_nobody",
+    ),
+    Mutant(
+        "told-by-a-stream-that-has-failed",
+        "I-88",
+        "news is told by the tasks of a stream that has failed at a write, whose error ends what"
+        " brought the news",
+        (
+            Edit(
+                _SESSION_RPC,
+                "        except BaseException:\n"
+                "            self._group = None"
+                "  # the call has ended, and `run` is about to hear of it\n"
+                "            raise\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_group_session.py"
+        "::test_news_for_a_stream_that_has_just_failed_are_nobodys",
+    ),
+)

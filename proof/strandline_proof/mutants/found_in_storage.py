@@ -1,0 +1,295 @@
+"""Bugs that logs and disks once brought about, under the plans that have found them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+
+_CUT: Final = "strandline_broker/storage/log_cut.py"
+_DIRECTORY: Final = "strandline_broker/storage/directory.py"
+_PUSH: Final = "strandline_broker/hosts/push.py"
+_RECOVERY: Final = "strandline_broker/storage/recovery.py"
+_SEGMENT: Final = "strandline_broker/storage/segment.py"
+
+FOUND_IN_STORAGE: Final = (
+    Mutant(
+        "log-start-goes-with-its-checkpoint",
+        "I-75, I-76",
+        "a log whose checkpoint of log starts is lost begins with its first segment, wherever its"
+        " epochs begin",
+        (
+            Edit(
+                _RECOVERY,
+                "max(base, expected.log_start, self._first_of_epochs(base))",
+                "max(base, expected.log_start)",
+            ),
+        ),
+        Needs(corpus="a-flipped-log-start"),
+    ),
+    Mutant(
+        "epochs-believed-against-the-batches",
+        "I-5, I-7",
+        "an epoch checkpoint is right wherever it contradicts durable batches",
+        (
+            Edit(
+                _RECOVERY,
+                "        if epochs is None or not is_contradicted(\n"
+                "            epochs, self._segments, below=self._expected.recovery_point\n"
+                "        ):\n",
+                "        if epochs is None or not is_contradicted(epochs, (), below=0):\n",
+            ),
+        ),
+        Needs(corpus="another-digit-in-the-epoch-checkpoint"),
+    ),
+    Mutant(
+        "cut-by-headers-alone",
+        "I-1, I-15",
+        "what stays of a segment is not read before it is cut: a length that a disk has changed"
+        " says where",
+        (
+            Edit(
+                _SEGMENT,
+                "        recent = kept.activate(position, end_offset, crc=True,"
+                " gaps_below=gaps_below, low=low)\n",
+                "        recent = kept.activate(position, end_offset, crc=False,"
+                " gaps_below=gaps_below, low=low)\n",
+            ),
+            Edit(
+                _SEGMENT,
+                "        if kept.size != position or not (ends == end_offset or ends < end_offset"
+                " <= gaps_below):\n",
+                "        if ends < 0:\n",
+            ),
+        ),
+        Needs(corpus="cut-behind-a-batch-of-another-length"),
+    ),
+    Mutant(
+        "cut-at-a-misread-place",
+        "I-7, I-15",
+        "where the disk does not give back what leads to the place of a cut, the log is cut there",
+        (
+            Edit(
+                _CUT,
+                "        if bad.offset < offset:\n            raise\n"
+                "        return bad.position, offset\n",
+                "        return bad.position, min(offset, bad.offset)\n",
+            ),
+        ),
+        Needs(corpus="a-cut-at-a-place-that-was-misread"),
+    ),
+    Mutant(
+        "scrub-of-a-segment-that-was-cut",
+        "P-34, I-41",
+        "a segment that was cut before its turn in the scrub is held against what it was",
+        (
+            Edit(
+                "strandline_broker/storage/segment_check.py",
+                "        if not self._is_current:\n            return ()\n",
+                "",
+            ),
+        ),
+        Needs(corpus="cut-while-the-scrub-reads"),
+    ),
+    Mutant(
+        "sound-as-soon-as-it-is-cut",
+        "I-24, I-39",
+        "a replica that has given up records to heal calls itself sound before it has them again",
+        (
+            Edit(
+                "strandline_broker/hosts/damage_watch.py",
+                "    if partition.healing or log.damaged_ranges",
+                "    if log.damaged_ranges",
+            ),
+        ),
+        Needs(corpus="healed-replica-asked-for-on-an-old-fetch"),
+    ),
+    Mutant(
+        "who-failed-once-never-leads",
+        "P-79, I-88",
+        "a broker that could not come to its role is not elected when it has applied a snapshot",
+        (
+            Edit(
+                "strandline_broker/hosts/controller/push_answers.py",
+                "        if may_lead_again(self._state, *who, failed=failed, as_of=as_of):\n",
+                "        if None in may_lead_again(self._state, *who, failed=failed, as_of=as_of):"
+                "\n",
+            ),
+        ),
+        Needs(corpus="leaderless-after-a-full-disk"),
+    ),
+    Mutant(
+        "push-not-recorded-and-not-asked-again",
+        "I-53, I-88",
+        "a broker that could not record a push does not ask for it again, and its log ends stay"
+        " untold",
+        (
+            Edit(
+                _PUSH,
+                "            self.streams.ask_later()\n"
+                "            return self._answer(envelope, error=refusal,",
+                "            return self._answer(envelope, error=refusal,",
+            ),
+        ),
+        Needs(corpus="log-end-not-told-from-a-full-disk"),
+    ),
+    Mutant(
+        "no-room-and-not-asked-again",
+        "I-88",
+        "a broker that had no room for a replica or a role does not ask for it again",
+        (
+            Edit(
+                _PUSH,
+                "        if self.envelopes.lacks_something:\n"
+                "            self.streams.ask_later()\n",
+                "",
+            ),
+        ),
+        Needs(corpus="full-disk-while-a-replica-is-made"),
+    ),
+    Mutant(
+        "limit-outlives-the-log-start",
+        "I-75",
+        "the limit of an earlier cut holds for a log start that was written and told since",
+        (
+            Edit(
+                "strandline_broker/storage/checkpoint_limits.py",
+                "            elif shared == LOG_STARTS and shared in limit.named"
+                " and offset > limit.offset:\n",
+                "            elif shared == LOG_STARTS and offset < 0:\n",
+            ),
+        ),
+        Needs(corpus="log-start-under-a-limit"),
+    ),
+    Mutant(
+        "old-promises-outlive-a-creation",
+        "I-7, P-51",
+        "a replica is made before what was promised of the one before is taken back",
+        (
+            Edit(
+                _DIRECTORY,
+                "            limits.add(0)"
+                "  # before the directory counts as a partition's, with a log that is lost\n"
+                "        yield\n"
+                "        begun = yield from beginning(self._fs, path, new, is_made=is_made)\n",
+                "            pass\n"
+                "        yield\n"
+                "        begun = yield from beginning(self._fs, path, new, is_made=is_made)\n"
+                "        if self._checkpoints.may_name((new.topic, new.partition)):\n"
+                "            limits.add(0)\n",
+            ),
+        ),
+        Needs(corpus="made-anew-on-a-failing-disk"),
+    ),
+    Mutant(
+        "no-room-for-a-cut-is-half-a-cut",
+        "I-88",
+        "a truncation that had no room to begin counts as one that failed half-way",
+        (
+            Edit(
+                _CUT,
+                "    _limit_checkpoints(log, end_offset, high_watermark)\n    try:\n",
+                "    try:\n        _limit_checkpoints(log, end_offset, high_watermark)\n",
+            ),
+        ),
+        Needs(corpus="no-room-to-truncate"),
+    ),
+    Mutant(
+        "misread-is-served",
+        "P-34, I-1",
+        "batches of another place, which a disk gives back under right CRCs, are served",
+        (
+            Edit(
+                "strandline_broker/storage/log_reader.py",
+                "    records, at, offset = read.records, 0, start\n",
+                "    records, at, offset = read.records, 0, start\n"
+                "    if size_is_right := len(read.records) == run[1] - run[0]:\n"
+                "        return read\n"
+                "    assert not size_is_right\n",
+            ),
+        ),
+        Needs(kinds=("misread", "misread", "kill")),
+    ),
+    Mutant(
+        "lost-recovery-point-is-zero",
+        "I-7",
+        "a recovery point whose checkpoint is lost is 0, so what does not read above it is a torn"
+        " tail",
+        (
+            Edit(
+                _DIRECTORY,
+                "                recovery_point_lost=limits.is_lost\n"
+                "                or self._checkpoints.has_lost(RECOVERY_POINTS, key),\n",
+                "                recovery_point_lost=False,\n",
+            ),
+        ),
+        Needs(kinds=("file-flip", "bit-flip", "kill")),
+    ),
+    Mutant(
+        "failed-flush-forgotten-by-the-next-process",
+        "P-24, I-93",
+        "a process does not know that a flush of the one before it has failed",
+        (
+            Edit(
+                _DIRECTORY,
+                "                flush_failed=has_failed_flush(self._fs, self.path),\n",
+                "                flush_failed=False,\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "replicated"}, kinds=("fsync-error", "power")),
+    ),
+    Mutant(
+        "active-segment-never-looked-at-again",
+        "I-88",
+        "the scrub reads sealed segments alone, so a misread of the active one stays marked",
+        (
+            Edit(
+                "strandline_broker/hosts/scrubber.py",
+                "    return [*sealed, active] if marked else sealed\n",
+                "    return sealed if marked else [*sealed]\n",
+            ),
+        ),
+        Needs(topology={"scrub_ms": 400, "segment_bytes": 1 << 20}, kinds=("misread", "kill")),
+    ),
+    Mutant(
+        "what-waits-for-its-flush-is-not-asked-for",
+        "I-88",
+        "under flush.policy=always a partition that a request has left out until its flush is asked"
+        " for when another one is",
+        (
+            Edit(
+                "strandline_broker/hosts/fetchers.py",
+                "        for fetcher in self._by_leader.values():\n"
+                "            fetcher.on_flushed(key)\n",
+                "        pass\n",
+            ),
+        ),
+        Needs(topology={"flush_policy": "always", "partitions": 1}, kinds=("slow-disk", "kill")),
+    ),
+    Mutant(
+        "told-though-it-was-dropped",
+        "I-88",
+        "a fetch session goes by what it has told a replica, also where that has dropped it",
+        (
+            Edit(
+                "strandline_broker/hosts/session_partitions.py",
+                "            self._kept[key] = _Kept(position)\n",
+                "            told = None if kept is None else kept.told\n"
+                "            self._kept[key] = _Kept(position, told)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "broken-off-creation-bars-its-name",
+        "P-51, I-88",
+        "a creation that broke off on a full disk is in the way of the next topic of that name",
+        (
+            Edit(
+                "strandline_broker/storage/partition_identity.py",
+                "    if (found, new.partition) not in hosted and (is_ours or not is_open):\n",
+                "    if (found, new.partition) not in hosted and is_ours:\n",
+            ),
+        ),
+        Needs(kinds=("topic-recreate", "topic-recreate", "disk-full", "kill")),
+    ),
+)
