@@ -170,12 +170,12 @@ def test_ordinary_seeds_may_miss_what_is_not_said_to_be_found_by_them(
             mutant, found.get(mutant.name, harness.SURVIVED), 5, 1.0, "I-9"
         ),
     )
-    only = [f"--only={name}" for name in (*found, "both-snapshots-go", "future-epoch-commits")]
+    only = [f"--only={name}" for name in (*found, "snapshot-written-in-place", "future-epoch-commits")]
     assert chaos_mutants("--ordinary", *only) == 0
     told = capsys.readouterr().out
     assert told.startswith("2 of 4 by ordinary seeds\nmutant")
     assert "found without its own plans: unclean-election (narrowed)" in told
-    assert "NOT FOUND: both-snapshots-go" in told
+    assert "NOT FOUND: snapshot-written-in-place" in told
     assert chaos_mutants("--ordinary", *only, "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["shares"] == {"any": {"found": 2, "of": 4}}
     found.clear()

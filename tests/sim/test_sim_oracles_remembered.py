@@ -39,7 +39,7 @@ def run(name: str) -> RunResult:
 
 
 @pytest.mark.parametrize(
-    "name", ["who-left-is-forgotten-at-once", "who-was-waited-for-is-forgotten"]
+    "name", ["forgotten-before-it-is-applied", "who-was-waited-for-is-forgotten"]
 )
 def test_all_lose_power_and_the_longest_log_leads(name: str) -> None:
     result = run(name)
@@ -58,6 +58,6 @@ def test_what_a_recovery_forgets(
     monkeypatch: Patch, plant: Callable[[Patch], None], says: str
 ) -> None:
     plant(monkeypatch)
-    result = run("who-left-is-forgotten-at-once")
+    result = run("forgotten-before-it-is-applied")
     assert result.invariant == "I-53"
     assert says in result.what

@@ -14,28 +14,6 @@ _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause", "kill
 
 ASKING: Final = (
     Mutant(
-        "hole-of-an-unknown-batch-is-closed",
-        "P-42, I-59",
-        "a producer that gives up a batch of unknown fate gives its number to the next one",
-        (
-            Edit(
-                _QUEUE,
-                "            if batch.may_be_written:\n                self._renew = True\n"
-                "            elif",
-                "            if batch.base_sequence < 0:\n                self._renew = True\n"
-                "            elif",
-            ),
-            Edit(
-                _QUEUE,
-                "        if any(b.may_be_written for b in self.in_flight):\n"
-                "            self._renew = True  # these are resolved first, under the numbers they"
-                " have\n            return\n",
-                "",
-            ),
-        ),
-        Needs(kinds=_NET),
-    ),
-    Mutant(
         "new-numbers-before-all-is-known",
         "P-42, I-59",
         "a producer goes on under a new epoch with batches that may be in the log under the old"

@@ -206,24 +206,6 @@ FOLLOWING: Final = (
         ),
     ),
     Mutant(
-        "old-leaders-log-not-flushed",
-        "P-75, I-9",
-        "under flush.policy=always a new follower fetches from the end of a log that it has not"
-        " flushed",
-        (
-            Edit(
-                _FOLLOWING,
-                "        await self._flushes.before_fetch(partition.log)\n",
-                "",
-            ),
-            _UNFLUSHED_NAMED,
-        ),
-        Needs(
-            topology={"flush_policy": "always"},
-            moments=("demoted-with-a-slow-disk",),
-        ),
-    ),
-    Mutant(
         "first-push-need-not-be-a-snapshot",
         "P-79, I-34",
         "a broker that knows nothing applies an envelope that is only a difference, and the"

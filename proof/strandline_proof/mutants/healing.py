@@ -12,7 +12,6 @@ _WATCH: Final = "strandline_broker/hosts/damage_watch.py"
 _LIFECYCLE: Final = "strandline_broker/hosts/lifecycle.py"
 _LOG_DIRS: Final = "strandline_broker/hosts/log_dirs.py"
 _FULL_DIRS: Final = "strandline_broker/hosts/full_dirs.py"
-_SESSIONS: Final = "strandline_broker/core/controller/sessions.py"
 _CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
 _OFFLINE: Final = "strandline_broker/core/controller/offline_replicas.py"
 
@@ -91,20 +90,6 @@ HEALING: Final = (
             ),
         ),
         _COMES_AND_GOES,
-    ),
-    Mutant(
-        "overtaken-heartbeat-counts",
-        "I-100",
-        "heartbeats have no order: one that comes late over a stream that was given up counts as"
-        " the newest",
-        (
-            Edit(
-                _SESSIONS,
-                "        return known == epoch and number < last\n",
-                "        return known != known and number < last\n",
-            ),
-        ),
-        _OVERTAKEN,
     ),
     Mutant(
         "overtaken-heartbeat-decides",

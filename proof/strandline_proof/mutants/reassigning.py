@@ -37,19 +37,6 @@ REASSIGNING: Final = (
         _NEEDS,
     ),
     Mutant(
-        "reassignment-ends-at-once",
-        "P-68, I-85",
-        "a reassignment ends with the next change of the ISR, whoever has copied what",
-        (
-            Edit(
-                _REASSIGNMENT,
-                "if partition.original == () or not set(target) <= set(partition.isr):",
-                "if partition.original == ():",
-            ),
-        ),
-        _NEEDS,
-    ),
-    Mutant(
         "removal-within-the-epoch",
         "P-26, I-85",
         "a replica is removed without a new leader epoch, where it does not lead",

@@ -125,19 +125,6 @@ RECOVERING: Final = (
         Needs(kinds=("isolate", "kill", "stop")),
     ),
     Mutant(
-        "who-left-is-forgotten-at-once",
-        "I-53",
-        "who leaves an ISR that keeps the minimum is forgotten before its leader has heard of it",
-        (
-            Edit(
-                _ISR,
-                "    known -= complete\n",
-                "    known = known - complete if len(isr) < min_isr else set[BrokerId]()\n",
-            ),
-        ),
-        _FIRST_IS_GONE_AGAIN,
-    ),
-    Mutant(
         "forgotten-before-it-is-applied",
         "I-53",
         "who has left an ISR is forgotten though its leader has not answered for that",
@@ -237,24 +224,6 @@ RECOVERING: Final = (
             Edit(_LEADER, "        if self._state.recovering:\n", "        if False:\n"),
         ),
         _ALL_DIE,
-    ),
-    Mutant(
-        "unclean-though-the-topic-forbids",
-        "P-27, I-48",
-        "a partition without a leader is led by whoever lives, whatever its topic says",
-        (
-            Edit(
-                _RECOVERY,
-                "        if leader == NO_LEADER and"
-                " state.elects_uncleanly(state.topics[partition.topic_id]):\n",
-                "        if leader == NO_LEADER:\n",
-            ),
-        ),
-        Needs(
-            topology=_TWO_LOGS_ARE_LOST.topology,
-            kinds=_TWO_LOGS_ARE_LOST.kinds,
-            aimed=_TWO_LOGS_ARE_LOST.aimed[1:],
-        ),
     ),
     Mutant(
         "loss-report-of-a-wrong-range",

@@ -228,6 +228,7 @@ REMEMBERING: Final = (
                 "            if True:\n",
             ),
         ),
-        _KILLS,
+        history="tests/unit/broker/storage/test_metadata_snapshot.py"
+        "::test_the_segments_below_the_snapshot_before_the_last_go",
     ),
 )

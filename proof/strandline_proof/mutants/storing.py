@@ -97,19 +97,6 @@ STORING: Final = (
         Needs(topology=_ALWAYS, kinds=_POWER),
     ),
     Mutant(
-        "flushed-without-fsync",
-        "P-23, I-93",
-        "a flush does not sync the segments that it calls durable",
-        (
-            Edit(
-                _TICKET,
-                "        for file in self.files:\n            file.sync()\n",
-                "",
-            ),
-        ),
-        Needs(topology=_ALWAYS, kinds=_POWER),
-    ),
-    Mutant(
         "sealed-segments-not-flushed",
         "P-23, I-8",
         "a flush syncs the active segment and forgets those that were sealed since the last",
