@@ -5,6 +5,7 @@ from inspect import getdoc
 
 from md_table import table
 from strandline_proof.mutants.catalogue import MUTANTS
+from strandline_proof.mutants.mutant import Mutant
 from strandline_proof.mutants.unplanted import UNPLANTED
 from strandline_proof.sim.expected import EVENTS, GROUP_EVENTS, runs_needed
 from strandline_proof.sim.group_moments import GROUP_MOMENTS
@@ -28,14 +29,19 @@ SOMETIMES = """\
 A sweep of so many schedules or more fails if it has never seen this, and so for each kind of fault.
 """
 BUGS = """\
-`strandline chaos mutants` plants each in a copy of the sources, and says after how many seeds which
-oracle objects.
+`strandline chaos mutants` plants each in a copy of the sources, and says after how many schedules
+which oracle objects. What ordinary seeds find is what a sweep would; `--ordinary` looks for all of
+them so. The rest needs plans that say less of a sweep, and each row says which: *narrowed* to a
+cluster, to kinds of faults or to a moment without which the bug does not matter; *aimed*, with
+faults at fixed times, or with those of the plan in the corpus that has found the bug once; or a
+written history.
 """
+ANY = "any"
 PLANS = {
-    "any": "Looked for by ordinary seeds",
-    "narrowed": "Looked for by seeds with the faults or the cluster that the bug needs to matter",
-    "aimed": "Looked for by seeds with faults that are aimed by hand besides",
-    "history": "Looked for by a written history",
+    ANY: "By ordinary seeds",
+    "narrowed": "By narrowed plans",
+    "aimed": "By aimed plans",
+    "history": "By written histories",
 }
 
 
@@ -46,7 +52,7 @@ def proof_tables() -> str:
             f"## Faults\n\n{FAULTS}\n{table(('fault', 'drawn by', 'what it does'), faults())}",
             f"## Moments\n\n{MOMENTS_HEAD}\n{table(('moment', 'what happens'), moments())}",
             f"## Sometimes\n\n{SOMETIMES}\n{table(('event', 'schedules'), events())}",
-            f"## Planted bugs\n\n{BUGS}",
+            f"## Planted bugs\n\n{shares()}\n{BUGS}",
             *(planted(how, title) for how, title in PLANS.items()),
             f"### Equivalent, and not counted\n\n{table(('bug', 'rules', 'why'), equivalent())}",
             "### Pitfalls without a planted bug\n\n"
@@ -72,10 +78,28 @@ def events() -> Iterator[tuple[str, str]]:
         yield event, f"{runs_needed(rate)}{groups}"
 
 
+def counted(how: str) -> list[Mutant]:
+    return [mutant for mutant in MUTANTS if mutant.plans == how and not mutant.equivalent]
+
+
+def shares() -> str:
+    """What ordinary seeds find comes first."""
+    found = {how: len(counted(how)) for how in PLANS}
+    words = ("ordinary seeds", "narrowed plans", "aimed plans", "written histories")
+    rest = ", ".join(
+        f"{n} by {word}" for word, (how, n) in zip(words, found.items(), strict=True) if how != ANY
+    )
+    return f"**{found[ANY]} of {sum(found.values())} by ordinary seeds**; {rest}.\n"
+
+
 def planted(how: str, title: str) -> str:
-    bugs = [mutant for mutant in MUTANTS if mutant.plans == how and not mutant.equivalent]
-    rows = ((f"`{bug.name}`", bug.rules, bug.what) for bug in bugs)
-    return f"### {title}: {len(bugs)}\n\n{table(('bug', 'rules', 'what is broken'), rows)}"
+    bugs, head = counted(how), ["bug", "rules", "what is broken"]
+    rows = [[f"`{bug.name}`", bug.rules, bug.what] for bug in bugs]
+    if how != ANY:
+        head.append("by")
+        for row, bug in zip(rows, bugs, strict=True):
+            row.append(f"`{bug.history}`" if bug.history else f"{how}: {bug.needs.short}")
+    return f"### {title}: {len(bugs)}\n\n{table(head, rows)}"
 
 
 def equivalent() -> Iterator[tuple[str, str, str]]:
