@@ -6,7 +6,7 @@ import json
 import pytest
 
 from strandline_cli.main import run
-from strandline_proof.mutants import catalogue, harness
+from strandline_proof.mutants import catalogue, harness, verdict
 from strandline_proof.mutants.catalogue import mutant_named
 from strandline_proof.mutants.harness import Bounds, look_for
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
@@ -23,7 +23,7 @@ def with_patch(old: str, new: str) -> Mutant:
 
 def test_a_cheap_mutant_is_found_by_the_oracle_of_its_rule() -> None:
     result = look_for(mutant_named(CHEAP), Bounds(3, 60))
-    assert (result.status, result.by) == (harness.FOUND, "I-19")
+    assert (result.status, result.by) == (verdict.FOUND, "I-19")
     assert result.runs == 1
     assert result.passes
 
@@ -41,20 +41,20 @@ def test_a_cheap_mutant_is_found_by_the_oracle_of_its_rule() -> None:
 def test_a_rule_is_seen_broken_where_it_is_broken(name: str, rule: str) -> None:
     """Before anything is lost because of it; the second in a moment that was made for it."""
     result = look_for(mutant_named(name), Bounds(3, 60))
-    assert (result.status, result.by) == (harness.FOUND, rule)
+    assert (result.status, result.by) == (verdict.FOUND, rule)
 
 
 def test_a_mutant_that_changes_nothing_survives() -> None:
     harmless = with_patch("self._requests = 0\n", "self._requests = 7\n")
     result = look_for(harmless, Bounds(1, 60))
-    assert (result.status, result.runs) == (harness.SURVIVED, 1)
+    assert (result.status, result.runs) == (verdict.SURVIVED, 1)
     assert not result.passes
 
 
 def test_a_patch_with_a_mistake_is_no_find() -> None:
     broken = with_patch("self._requests = 0\n", "self._requests = no_such_name\n")
     result = look_for(broken, Bounds(1, 60))
-    assert result.status == harness.BAD_PATCH
+    assert result.status == verdict.BAD_PATCH
     assert "no_such_name" in result.why
     assert not result.passes
 
@@ -75,14 +75,14 @@ def test_an_equivalent_mutant_is_not_run() -> None:
 
 def test_a_mutant_is_found_by_a_written_history() -> None:
     result = look_for(mutant_named("future-epoch-commits"), Bounds(1, 60))
-    assert (result.status, result.by) == (harness.FOUND, "test_who_may_commit")
+    assert (result.status, result.by) == (verdict.FOUND, "test_who_may_commit")
 
 
 @pytest.mark.parametrize(
     ("new", "status"),
     [
-        ("        raise _stale(command, current.epoch - 0)\n", harness.SURVIVED),
-        ("        raise _stale(command, no_such_name)\n", harness.BAD_PATCH),
+        ("        raise _stale(command, current.epoch - 0)\n", verdict.SURVIVED),
+        ("        raise _stale(command, no_such_name)\n", verdict.BAD_PATCH),
     ],
 )
 def test_a_history_that_passes_or_breaks_otherwise_is_no_find(new: str, status: str) -> None:
@@ -98,7 +98,7 @@ def test_a_history_that_breaks_without_an_assertion_or_does_not_end_is_no_find(
 ) -> None:
     mutant = mutant_named("future-epoch-commits")
     for played, status in [
-        ((1, "OSError: no"), harness.CRASHES),
+        ((1, "OSError: no"), verdict.CRASHES),
         ((harness.DOES_NOT_END, "w"), harness.HANGS),
     ]:
         monkeypatch.setattr(harness, "_play", lambda *_, played=played: played)
@@ -117,7 +117,7 @@ def test_ordinary_seeds_look_for_a_mutant_whatever_its_plans(
     monkeypatch.setattr(harness, "_work", work)
     bounds = Bounds(5, 9, first=70, ordinary=True)
     result = look_for(mutant_named("future-epoch-commits"), bounds)
-    assert (result.status, result.runs) == (harness.SURVIVED, 5)
+    assert (result.status, result.runs) == (verdict.SURVIVED, 5)
     assert asked == [("future-epoch-commits", bounds)]
 
 
@@ -151,7 +151,7 @@ def test_the_command_names_a_mutant_that_is_not_up_to_date(
 def test_the_command_fails_for_a_survivor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    survived = harness.Result(mutant_named(CHEAP), harness.SURVIVED, 5, 1.0)
+    survived = harness.Result(mutant_named(CHEAP), verdict.SURVIVED, 5, 1.0)
     monkeypatch.setattr(harness, "look_for", lambda *_: survived)
     assert chaos_mutants("--only", CHEAP) == 1
     assert f"NOT FOUND: {CHEAP}" in capsys.readouterr().out
@@ -162,15 +162,17 @@ def test_ordinary_seeds_may_miss_what_is_not_said_to_be_found_by_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The share that they find comes first, and what needs no plans of its own is named."""
-    found = {CHEAP: harness.FOUND, "unclean-election": harness.FOUND}
+    found = {CHEAP: verdict.FOUND, "unclean-election": verdict.FOUND}
     monkeypatch.setattr(
         harness,
         "look_for",
         lambda mutant, _: harness.Result(
-            mutant, found.get(mutant.name, harness.SURVIVED), 5, 1.0, "I-9"
+            mutant, found.get(mutant.name, verdict.SURVIVED), 5, 1.0, "I-9"
         ),
     )
-    only = [f"--only={name}" for name in (*found, "snapshot-written-in-place", "future-epoch-commits")]
+    only = [
+        f"--only={name}" for name in (*found, "snapshot-written-in-place", "future-epoch-commits")
+    ]
     assert chaos_mutants("--ordinary", *only) == 0
     told = capsys.readouterr().out
     assert told.startswith("2 of 4 by ordinary seeds\nmutant")
@@ -186,7 +188,7 @@ def test_shares_are_told_by_whose_plans_have_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        harness, "look_for", lambda mutant, _: harness.Result(mutant, harness.FOUND, 1, 1.0)
+        harness, "look_for", lambda mutant, _: harness.Result(mutant, verdict.FOUND, 1, 1.0)
     )
     assert chaos_mutants(f"--only={CHEAP}", "--only=unclean-election", "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["shares"] == {

@@ -55,13 +55,13 @@ def plant(mutant: Mutant, into: Path) -> None:
     """Copy the packages that the mutant changes to `into`, with its changes."""
     texts = patched(mutant)
     for package in dict.fromkeys(map(_package, texts)):
-        shutil.copytree(
-            source_root(package) / package,
-            into / package,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+        # With the bytecode of what stays: to compile a package takes longer than a run.
+        shutil.copytree(source_root(package) / package, into / package)
     for file, text in texts.items():
-        (into / file).write_text(text, "utf-8")
+        path = into / file
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+            compiled.unlink()
+        path.write_text(text, "utf-8")
 
 
 def search_path(first: Path) -> str:

@@ -32,6 +32,7 @@ MISTAKES: Final = (ImportError, TypeError, NameError, AttributeError, SyntaxErro
 
 _ENDS: Final = ("exit", "uncaught")
 """What the simulator calls the end of a process, or of a task, that nothing explains."""
+_VERDICTS: Final = (Violation, Deadlock, Livelock)
 _PROOF: Final = ("strandline_proof", "strandline_chaos")
 """Packages that judge: an assertion of theirs says that they are wrong."""
 
@@ -97,10 +98,10 @@ def _told(result: RunResult) -> Iterator[BaseException]:
 
 def _is_assertion(error: BaseException) -> bool:
     """Whether the servers' or clients' own code has contradicted it."""
-    if not isinstance(error, AssertionError) or isinstance(error, Violation):
-        return False
     at = error.__traceback__
-    while at is not None and at.tb_next is not None:
+    if not isinstance(error, AssertionError) or isinstance(error, _VERDICTS) or at is None:
+        return False
+    while at.tb_next is not None:
         at = at.tb_next
-    module = "" if at is None else str(at.tb_frame.f_globals.get("__name__", ""))
+    module = str(at.tb_frame.f_globals.get("__name__", ""))
     return module.partition(".")[0] not in _PROOF
