@@ -22,7 +22,8 @@ FOUND_IN_CONTROL: Final = (
                 "    is_before = False and _is_of_before(old, request)\n",
             ),
         ),
-        Needs(corpus="a-late-registration-of-a-dead-process"),
+        history="tests/unit/broker/core/controller/test_registration.py"
+        "::test_the_late_word_of_a_dead_process_does_not_end_its_successor",
     ),
     Mutant(
         "loss-report-begins-at-the-log-end",
