@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import copy
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from strandline.types import TopicPartition
+    from strandline_proto.v1 import groups_pb2
 
 POLL_MS: Final = 200
 SETTLED_S_MAX: Final = 60.0
@@ -121,58 +123,25 @@ class Sessions:
         async with self._turns:
             address = self._coordinators.get(group) or await self._coordinator(group)
             self._coordinators[group] = address
-        call = self._stub(address).GroupSession()
         beat = groups_pb2.ConsumerGroupHeartbeatRequest(
             group_id=group, member_id=member, member_epoch=0, rebalance_timeout_ms=60_000
         )
         beat.subscribed_topic_names.names.append(self._topic)
         beat.topic_partitions.SetInParent()
-        wake, joined = asyncio.Event(), asyncio.Event()
-        state = groups_pb2.GroupSessionRequest(stream_generation=1, seq=0, heartbeat=beat)
-
-        async def read() -> None:
-            while True:
-                answer = await call.read()
-                if not isinstance(answer, groups_pb2.GroupSessionResponse):
-                    self._count("stream ended")
-                    return
-                if not answer.HasField("heartbeat"):
-                    continue
-                if answer.heartbeat.error_code != 0:
-                    self._count(str(answer.heartbeat.error_code))
-                    return
-                if not joined.is_set():
-                    self.joined += 1
-                    joined.set()
-                state.seen_push = answer.push or state.seen_push
-                # What has been said is not said again: whoever says all is answered with all.
-                beat = groups_pb2.ConsumerGroupHeartbeatRequest(
-                    group_id=group,
-                    member_id=member,
-                    member_epoch=answer.heartbeat.member_epoch,
-                    rebalance_timeout_ms=-1,
-                )
-                if answer.heartbeat.HasField("assignment"):
-                    beat.topic_partitions.CopyFrom(answer.heartbeat.assignment)
-                    wake.set()
-                state.heartbeat.CopyFrom(beat)
-
+        session = _Session(self._stub(address).GroupSession(), beat)
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(read())
-            reading.add_done_callback(lambda _: joined.set())
+            reading = tasks.create_task(session.read(self._on_joined, self._count))
+            reading.add_done_callback(lambda _: session.joined.set())
             while not reading.done():
-                state.seq += 1
                 # The broker may end the stream at any moment; what it says then is for `read`.
                 with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    await call.write(state)
-                if joined.is_set():
-                    state.heartbeat.ClearField("topic_partitions")
+                    await session.say()
                 # Whoever says it again before it is answered joins a second time, by half of it.
-                await joined.wait()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._interval_s):
-                        await wake.wait()
-                wake.clear()
+                await session.joined.wait()
+                await session.until_due(self._interval_s)
+
+    def _on_joined(self) -> None:
+        self.joined += 1
 
     async def _coordinator(self, group: str) -> str:
         from strandline_proto.v1 import groups_pb2
@@ -200,6 +169,62 @@ class Sessions:
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
+
+
+class _Session:
+    """One member's stream."""
+
+    def __init__(self, call: Any, join: "groups_pb2.ConsumerGroupHeartbeatRequest") -> None:
+        from strandline_proto.v1 import groups_pb2
+
+        self.joined = asyncio.Event()
+        """Answered for the first time, or ended."""
+        self._call = call
+        self._wake = asyncio.Event()
+        self._state = groups_pb2.GroupSessionRequest(stream_generation=1, seq=0, heartbeat=join)
+
+    async def say(self) -> None:
+        self._state.seq += 1
+        said = copy.copy(self._state)
+        if self.joined.is_set():
+            # What has been said is not said again: whoever says all is answered with all.
+            self._state.heartbeat.ClearField("topic_partitions")
+        await self._call.write(said)
+
+    async def until_due(self, interval_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(interval_s):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def read(self, on_joined: Callable[[], None], on_error: Callable[[str], None]) -> None:
+        from strandline_proto.v1 import groups_pb2
+
+        beat = self._state.heartbeat
+        while True:
+            answer = await self._call.read()
+            if not isinstance(answer, groups_pb2.GroupSessionResponse):
+                on_error("stream ended")
+                return
+            if not answer.HasField("heartbeat"):
+                continue
+            if answer.heartbeat.error_code != 0:
+                on_error(str(answer.heartbeat.error_code))
+                return
+            if not self.joined.is_set():
+                on_joined()
+                self.joined.set()
+            self._state.seen_push = answer.push or self._state.seen_push
+            next_beat = groups_pb2.ConsumerGroupHeartbeatRequest(
+                group_id=beat.group_id,
+                member_id=beat.member_id,
+                member_epoch=answer.heartbeat.member_epoch,
+                rebalance_timeout_ms=-1,
+            )
+            if answer.heartbeat.HasField("assignment"):
+                next_beat.topic_partitions.CopyFrom(answer.heartbeat.assignment)
+                self._wake.set()
+            beat.CopyFrom(next_beat)
 
 
 async def times(count: int, one: Callable[[int], Any]) -> list[float]:
