@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_bench import loop
 from strandline_bench.group_members import Member, Sessions, sessions, settled, times
 from strandline_bench.group_options import GroupOptions
 from strandline_bench.kafka_peer import KafkaPeer
@@ -38,8 +39,6 @@ WAIT_S: Final = 60.0
 
 
 def run(options: GroupOptions, report: Report) -> None:
-    import uvloop
-
     if "assignors" in options.only:
         _assignors(report)
     if "first_group" in options.only:
@@ -47,7 +46,7 @@ def run(options: GroupOptions, report: Report) -> None:
         for _ in range(FIRST_GROUPS):
             with _cluster(options) as cluster:
                 cluster.up()
-                taken += uvloop.run(_first_records(cluster.bootstrap))
+                taken += loop.run(_first_records(cluster.bootstrap))
         _report(report, "first_group", taken)
     parts: dict[str, Callable[[LocalCluster, GroupOptions, Report], Coroutine[Any, Any, None]]] = {
         "first_record": _first_record,
@@ -61,7 +60,7 @@ def run(options: GroupOptions, report: Report) -> None:
         if name in options.only:
             with _cluster(options) as cluster:
                 cluster.up()
-                uvloop.run(part(cluster, options, report))
+                loop.run(part(cluster, options, report))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """`strandline bench spark`: rows a second that Spark reads from us, beside its Kafka connector."""
 
-import asyncio
 import contextlib
 import secrets
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_bench import spark_phases
+from strandline_bench import loop, spark_phases
 from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.payloads import clicks, compressible
 from strandline_bench.processes import Usage, listening, usage
@@ -133,7 +132,7 @@ def _sides(rig: _Rig, size: int, count: int, sinks: tuple[str, ...]) -> Iterator
     topic = f"bench-spark-{size}-{secrets.token_hex(4)}"
     _progress(f"{count:,} records of {size} bytes into {options.partitions} partitions")
     values = clicks if sinks == JSON_SINKS else compressible
-    asyncio.run(fill(bootstrap, topic, size, count, options, values))
+    loop.run(fill(bootstrap, topic, size, count, options, values))
     sides: dict[str, Side] = {"ours": Ours(bootstrap, topic, count)}
     if options.peer_kafka is None:
         yield sides

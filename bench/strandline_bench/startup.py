@@ -1,9 +1,9 @@
 """From exec on an empty directory to the first acknowledgement; resident memory when idle."""
 
-import asyncio
 import time
 from typing import Final
 
+from strandline_bench import loop
 from strandline_bench.options import Options
 from strandline_bench.report import Report, median
 from strandline_bench.resources import resident_mb
@@ -23,7 +23,7 @@ def run(options: Options, report: Report) -> None:
             started = time.monotonic()
             cluster.up()
             ready.append(time.monotonic() - started)
-            asyncio.run(_first_record(cluster.bootstrap, options))
+            loop.run(_first_record(cluster.bootstrap, options))
             first.append(time.monotonic() - started)
             report.measured(
                 "startup-round",

@@ -1,0 +1,24 @@
+"""The one event loop of a benchmark that runs several coroutines, one after the other. Of a loop
+that is closed gRPC goes on to tell events, each with a traceback.
+"""
+
+import asyncio
+import atexit
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    return _runner().run(main)
+
+
+@cache
+def _runner() -> "asyncio.Runner":
+    import uvloop
+
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    atexit.register(runner.close)
+    return runner
