@@ -174,3 +174,24 @@ def test_servers_hold_when_all_that_they_ask_each_other_arrives_twice() -> None:
     assert outcome.struck["duplicate"] == len(faults) - 2
     for method in ("BrokerRegistration", "BrokerHeartbeat", "LeaderAndIsr", "AlterPartition"):
         assert outcome.sometimes[f"arrived twice: {method}"] > 0, method
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_answer_that_is_lost_is_that_of_a_call_that_was_carried_out(seed: int) -> None:
+    asked: list[bytes] = []
+
+    async def count(request: bytes, context: Any) -> bytes:
+        asked.append(request)
+        return str(len(asked)).encode()
+
+    async def main(loop: SimLoop, network: SimNetwork, rig: Rig) -> None:
+        await rig.serve(UnaryUnary=count)
+        network.echoer.lost_answers.append(
+            lambda node, method: (node, method) == ("s", "UnaryUnary")
+        )
+        assert await outcome(rig.method("UnaryUnary")(b"add")) == "UNAVAILABLE"
+        network.echoer.lost_answers.clear()
+        assert await outcome(rig.method("UnaryUnary")(b"add")) == "2"
+
+    run(seed, main)
+    assert asked == [b"add", b"add"]

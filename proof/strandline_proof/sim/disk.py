@@ -42,6 +42,12 @@ class SimDisk:
         self.capacity = CAPACITY
         self.operations = 0
         self.crashes: list[Callable[[int, str], None]] = []
+        self.delays: list[Callable[[str, str], float]] = []
+        """Each is asked at each operation, by its name and path, before it happens, and says for
+        how long it is to stand still first; 0: not this one.
+        """
+        self.stand_still: Callable[[float], bool] = lambda _: False
+        """Waits so long while others go on; False where nobody could."""
         self.path = ""
         self.refused_in = ""
         """The segment that there was last no room for."""
@@ -148,6 +154,10 @@ class SimDisk:
             crash(self.operations, operation)
             if crash not in self.crashes:
                 return
+        for delay in tuple(self.delays):
+            pause_s = delay(operation, path)
+            if pause_s > 0:
+                self.stand_still(pause_s)
 
     def misread(self, data: bytearray, length: int, offset: int) -> bytes:
         """As much as was asked for, from elsewhere in the file."""

@@ -10,6 +10,8 @@ of its own that nobody waits for. Which of the two is answered is the difference
 * a request in `LATE`, or the first one of a stream, is answered, and what a broken connection has
   left of it is read only then: connections are not read in the order in which they were opened.
 
+And what makes a client ask again: an answer that a reset takes when all is done (`lost_answers`).
+
 A registration is never late: a process that is dead is told from one that lives by who came last.
 One that came after its successor's would end that one, which its supervisor starts again.
 """
@@ -67,6 +69,17 @@ class Echoer:
         self._network = network
         self.counts: Counter[str] = Counter()
         """How often a request of each method has arrived twice."""
+        self.lost_answers: list[Callable[[str, str], bool]] = []
+        """Each is asked at each answer of a server, by node and method, whether it is lost."""
+
+    def loses_answer(self, end: End, method: str) -> bool:
+        """Whether the connection is reset right before an answer goes from this end of it."""
+        name = method.rpartition("/")[2]
+        if not any(is_lost(end.node.name, name) for is_lost in tuple(self.lost_answers)):
+            return False
+        for each in (end, end.peer):
+            self._network.later(0, each.node.owner, each.break_down, "Connection reset by peer")
+        return True
 
     def delay_of(self, call: ClientCall, end: End, metadata: Metadata, request: bytes) -> float:
         """A call whose whole request is `request` arrives at `end`: after how long its own is to

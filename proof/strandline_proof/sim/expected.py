@@ -93,6 +93,7 @@ EVENTS: Final[dict[str, float]] = {
     "arrived twice: BrokerRegistration": 5,
     "arrived twice: AllocateProducerIds": 5,
     "loss reported": 5,
+    "acknowledged in a topic of many partitions": 50,
     "snapshot asked for after a gap": 5,
     "arrived twice: AlterPartition": 3,
     "committed records lost by an unclean election": 3,
@@ -131,6 +132,9 @@ RARE_KINDS: Final[dict[str, float]] = {
     "store-flip": 20,
     "snapshot-flip": 20,
     "duplicate": 20,
+    "delay-at": 25,
+    "lost-answer": 25,
+    "reassign-few": 15,
     "helix": 10,
     "store-restored": 8,
 }

@@ -57,6 +57,7 @@ class Nemesis:
         self._oracles = oracles
         self._armed: list[Fault] = []
         self._scene = Scene(world, oracles)
+        self._scene.on_event = self.on_event
         self._strike = all_strikes(self._scene)
 
     @property
@@ -167,12 +168,14 @@ class Nemesis:
         for end in list(self._scene.doubles.values()):
             end()
         self._world.network.heal()
+        self._world.network.echoer.lost_answers.clear()
         for name in self._world.topology.nodes:
             node = self._world.nodes[name]
             node.resume()
             node.disk.faults = DiskFaults()
             node.disk.capacity = CAPACITY
             node.disk.crashes.clear()
+            node.disk.delays.clear()
             if node.rate != 1.0:
                 node.set_clock(rate=1.0)
             if node.disk.has_failed or _is_out_of_use(node):

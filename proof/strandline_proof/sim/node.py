@@ -63,6 +63,7 @@ class Node:
         self.loop = loop
         self.disk = SimDisk(rng, self._wall)
         self.disk.stalled = self._stall
+        self.disk.stand_still = self._stand_still
         self.owner: Owner | None = None
         self.process: Any = None
         self.incarnation = 0
@@ -121,6 +122,31 @@ class Node:
         if self.owner is not None:
             self.owner.busy_s += seconds
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether its process, a broker's, knows its epoch."""
+        return getattr(getattr(self.process, "lifecycle", None), "broker_epoch", -1) >= 0
+
+    @property
+    def is_on_a_thread(self) -> bool:
+        """Whether what runs now is a thread's, and may stand still."""
+        return any(thread.goes_aside for thread in self._threads)
+
+    def tell_late(self, seconds: float) -> None:
+        """The outcome of what its thread does now is known so much later."""
+        self.stalled_until_s = max(self.stalled_until_s, self.loop.now + seconds)
+        next(thread for thread in self._threads if thread.goes_aside).hang(seconds)
+
+    def _stand_still(self, seconds: float) -> bool:
+        """An operation of one of its threads waits; the event loop's own have nobody to wait with
+        them.
+        """
+        thread = next((thread for thread in self._threads if thread.goes_aside), None)
+        if thread is None:
+            return False
+        self.stalled_until_s = max(self.stalled_until_s, self.loop.now + seconds)
+        return thread.stand_still(seconds)
+
     def start(self) -> None:
         """Begin a new life, if there is none."""
         if self.running:
@@ -161,7 +187,7 @@ class Node:
         self._end("")
 
     def _executor(self, name: str) -> SimExecutor:
-        thread = SimExecutor(self.loop, self._latency)
+        thread = SimExecutor(self.loop, self._latency, lambda: bool(self.disk.delays))
         self._threads.append(thread)
         return thread
 
@@ -191,9 +217,14 @@ class Node:
     def _die(self) -> None:
         if self.owner is not None:
             self.loop.kill(self.owner)
+        self._end_threads()
+        self._network.kill(self.name)
+
+    def _end_threads(self) -> None:
         if self._fs is not None:
             self._fs.alive = False
-        self._network.kill(self.name)
+        for thread in self._threads:
+            thread.end()
 
     def _remember_end(self, *, in_order: bool) -> None:
         epoch = getattr(getattr(self.process, "lifecycle", None), "broker_epoch", -1)
@@ -218,12 +249,11 @@ class Node:
         """The machine is dark: nothing answers, and what was not durable may be gone."""
         if self.running:
             assert self.owner is not None
-            assert self._fs is not None
             self._note("loses power")
             self.dark_s = self.loop.now
             self._remember_end(in_order=False)
             self.loop.kill(self.owner)
-            self._fs.alive = False
+            self._end_threads()
             self._network.power_off(self.name)
             self.disk.lose_power(survival)
 
@@ -264,5 +294,4 @@ class Node:
         """The run is over."""
         if self.owner is not None:
             self.owner.alive = False
-        if self._fs is not None:
-            self._fs.alive = False
+        self._end_threads()

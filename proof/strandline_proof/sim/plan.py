@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_proof.sim.group_moments import draw_group_moment
 from strandline_proof.sim.groups.spec import DRAWN as GROUPS_DRAWN
 from strandline_proof.sim.groups.spec import draw_group
-from strandline_proof.sim.kinds import KINDS
+from strandline_proof.sim.kinds import KINDS, SINGLE_KINDS
 from strandline_proof.sim.kinds.admin import COMPACTION, RETENTION
 from strandline_proof.sim.kinds.disks import CHANGE_BYTES
 from strandline_proof.sim.kinds.draw import seconds
 from strandline_proof.sim.kinds.groups import draw_group_fault
 from strandline_proof.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
+from strandline_proof.sim.kinds.moves import FEW
 from strandline_proof.sim.kinds.moves import KINDS as MOVES
 from strandline_proof.sim.moments import MOMENTS, Step, steps_of
 from strandline_proof.sim.plan_check import (
@@ -33,6 +34,7 @@ from strandline_proof.sim.plan_check import (
     check_plan,
 )
 from strandline_proof.sim.topology import CONTROLLER, ImpossibleTopology, Topology
+from strandline_proof.sim.windows import draw_move, draw_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,6 +79,11 @@ BALANCE_S: Final = (1, 2, 300)
 FORMAT: Final = 1
 MOMENT: Final = 0.3
 """How likely a plan has one of the moments beside its faults."""
+WINDOWS: Final = 0.35
+"""How likely a plan has windows beside its other faults, up to so many:"""
+WINDOWS_MAX: Final = 3
+MOVED: Final = 0.08
+"""How likely a partition moves to few brokers, or to some that die."""
 LAST_MOMENT_S: Final = 6.0
 GROUP_FAULTS: Final = (1, 5)
 """Beside the others, where there are groups."""
@@ -214,6 +221,22 @@ def _draw_moment(seed: int, topology: Topology) -> list[Fault]:
 def _with_groups(seed: int, topology: Topology) -> Topology:
     """Most seeds have none."""
     rng = random.Random(f"groups {seed}")
+def _draw_windows(seed: int, topology: Topology) -> list[Fault]:
+    rng = random.Random(f"windows {seed}")
+    faults: list[Fault] = []
+    for _ in range(rng.randint(1, WINDOWS_MAX) if rng.random() < WINDOWS else 0):
+        faults += _faults(draw_window(rng, topology), seconds(rng, 0.3, LAST_MOMENT_S))
+    if rng.random() < MOVED:
+        topology = _wide_enough(topology)
+        faults += _faults(draw_move(rng, topology), seconds(rng, 0.8, LAST_MOMENT_S))
+    return faults
+
+
+def _wide_enough(topology: Topology) -> Topology:
+    """To have somewhere to move a replica to."""
+    return dataclasses.replace(topology, brokers=max(BROKERS_TO_MOVE, topology.brokers))
+
+
     if rng.random() >= GROUPS_DRAWN:
         return topology
     groups = tuple(draw_group(rng) for _ in range(rng.choice((1, 1, 1, 2))))
@@ -253,7 +276,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         topology = _with_groups(seed, topology)
     kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
-        topology = dataclasses.replace(topology, brokers=max(BROKERS_TO_MOVE, topology.brokers))
+        topology = _wide_enough(topology)
     faults: list[Fault] = []
     for _ in range(rng.randint(2, FAULTS_MAX)):
         kind = rng.choice(kinds)
@@ -278,7 +301,10 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
     return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
 
 
+    faults += _draw_windows(seed, topology)
 def scrubbed(topology: Topology, faults: Iterable[Fault]) -> Topology:
+    if any(fault.kind in (*FEW, *MOVES) for fault in faults):
+        topology = _wide_enough(topology)
     """Where faults change bytes, brokers look for them: what nobody reads would stay damaged, and
     what a leader serves of it no client could read.
     """

@@ -13,7 +13,9 @@ from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS
 from strandline_proof.sim.kinds.clients import LIES
 from strandline_proof.sim.kinds.disks import FILES
 from strandline_proof.sim.kinds.network import SHAPES
-from strandline_proof.sim.kinds.processes import DISKS, POINTS
+from strandline_proof.sim.kinds.places import PLACES
+from strandline_proof.sim.kinds.processes import DISKS
+from strandline_proof.sim.kinds.windows import METHODS
 from strandline_proof.sim.moments import ROLES
 from strandline_proof.sim.topology import CONTROLLER, COORDINATOR
 
@@ -25,14 +27,17 @@ EVENTS: Final = ("leader", "isr", "join")
 """What a fault may wait for: a leadership or an ISR that the controller changes, and a leader that
 asks to add a member.
 """
+WINDOW: Final = "window"
+"""And for an operation that stands still at its place, or an answer that is lost."""
 REBALANCE: Final = "rebalance"
 """So may those of a plan with groups: for a member that hears that partitions come or go."""
 NAMED: Final[dict[str, tuple[str, ...]]] = {
     "file": tuple(FILES),
-    "point": tuple(POINTS),
+    "point": tuple(PLACES),
     "disk": DISKS,
     "shape": SHAPES,
     "lie": LIES,
+    "method": METHODS,
 }
 """Arguments that are one of some words."""
 SHARES: Final = ("rate", "probability", "survival")
@@ -135,7 +140,7 @@ def check_plan(plan: Plan) -> None:
 def check_fault(fault: Fault, topology: Topology) -> None:
     if not isinstance(fault.kind, str) or fault.kind not in ALL_KINDS:
         raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(ALL_KINDS)}")
-    events = (*EVENTS, REBALANCE) if topology.groups else EVENTS
+    events = (*EVENTS, WINDOW, REBALANCE) if topology.groups else (*EVENTS, WINDOW)
     if fault.after not in (None, *events):
         raise BadPlan(f"after={fault.after!r} is not one of {', '.join(events)}")
     for name, value in (("at_s", fault.at_s), ("delay_s", fault.delay_s)):

@@ -147,7 +147,8 @@ class ServerCall:
             raise batch_failed()
         if not self.metadata_sent:
             self._send_headers(())
-        self._pipe.send(self._client.on_message, message)
+        if not self._network.echoer.loses_answer(self._end, self.method):
+            self._pipe.send(self._client.on_message, message)
         await self._give_way()
 
     async def send_status(self, code: int, details: str) -> None:
@@ -166,7 +167,9 @@ class ServerCall:
         self.metadata_sent = True
         trailing = tuple(cygrpc._Metadatum(k, v) for k, v in self.trailing)
         status = (code, details, trailing)
-        self._pipe.send(self._client.on_end, headers, self._answer, status)
+        echoer, is_answer = self._network.echoer, self._answer is not None
+        if not (is_answer and echoer.loses_answer(self._end, self.method)):
+            self._pipe.send(self._client.on_end, headers, self._answer, status)
         self._end_transport()
 
     # The handler

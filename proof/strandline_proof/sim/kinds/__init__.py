@@ -17,12 +17,13 @@ from strandline_proof.sim.kinds import (
     network,
     processes,
     scripted,
+    windows,
 )
 
 if TYPE_CHECKING:
     from strandline_proof.sim.kinds.draw import Draw
 
-KINDS: Final[dict[str, Draw]] = {
+SINGLE_KINDS: Final[dict[str, Draw]] = {
     **processes.KINDS,
     **network.KINDS,
     **disks.KINDS,
@@ -31,6 +32,9 @@ KINDS: Final[dict[str, Draw]] = {
     **moves.KINDS,
     **clients.KINDS,
 }
+"""Which most faults of a seed are of."""
+KINDS: Final[dict[str, Draw]] = {**SINGLE_KINDS, **windows.KINDS, **moves.FEW}
+"""With those that come with what leads to them or strikes beside them."""
 GROUP_KINDS: Final[dict[str, Draw]] = groups.KINDS
 """Which the seeds draw besides that have groups."""
 ALL_KINDS: Final = {**KINDS, **GROUP_KINDS, **scripted.KINDS}

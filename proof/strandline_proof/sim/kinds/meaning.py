@@ -13,9 +13,12 @@ MEANING: Final[dict[str, str]] = {
     " lost or torn at 512 bytes, and directory operations are undone from the end",
     "crash-point": "power goes right before the n-th disk operation from then on",
     "crash-loop": "two to five starts that each live for 0.02 to 0.4 s",
-    "crash-at": "the end comes right before a named place: an append, a flush, the epoch"
-    " checkpoint's flush or rename, an index, a truncation, a checkpoint, a new directory, a"
-    " cleaned segment, its swap",
+    "crash-at": "the end comes right before a named place (`kinds/places.py`): an append, a flush,"
+    " a step of a checkpoint, of a cut, of a deletion, of a start's recovery, of a cleaning, of the"
+    " controller's store",
+    "delay-at": "a thread stands still at such a place for 0.05 to 2 s while the others go on, or"
+    " what it has done is known so much later",
+    "lost-answer": "the n-th answer to a named method is lost by a reset, when all is done",
     "twin": "another machine runs under a broker's id, on a copy of its disk or an empty one, and"
     " goes for good after 0.3 to 4 s",
     "second": "a second process on the directory of a broker or of the controller; the lock must"
@@ -69,6 +72,8 @@ MEANING: Final[dict[str, str]] = {
     "reassign": "a partition moves to other brokers",
     "reassign-cancel": "the same, and it is cancelled under way",
     "reassign-override": "the same, and another target is named under way",
+    "reassign-few": "a partition moves to fewer brokers than its minimum asks for, and to more"
+    " again 0.1 to 2.5 s later; those that are added may die on the way",
     "resend": "a batch of the log comes again: it is known or refused, never appended twice",
     "hostile-batch": "a right checksum over records that do not fit their batch, or over times out"
     " of bounds: never acknowledged",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 THEN_S: Final = (0.0, 0.005, 0.02, 0.1, 0.4)
 """Until the mind is changed. A move takes a few tenths of a second where nothing is in its way."""
+FEW_S: Final = (0.1, 0.4, 1.0, 2.5)
+"""How long a partition is to have fewer replicas than its minimum asks for."""
 REPLICAS: Final = (2, 3, 3, 3, 4)
 BROKERS: Final = 4
 """A cluster that has no fewer can really move something."""
@@ -36,8 +38,19 @@ def _override(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {**_cancel(rng, topology), "other": _target(rng, topology)}
 
 
+def _few(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    count = rng.randint(1, max(1, topology.min_insync_replicas - 1))
+    return {
+        "partition": rng.randrange(topology.partitions),
+        "target": rng.sample(range(1, topology.brokers + 1), count),
+        "then_s": rng.choice(FEW_S),
+        "other": _target(rng, topology),
+    }
+
+
 KINDS: Final[dict[str, Draw]] = {
     "reassign": _reassign,
     "reassign-cancel": _cancel,
     "reassign-override": _override,
 }
+FEW: Final[dict[str, Draw]] = {"reassign-few": _few}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.sim.kinds.draw import broker, seconds, server
+from strandline_proof.sim.kinds.places import OFTEN
 from strandline_proof.sim.topology import READER, WRITER
 
 if TYPE_CHECKING:
@@ -67,28 +68,10 @@ def _crash_loop(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
-POINTS: Final[dict[str, tuple[str, str]]] = {
-    "append": ("pwritev", ".log"),
-    "flush": ("fsync", ".log"),
-    "epoch-flush": ("fsync", "leader-epoch-checkpoint"),
-    "epoch-rename": ("replace", "leader-epoch-checkpoint"),
-    "index": ("pwritev", "index"),
-    "truncation": ("ftruncate", ".log"),
-    "high-watermark": ("replace", "replication-offset-checkpoint"),
-    "recovery-point": ("replace", "recovery-point-offset-checkpoint"),
-    "state": ("fsync", "strandline-state"),
-    "new-directory": ("makedirs", "/data/"),
-    "cleaned": ("fsync", ".cleaned"),
-    "swap": ("replace", ".log"),
-    "swap-flush": ("fsync_dir", "/compacted-0"),
-}
-"""Name of a place in the code: (operation, what its path contains)."""
-
-
 def _crash_at(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {
         "node": broker(rng, topology),
-        "point": rng.choice(tuple(POINTS)),
+        "point": rng.choice(tuple(OFTEN)),
         "count": rng.choice((1, 1, 2, 7)),
         "power": rng.random() < 0.5,
         "restart_s": seconds(rng, 0.1, 2.0),

@@ -36,6 +36,7 @@ class MoveStrikes:
             "reassign": self._reassign,
             "reassign-cancel": self._cancel,
             "reassign-override": self._override,
+            "reassign-few": self._override,
         }
 
     def _reassign(self, partition: int, target: list[int]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from strandline_proof.sim.kinds.processes import POINTS
+from strandline_proof.sim.kinds.places import PLACES
+from strandline_proof.sim.strikes.places import Watch, as_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,12 +84,11 @@ class ProcessStrikes:
     def _crash_at(self, node: str, point: str, count: int, power: bool, restart_s: float) -> bool:
         """The process, or its machine, ends right before a named operation."""
         scene, struck = self._scene, self._scene.node(node)
-        wanted, part = POINTS[point]
-        left = [count]
+        watch, left = Watch(struck, PLACES[point]), [count]
 
         def crash(number: int, name: str) -> None:
             path = struck.disk.path
-            if name != wanted or part not in path:
+            if not watch.is_here(name, path):
                 return
             left[0] -= 1
             if left[0] > 0:
@@ -97,9 +96,8 @@ class ProcessStrikes:
             struck.disk.crashes.remove(crash)
             if scene.over:
                 return
-            # The number of a temporary file depends on what this process has simulated before.
-            where = re.sub(r"\.\d+\.tmp$", ".tmp", path)
-            scene.world.timeline.add("*", "fault", f"ends before {name} of {where}", {"node": node})
+            what = f"ends before {name} of {as_told(path)}"
+            scene.world.timeline.add("*", "fault", what, {"node": node})
             scene.oracles.sometimes[f"ended before: {point}"] += 1
             scene.struck["crash-at"] += 1
             if power:

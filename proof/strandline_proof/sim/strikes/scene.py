@@ -33,6 +33,8 @@ class Scene:
         self.compaction: Compaction | None = None
         self.pending: Callable[[], None] | None = None
         """What must be done before anything is well again, if something waits for a person."""
+        self.on_event: Callable[[str], None] = lambda event: None
+        """Told what faults may wait for."""
         self.doubles: dict[Node, Callable[[], None]] = {}
         """Processes that say they are another's, and how each is ended for good (P-71)."""
         self._clients: dict[str, Node] = {}
