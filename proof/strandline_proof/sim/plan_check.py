@@ -236,7 +236,7 @@ def _check_group(fault: Fault, topology: Topology) -> None:
             f"{fault.kind}: there is no group {group}, they are 0 to {len(topology.groups) - 1}"
         )
     member = fault.arguments.get("node", fault.arguments.get("a", topology.member_names[0]))
-    if member not in topology.member_names:
+    if fault.kind.startswith("member") and member not in topology.member_names:
         raise BadPlan(
             f"{fault.kind}: {member!r} is no member; they are {', '.join(topology.member_names)}"
         )

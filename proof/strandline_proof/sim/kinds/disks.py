@@ -29,11 +29,23 @@ FILES: Final = {
     "damaged-ranges": "damaged-ranges",
     "state": "strandline-state",
     "meta": "meta.properties",
+    "meta-seal": "meta.properties.seal",
     "marker": ".kafka_cleanshutdown",
 }
 """What a bit may flip in, as a pattern of its name. The log and the snapshots of the controller's
 store have kinds of their own.
 """
+UNSTRUCK: Final = {
+    ".lock": "its content is for people",
+    "flush-failed": "it is empty",
+    "compacted": "it is empty",
+    "<any of these>.deleted": "nobody reads it any more",
+    "<base offset>.txnindex": "no broker of ours writes one",
+    "<base>.log.cleaned": "a start removes it",
+    "<base>.log.swap": "of the compacted topic alone, where gaps are lawful: what a bit takes there"
+    " cannot be told from what the cleaner took",
+}
+"""Files, as docs/storage-format.md names them, in which no bit flips, with the reason."""
 PASSING: Final = ("limit", "damaged-ranges")
 """Files that are there now and then."""
 LIVE: Final = ("log", "index", "timeindex")
@@ -104,6 +116,15 @@ def _file_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
     }
 
 
+def offsets_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
+    """Where there are groups alone."""
+    return {
+        "node": broker(rng, topology),
+        "bits": rng.choice((1, 1, 3)),
+        "restart_s": rng.choice((0.0, 0.2, 1.5)),
+    }
+
+
 def _helix(rng: random.Random, topology: Topology) -> dict[str, Any]:
     return {"partition": rng.randrange(topology.partitions)}
 
@@ -150,5 +171,5 @@ KINDS: Final[dict[str, Draw]] = {
     "wipe": _wipe,
     "store-restored": _store_restored,
 }
-CHANGE_BYTES: Final = frozenset({"bit-flip", "file-flip", "helix", "misread"})
+CHANGE_BYTES: Final = frozenset({"bit-flip", "file-flip", "offsets-flip", "helix", "misread"})
 """After one of these what a process reads may not be what was written."""

@@ -74,6 +74,7 @@ KINDS: Final[dict[str, Draw]] = {
     "group-empty": _empty,
     "coordinator-move": _move,
     "coordinator-reassign": _reassign,
+    "offsets-flip": disks.offsets_flip,
 }
 _AT_COORDINATORS: Final[dict[str, Draw]] = {
     **{kind: processes.KINDS[kind] for kind in ("kill", "stop", "pause", "stall", "crash-loop")},

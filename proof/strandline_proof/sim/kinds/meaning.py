@@ -85,6 +85,7 @@ MEANING: Final[dict[str, str]] = {
     "group-empty": "all members go, in order or killed, and come back together",
     "coordinator-move": "another replica is made the group's coordinator",
     "coordinator-reassign": "the coordinator's partition moves to other brokers",
+    "offsets-flip": "bits of a log of `__consumer_offsets` change, as those of a log by `bit-flip`",
     "held-replica": "something long goes on under one replica's gate",
 }
 """By kind, in the order of the tables."""

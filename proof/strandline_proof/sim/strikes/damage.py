@@ -23,7 +23,7 @@ from strandline_proof.sim.oracles.log_view import LogView
 from strandline_proof.sim.topology import CONTROLLER, DATA, broker_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.oracles.control import Key
@@ -47,6 +47,7 @@ class DamageStrikes:
         self.strikes: dict[str, Callable[..., object]] = {
             "bit-flip": self._bit_flip,
             "file-flip": self._file_flip,
+            "offsets-flip": self._offsets_flip,
             "helix": self._helix,
             "store-flip": self._store_flip,
             "snapshot-flip": self._snapshot_flip,
@@ -59,7 +60,7 @@ class DamageStrikes:
         if not struck.running or node == CONTROLLER:
             return False
         if file == "log":
-            return self._flip_log(struck, bits, restart_s)
+            return self._flip_log(struck, bits, restart_s, self._main_keys())
         if file not in LIVE:
             return self._file_flip(node, file, bits, stops=False, down_s=max(restart_s, DOWN_S))
         # With the power all that is written here becomes durable.
@@ -86,7 +87,7 @@ class DamageStrikes:
             return False
         if file in PASSING:
             if file == "damaged-ranges":
-                self._flip_log(struck, bits, 0.0)
+                self._flip_log(struck, bits, 0.0, self._main_keys())
             self._flip_once_there(file, bits, down_s)
             return False
         if not self._named(struck, file):
@@ -173,9 +174,21 @@ class DamageStrikes:
             replicas.log_starts.forget(struck.name, key)
             replicas.ghost(key).deleted.pop(struck.name, None)
 
-    def _flip_log(self, struck: Node, bits: int, restart_s: float) -> bool:
+    def _offsets_flip(self, node: str, bits: int, restart_s: float) -> bool:
+        struck, control = self._scene.node(node), self._scene.oracles.control
+        if not struck.running:
+            return False
+        keys = [key for key in control.partitions if control.is_offsets(key)]
+        return self._flip_log(struck, bits, restart_s, keys, "offsets log")
+
+    def _main_keys(self) -> list[Key]:
+        return self._scene.oracles.control.main_keys()
+
+    def _flip_log(
+        self, struck: Node, bits: int, restart_s: float, keys: Iterable[Key], what: str = "log"
+    ) -> bool:
         live, cut = restart_s == 0, False
-        for key in self._scene.oracles.control.main_keys():
+        for key in keys:
             view = self._scene.oracles.replicas.find_view(struck.name, key)
             if view is None or not self._another_is_sound(struck, key):
                 continue
@@ -184,7 +197,7 @@ class DamageStrikes:
             if not live:
                 self._scene.darken([struck], restart_s, survival=1.0)
                 cut = True
-            if self._flip_in(struck, key, bits, live=live, number=None):
+            if self._flip_in(struck, key, bits, live=live, number=None, what=what):
                 return True
         return cut
 
@@ -203,7 +216,14 @@ class DamageStrikes:
         )
 
     def _flip_in(
-        self, struck: Node, key: Key, bits: int, *, live: bool, number: int | None
+        self,
+        struck: Node,
+        key: Key,
+        bits: int,
+        *,
+        live: bool,
+        number: int | None,
+        what: str = "log",
     ) -> bool:
         """Bits of one batch; `live`: of a sealed segment, as a process knows its newest bytes."""
         oracles, rng = self._scene.oracles, self._scene.rng
@@ -226,7 +246,7 @@ class DamageStrikes:
         if not inode.flips:
             return False
         oracles.replicas.ghost(key).on_damaged(struck.name, view.entries[chosen])
-        oracles.sometimes["bit flipped: log"] += 1
+        oracles.sometimes[f"bit flipped: {what}"] += 1
         return True
 
     def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:

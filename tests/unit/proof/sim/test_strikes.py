@@ -107,7 +107,7 @@ def test_two_crashes_may_wait_for_their_moments_on_one_disk() -> None:
 
 def test_every_file_that_a_start_reads_can_be_struck() -> None:
     """Each by its own word, and no other file by it."""
-    data = ["meta.properties", "strandline-state", ".kafka_cleanshutdown"]
+    data = ["meta.properties", "meta.properties.seal", "strandline-state", ".kafka_cleanshutdown"]
     data += [f"{c}{end}" for c in sorted(SHARED) for end in ("", ".seal")]
     log = ["leader-epoch-checkpoint", "leader-epoch-checkpoint.seal", "damaged-ranges"]
     log += ["checkpoint-limit-0", "partition.metadata", "partition.metadata.seal"]
