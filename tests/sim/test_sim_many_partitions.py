@@ -2,7 +2,7 @@
 
 from strandline_proof.mutants.catalogue import mutant_named
 from strandline_proof.sim.plan import Fault, Plan
-from strandline_proof.sim.run import Run
+from strandline_proof.sim.run import Run, run_plan
 from strandline_proof.sim.timeline import Line
 from strandline_proof.sim.topology import Topology
 
@@ -58,3 +58,14 @@ def test_one_replica_that_is_held_up_is_elected_around_alone() -> None:
     moved = [p for p in elected if p in roles(lines, "broker-3", leader=3)]
     assert moved == []
     assert run.world.nodes["broker-2"].exits == []
+
+
+def test_a_topic_of_many_partitions_lies_beside_the_main_one() -> None:
+    faults = (
+        Fault(3.0, "kill", {"node": "broker-1", "restart_s": 1.5}),
+        Fault(4.0, "power", {"nodes": ["leader-0"], "restart_s": 0.5, "survival": 0.5}),
+    )
+    topology = Topology(partitions=1, crowd=30, flush_policy="always")
+    outcome = run_plan(Plan(seed=3, topology=topology, faults=faults, chaos_s=6.0))
+    assert outcome.failure is None, outcome.timeline.text()
+    assert outcome.sometimes["acknowledged in a topic of many partitions"] > 30

@@ -18,6 +18,7 @@ from strandline_proof.sim.topology import TOPIC
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from strandline_chaos.history import History
     from strandline_proof.sim.world import World
     from strandline_runtime.runtime import Runtime
 
@@ -33,9 +34,13 @@ def workload(
     writers: int,
     readers: int,
     keys: Sequence[int] | None = None,
+    topic: str = TOPIC,
+    partitions: int | None = None,
+    history: History | None = None,
+    sends_per_s: float | None = None,
 ) -> Workload:
     """`keys` are the partitions that readers read; the whole topic if it is None, with what is
-    added to it.
+    added to it. What is None of another topic than the main one is as there.
     """
     bootstrap = world.topology.bootstrap
 
@@ -55,7 +60,7 @@ def workload(
     @asynccontextmanager
     async def open_reader() -> AsyncIterator[TopicReader]:
         async with Consumer(
-            *((TOPIC,) if keys is None else ()),
+            *((topic,) if keys is None else ()),
             bootstrap_servers=bootstrap,
             auto_offset_reset="earliest",
             request_timeout_ms=REQUEST_MS,
@@ -65,24 +70,24 @@ def workload(
             runtime=runtime,
         ) as consumer:
             if keys is not None:
-                await consumer.assign([TopicPartition(TOPIC, p) for p in keys])
-            yield TopicReader(consumer, TOPIC)
+                await consumer.assign([TopicPartition(topic, p) for p in keys])
+            yield TopicReader(consumer, topic)
 
     plan = Plan(
-        TOPIC,
-        lambda: world.partitions,
+        topic,
+        partitions or (lambda: world.partitions),
         writers=writers,
         readers=readers,
-        sends_per_s=world.topology.sends_per_s,
+        sends_per_s=sends_per_s or world.topology.sends_per_s,
         in_flight_max=32,
         payload_size=60,
     )
     return Workload(
         plan,
-        world.history,
+        history or world.history,
         open_sender=open_sender,
         open_reader=open_reader,
-        values=world.values,
+        values=world.values if topic == TOPIC else None,
     )
 
 
@@ -90,7 +95,7 @@ async def run_writer(world: World, runtime: Runtime, stop: asyncio.Event) -> Non
     """Create the topic, however long that takes, and write until told to stop."""
     work = workload(world, runtime, writers=2, readers=0)
     world.nodes["writer"].process = work
-    await _until_created(world, runtime, stop)
+    await until_created(world, runtime, stop, TOPIC, world.topology.partitions)
     await work.run(stop.wait())
 
 
@@ -101,11 +106,14 @@ async def run_reader(world: World, runtime: Runtime, stop: asyncio.Event) -> Non
     await work.run(stop.wait())
 
 
-async def _until_created(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
+async def until_created(
+    world: World, runtime: Runtime, stop: asyncio.Event, name: str, partitions: int
+) -> None:
+    """However long that takes, until it is asked to stop."""
     topology = world.topology
     topic = NewTopic(
-        TOPIC,
-        num_partitions=topology.partitions,
+        name,
+        num_partitions=partitions,
         replication_factor=topology.replication_factor,
         config={
             "min.insync.replicas": str(topology.min_insync_replicas),

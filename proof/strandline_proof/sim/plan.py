@@ -88,6 +88,9 @@ LAST_MOMENT_S: Final = 6.0
 GROUP_FAULTS: Final = (1, 5)
 """Beside the others, where there are groups."""
 GROUP_MOMENT: Final = 0.4
+CROWDED: Final = 0.08
+CROWD: Final = (20, 60)
+"""So many seeds have a topic of so many partitions beside the main one."""
 OFFSETS_PARTITIONS: Final = (1, 2, 3)
 
 
@@ -218,9 +221,6 @@ def _draw_moment(seed: int, topology: Topology) -> list[Fault]:
     return moment(name, rng, topology, seconds(rng, 0.5, LAST_MOMENT_S))
 
 
-def _with_groups(seed: int, topology: Topology) -> Topology:
-    """Most seeds have none."""
-    rng = random.Random(f"groups {seed}")
 def _draw_windows(seed: int, topology: Topology) -> list[Fault]:
     rng = random.Random(f"windows {seed}")
     faults: list[Fault] = []
@@ -237,11 +237,20 @@ def _wide_enough(topology: Topology) -> Topology:
     return dataclasses.replace(topology, brokers=max(BROKERS_TO_MOVE, topology.brokers))
 
 
+def _with_groups(seed: int, topology: Topology) -> Topology:
+    """Most seeds have none."""
+    rng = random.Random(f"groups {seed}")
     if rng.random() >= GROUPS_DRAWN:
         return topology
     groups = tuple(draw_group(rng) for _ in range(rng.choice((1, 1, 1, 2))))
     partitions = rng.choice(OFFSETS_PARTITIONS)
     return dataclasses.replace(topology, offsets_partitions=partitions, groups=groups)
+
+
+def _with_crowd(seed: int, topology: Topology) -> Topology:
+    rng = random.Random(f"crowd {seed}")
+    crowd = rng.randint(*CROWD) if rng.random() < CROWDED else 0
+    return dataclasses.replace(topology, crowd=crowd)
 
 
 def _draw_group_faults(seed: int, topology: Topology) -> list[Fault]:
@@ -274,7 +283,8 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
     )
     if groups:
         topology = _with_groups(seed, topology)
-    kinds = rng.sample(list(KINDS), rng.choice(KINDS_DRAWN))
+    topology = _with_crowd(seed, topology)
+    kinds = rng.sample(list(SINGLE_KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
         topology = _wide_enough(topology)
     faults: list[Fault] = []
@@ -291,7 +301,10 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults += _draw_moment(seed, topology)
     faults += _draw_group_faults(seed, topology)
+    faults += _draw_windows(seed, topology)
     faults.sort(key=lambda fault: fault.at_s)
+    if any(fault.kind in (*FEW, *MOVES) for fault in faults):
+        topology = _wide_enough(topology)
     topology = scrubbed(topology, faults)
     if any(fault.kind in RETENTION for fault in faults):
         topology = dataclasses.replace(topology, retention_check_ms=RETENTION_CHECK_MS)
@@ -301,10 +314,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
     return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
 
 
-    faults += _draw_windows(seed, topology)
 def scrubbed(topology: Topology, faults: Iterable[Fault]) -> Topology:
-    if any(fault.kind in (*FEW, *MOVES) for fault in faults):
-        topology = _wide_enough(topology)
     """Where faults change bytes, brokers look for them: what nobody reads would stay damaged, and
     what a leader serves of it no client could read.
     """

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.checkers import CheckResult, check
 from strandline_chaos.workload import FinalReadIncomplete
-from strandline_proof.sim.churn import CHURN
 from strandline_proof.sim.clients import workload
 from strandline_proof.sim.core import Core
 from strandline_proof.sim.excused import without
@@ -30,7 +29,6 @@ from strandline_proof.sim.plan_check import REBALANCE
 from strandline_proof.sim.run_result import RunResult
 from strandline_proof.sim.topology import (
     COMMITTER,
-    COMPACTED,
     GROUP_ADMIN,
     METADATA_MAX_AGE_MS_ADDED,
     READER,
@@ -178,13 +176,11 @@ class Run:
         }
 
     async def _end_churn(self) -> None:
-        scene = self.nemesis.scene
-        for name, clients in ((CHURN, scene.churn), (COMPACTED, scene.compaction)):
-            if clients is not None:
-                clients.finish()
-                await self._until(partial(self._running, name), "a client does not stop")
-                if self.world.nodes[name].exits:
-                    raise Violation("I-88", "; ".join(self.world.nodes[name].exits))
+        for name, clients in self.nemesis.scene.beside().items():
+            clients.finish()
+            await self._until(partial(self._running, name), "a client does not stop")
+            if self.world.nodes[name].exits:
+                raise Violation("I-88", "; ".join(self.world.nodes[name].exits))
 
     def _running(self, name: str) -> str:
         return name if self.world.nodes[name].running else ""

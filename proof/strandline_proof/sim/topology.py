@@ -30,6 +30,8 @@ LOOP_CHECK_MS: Final = 3000
 """A metric only: in virtual time no step is late by itself."""
 COMPACTED: Final = "compacted"
 """The topic that compaction is let loose on, and the node of its clients."""
+CROWD: Final = "crowd"
+"""The topic of many partitions, and the node of its clients."""
 KEYS_BYTES: Final = "1024"
 """Of the map of keys of a cleaning: 37 keys, after which it goes on in another pass."""
 GROUPS_MAX: Final = 10
@@ -57,6 +59,7 @@ BOUNDS: Final = {
     "sends_per_s": (1, 1000),
     "racks": (0, 20),
     "offsets_partitions": (0, 100),
+    "crowd": (0, 300),
 }
 """Least and most of each number: beyond them a run says nothing, or never ends."""
 
@@ -90,6 +93,8 @@ class Topology:
     offsets_partitions: int = 0
     """Of the topic that groups are kept in. 0: there is none, and no group."""
     groups: tuple[GroupSpec, ...] = ()
+    crowd: int = 0
+    """Partitions of a topic beside the main one. 0: there is none."""
 
     def __post_init__(self) -> None:
         self._check_groups()

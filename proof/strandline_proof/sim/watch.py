@@ -27,7 +27,7 @@ from strandline_proof.sim.oracles.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.shutdowns import LeaveOracle, MarkerOracle
 from strandline_proof.sim.oracles.store import StoreOracle
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.topology import CONTROLLER
+from strandline_proof.sim.topology import CONTROLLER, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -241,22 +241,21 @@ class Oracles:
         if key in self.control.main_keys():
             self.history.note(REMOVED, [key[1], offset])
 
-    def _main(self) -> list[Committed]:
+    def _ghosts(self, topic: str) -> list[Committed]:
         ghosts = self.replicas.committed
-        return [ghosts[key] for key in self.control.main_keys() if key in ghosts]
+        return [ghosts[key] for key in self.control.keys_of(topic) if key in ghosts]
 
-    def ghost_of(self, index: int) -> Committed | None:
-        """Of a partition of the topic that everything is checked in."""
-        return next((ghost for ghost in self._main() if ghost.index == index), None)
+    def ghost_of(self, index: int, topic: str = TOPIC) -> Committed | None:
+        return next((ghost for ghost in self._ghosts(topic) if ghost.index == index), None)
 
-    def excused(self) -> dict[int, str]:
+    def excused(self, topic: str = TOPIC) -> dict[int, str]:
         """Partitions in which records may be missing, with the reason."""
-        found = {g.index: "lost by an unclean election" for g in self._main() if g.lost}
-        return found | {g.index: g.excused for g in self._main() if g.excused is not None}
+        found = {g.index: "lost by an unclean election" for g in self._ghosts(topic) if g.lost}
+        return found | {g.index: g.excused for g in self._ghosts(topic) if g.excused is not None}
 
-    def given_up(self, index: int) -> bool:
+    def given_up(self, index: int, topic: str = TOPIC) -> bool:
         """Whether nothing promises that the partition is ever whole again."""
-        ghost = self.ghost_of(index)
+        ghost = self.ghost_of(index, topic)
         return ghost is not None and ghost.given_up
 
     def loss_was_permitted(self, topic: str) -> bool:
@@ -279,22 +278,27 @@ def _incarnation(node: Node) -> str | None:
 class CheckedHistory(History):
     """Compares what clients are told with what is committed at that moment: I-12, I-19."""
 
-    def __init__(self, world: World, oracles: Oracles) -> None:
+    def __init__(self, world: World, oracles: Oracles, topic: str = TOPIC) -> None:
         super().__init__(None, lambda: int(world.loop.now * 1e9))
         self.acknowledged = 0
+        self._topic = topic
+        self._is_main = topic == TOPIC
         self._world = world
         self._oracles = oracles
 
     def _check(self, invariant: str, key: int, offset: int, what: str) -> None:
-        ghost = self._oracles.ghost_of(key)
+        ghost = self._oracles.ghost_of(key, self._topic)
         end = 0 if ghost is None else ghost.seen_to
         if offset >= end and (ghost is None or ghost.excused is None):
             self._world.loop.fail(
-                Violation(invariant, f"key {key}: offset {offset} was {what}, committed is {end}")
+                Violation(
+                    invariant,
+                    f"{self._topic} key {key}: offset {offset} was {what}, committed is {end}",
+                )
             )
 
     def _count(self, key: int, what: str) -> None:
-        if key >= self._world.topology.partitions:
+        if self._is_main and key >= self._world.topology.partitions:
             self._oracles.sometimes[what] += 1
 
     def sent(self, process: int, op: int, key: int, value: int, offset: int | None) -> None:
@@ -303,15 +307,19 @@ class CheckedHistory(History):
         self._count(key, "acknowledged in an added partition")
         if offset is not None:
             self._check("I-19", key, offset, "acknowledged")
-            self._oracles.ends.on_acknowledged(key, offset)
+            if self._is_main:
+                self._oracles.ends.on_acknowledged(key, offset)
 
     def invoke_ends(self, process: int) -> int:
         op = super().invoke_ends(process)
-        self._oracles.ends.on_asked(op)
+        if self._is_main:
+            self._oracles.ends.on_asked(op)
         return op
 
     def ended(self, process: int, op: int, ends: Mapping[int, int]) -> None:
         super().ended(process, op, ends)
+        if not self._is_main:
+            return
         try:
             self._oracles.ends.on_told(op, ends)
         except Violation as violation:

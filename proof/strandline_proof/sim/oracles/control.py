@@ -119,7 +119,11 @@ class ControlOracle:
 
     def main_keys(self) -> list[Key]:
         """The partitions of the topic that everything is checked in."""
-        return [key for key in self.partitions if self.is_main(key)]
+        return self.keys_of(TOPIC)
+
+    def keys_of(self, topic: str) -> list[Key]:
+        topic_id = None if self.state is None else self.state.topic_ids.get(topic)
+        return [key for key in self.partitions if key[0] == topic_id]
 
     def is_main(self, key: Key) -> bool:
         return self.state is not None and key[0] == self.state.topic_ids.get(TOPIC)

@@ -6,6 +6,10 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from strandline_proof.sim.churn import CHURN
+from strandline_proof.sim.crowd import Crowd
+from strandline_proof.sim.topology import COMPACTED, CROWD
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,16 +33,22 @@ class Scene:
         """How many faults of each kind have really done something."""
         self.rng = random.Random(f"strikes {world.seed}")
         """Of what a fault leaves to chance; drawing from it changes nobody else's."""
-        self.churn: Churn | None = None
-        self.compaction: Compaction | None = None
-        self.pending: Callable[[], None] | None = None
-        """What must be done before anything is well again, if something waits for a person."""
         self.on_event: Callable[[str], None] = lambda event: None
         """Told what faults may wait for."""
+        self.churn: Churn | None = None
+        self.compaction: Compaction | None = None
+        self.crowd = Crowd(world, oracles) if world.topology.crowd > 0 else None
+        self.pending: Callable[[], None] | None = None
+        """What must be done before anything is well again, if something waits for a person."""
         self.doubles: dict[Node, Callable[[], None]] = {}
         """Processes that say they are another's, and how each is ended for good (P-71)."""
         self._clients: dict[str, Node] = {}
         self._mains: dict[str, Any] = {}
+
+    def beside(self) -> dict[str, Churn | Compaction | Crowd]:
+        """Clients of topics beside the main one, by their nodes."""
+        found = {CHURN: self.churn, COMPACTED: self.compaction, CROWD: self.crowd}
+        return {name: clients for name, clients in found.items() if clients is not None}
 
     def node(self, name: str) -> Node:
         return self.world.nodes[name]
