@@ -21,6 +21,7 @@ from strandline_proof.mutants.healing import HEALING
 from strandline_proof.mutants.leading import LEADING
 from strandline_proof.mutants.leaving import LEAVING
 from strandline_proof.mutants.moving import MOVING
+from strandline_proof.mutants.overtaking import OVERTAKING
 from strandline_proof.mutants.reassigning import REASSIGNING
 from strandline_proof.mutants.recovering import RECOVERING
 from strandline_proof.mutants.remembering import REMEMBERING
@@ -53,6 +54,7 @@ MUTANTS: Final = (
     *FOUND_IN_GROUPS,
     *FOUND_IN_STORAGE,
     *FOUND_IN_CLIENTS,
+    *OVERTAKING,
 )
 
 

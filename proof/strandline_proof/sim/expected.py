@@ -44,6 +44,8 @@ EVENTS: Final[dict[str, float]] = {
     "topic created again": 35,
     "torn tail on a disk": 35,
     "resent batch known": 30,
+    "acknowledged in a topic of many partitions": 50,
+    "struck while a window was open": 40,
     "records deleted by command": 30,
     "short write": 30,
     "disk full": 30,
@@ -51,6 +53,7 @@ EVENTS: Final[dict[str, float]] = {
     "reassignment cancelled": 30,
     "leader not known to be in sync": 25,
     "fsync error": 25,
+    "answer lost: Produce": 25,
     "write error": 25,
     "partitions added": 25,
     "acknowledged in an added partition": 25,
@@ -93,7 +96,7 @@ EVENTS: Final[dict[str, float]] = {
     "arrived twice: BrokerRegistration": 5,
     "arrived twice: AllocateProducerIds": 5,
     "loss reported": 5,
-    "acknowledged in a topic of many partitions": 50,
+    "bit flipped: offsets log": 3,
     "snapshot asked for after a gap": 5,
     "arrived twice: AlterPartition": 3,
     "committed records lost by an unclean election": 3,
@@ -119,6 +122,7 @@ GROUP_EVENTS: Final = frozenset(
         "coordinator moved by command",
         "coordinator's partition reassigned",
         "member began anew: UnreleasedInstanceId",
+        "bit flipped: offsets log",
     }
 )
 """Those that only a schedule with groups can show."""
@@ -132,9 +136,8 @@ RARE_KINDS: Final[dict[str, float]] = {
     "store-flip": 20,
     "snapshot-flip": 20,
     "duplicate": 20,
-    "delay-at": 25,
-    "lost-answer": 25,
     "reassign-few": 15,
+    "offsets-flip": 3,
     "helix": 10,
     "store-restored": 8,
 }
@@ -150,7 +153,7 @@ def missing(runs: int, struck: Counter[str], sometimes: Counter[str], *, groups:
     rates = {kind: RARE_KINDS.get(kind, KIND) for kind in KINDS}
     events = EVENTS
     if groups:
-        rates |= dict.fromkeys(GROUP_KINDS, GROUP_KIND)
+        rates |= {kind: RARE_KINDS.get(kind, GROUP_KIND) for kind in GROUP_KINDS}
     else:
         events = {event: rate for event, rate in EVENTS.items() if event not in GROUP_EVENTS}
     return [

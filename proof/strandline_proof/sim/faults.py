@@ -9,6 +9,7 @@ from strandline_proof.sim.disk import CAPACITY
 from strandline_proof.sim.disk_parts import DiskFaults
 from strandline_proof.sim.groups.spec import group_name
 from strandline_proof.sim.moments import ROLES
+from strandline_proof.sim.plan_check import WINDOW
 from strandline_proof.sim.strikes import all_strikes
 from strandline_proof.sim.strikes.scene import NO_LEADER, Scene
 from strandline_proof.sim.topology import COORDINATOR
@@ -82,6 +83,8 @@ class Nemesis:
         """Something happened that faults may wait for."""
         due = [fault for fault in self._armed if fault.after == event]
         self._disarm(due)
+        if event == WINDOW:
+            self._oracles.sometimes["struck while a window was open"] += len(due)
         for fault in due:
             if fault.delay_s == 0 and fault.kind in LINK_KINDS:
                 self._carry_out(fault)  # before what is to be sent now is on its way

@@ -41,7 +41,8 @@ METHODS: Final = (*TO_LEADERS, *TO_CONTROLLERS, *BY_BOTH, *TO_BROKERS, *TO_COORD
 def delay_s(rng: random.Random) -> float:
     """Many are short, as most of what may go wrong takes no longer."""
     low, high = DELAY_S
-    return round(low * (high / low) ** rng.random(), 3)
+    longer: float = (high / low) ** rng.random()
+    return round(low * longer, 3)
 
 
 def _delay_at(rng: random.Random, topology: Topology) -> dict[str, Any]:
