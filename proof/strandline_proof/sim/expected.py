@@ -96,7 +96,7 @@ EVENTS: Final[dict[str, float]] = {
     "arrived twice: BrokerRegistration": 5,
     "arrived twice: AllocateProducerIds": 5,
     "loss reported": 5,
-    "bit flipped: offsets log": 3,
+    "bit flipped: offsets log": 1.5,
     "snapshot asked for after a gap": 5,
     "arrived twice: AlterPartition": 3,
     "committed records lost by an unclean election": 3,
@@ -137,7 +137,7 @@ RARE_KINDS: Final[dict[str, float]] = {
     "snapshot-flip": 20,
     "duplicate": 20,
     "reassign-few": 15,
-    "offsets-flip": 3,
+    "offsets-flip": 1.5,
     "helix": 10,
     "store-restored": 8,
 }

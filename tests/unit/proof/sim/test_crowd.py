@@ -27,8 +27,11 @@ class FakeScene:
         )
         loop = SimpleNamespace(now=0.0, fail=lambda error: self.failures.append(str(error)))
         self.world: Any = SimpleNamespace(loop=loop, add_node=lambda name, main: None)
-        self.crowd = Crowd(self.world, self.oracles)
+        self.crowd = Crowd(*self.given())
         self.history = self.crowd._history
+
+    def given(self) -> tuple[Any, Any]:
+        return self.world, self.oracles
 
     def send(self, key: int, value: int, offset: int) -> None:
         process = self.history.new_process()
