@@ -18,6 +18,7 @@ from strandline_broker.hosts.controller import controller, push_answers
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.flush_ticket import FlushTicket
+from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.oracles.control import ControlOracle
 from strandline_proof.sim.oracles.decisions import DecisionOracle
 from strandline_proof.sim.oracles.log_view import Entry
@@ -111,7 +112,7 @@ def test_a_leader_that_never_applies_its_election(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_second_epoch_for_the_same_life() -> None:
-    oracle = ControlOracle(Counter())
+    oracle = ControlOracle(Counter(), SimDisk(Random(1), lambda: 0.0))
     life: dict[str, Any] = {"incarnation_id": "a", "eligible": True, "fenced": False}
     first: Any = SimpleNamespace(epoch=3, **life)
     second: Any = SimpleNamespace(epoch=4, **life)

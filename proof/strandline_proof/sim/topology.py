@@ -26,6 +26,7 @@ TOPIC: Final = "t"
 METADATA_MAX_AGE_MS: Final = 4000
 METADATA_MAX_AGE_MS_ADDED: Final = 700
 """Where partitions are added: nothing but the age of what they know tells clients of them."""
+LAG_MS_MAX: Final = 1500
 LOOP_CHECK_MS: Final = 3000
 """A metric only: in virtual time no step is late by itself."""
 COMPACTED: Final = "compacted"
@@ -192,7 +193,7 @@ def broker_config(topology: Topology, name: str) -> object:
         "controller.quorum.bootstrap.servers": f"{CONTROLLER}:{CONTROLLER_PORT}",
         "broker.heartbeat.interval.ms": "300",
         "controlled.shutdown.max.wait.ms": "1000",
-        "replica.lag.time.max.ms": "1500",
+        "replica.lag.time.max.ms": str(LAG_MS_MAX),
         "replica.fetch.wait.max.ms": "300",
         "replica.fetch.backoff.ms": "50",
         "log.segment.bytes": str(topology.segment_bytes),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
+from strandline_proof.sim.oracles.applied import METHOD as PUSH
+from strandline_proof.sim.oracles.applied import AppliedOracle
 from strandline_proof.sim.oracles.compaction import CompactionOracle
 from strandline_proof.sim.oracles.control import ControlOracle
 from strandline_proof.sim.oracles.decisions import DecisionOracle
@@ -16,6 +18,8 @@ from strandline_proof.sim.oracles.disks import check_disk
 from strandline_proof.sim.oracles.ends import EndOracle
 from strandline_proof.sim.oracles.epochs import EpochOracle
 from strandline_proof.sim.oracles.fencings import FencingOracle
+from strandline_proof.sim.oracles.fetches import METHOD as FETCH
+from strandline_proof.sim.oracles.fetches import FetchOracle
 from strandline_proof.sim.oracles.full_disks import FullDiskOracle
 from strandline_proof.sim.oracles.groups.coordinators import Coordinators
 from strandline_proof.sim.oracles.heartbeats import HeartbeatOracle
@@ -56,11 +60,21 @@ class Oracles:
 
     def __init__(self, world: World) -> None:
         self.sometimes: Counter[str] = Counter()
-        self.control = ControlOracle(self.sometimes)
+        self.control = ControlOracle(self.sometimes, world.nodes[CONTROLLER].disk)
         self.control.now = lambda: world.loop.now
         self.replicas = ReplicaOracle(world.members, world.topology, self.control, self.sometimes)
         self.replicas.log_starts.on_removed = self._on_removed
-        self.leaders = LeaderOracle(world.members, world.topology, self.control, self.replicas)
+        self.applied = AppliedOracle(world.nodes, self.control.decided)
+        self.applied.is_obeyed = lambda: not self.old_store
+        self.fetches = FetchOracle(world.nodes)
+        self.leaders = LeaderOracle(
+            world.members,
+            world.topology,
+            self.control,
+            self.replicas,
+            self.applied,
+            self.fetches,
+        )
         self.epochs = EpochOracle(self.control, self.replicas)
         self.decisions = DecisionOracle(
             world.nodes[CONTROLLER],
@@ -68,11 +82,12 @@ class Oracles:
             world.topology,
             self.control,
             self.leaders,
+            self.applied,
             world.loop,
         )
         self.fencings = FencingOracle(world.members, self.control, world.loop)
         self.markers = MarkerOracle(self.replicas)
-        self.leaves = LeaveOracle(world.members, self.control)
+        self.leaves = LeaveOracle(world.members, self.control, self.applied)
         self.metadata = MetadataOracle(self.sometimes)
         self.full_disks = FullDiskOracle(self.sometimes)
         self.heartbeats = HeartbeatOracle()
@@ -80,6 +95,7 @@ class Oracles:
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.groups = Coordinators(world, self.control, self.replicas)
+        world.network.overhear = self._overhear
         world.groups.is_judged = self.groups.is_judged
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
@@ -95,6 +111,13 @@ class Oracles:
         for node in world.brokers:
             self.watch_double(node)
         self.history = world.history = CheckedHistory(world, self)
+
+    def _overhear(self, node: str, method: str) -> Any:
+        """Who listens to a call to that method of a server."""
+        name = method.rpartition("/")[2]
+        if name == FETCH:
+            return self.fetches.overhear(node)
+        return self.applied.overhear(node) if name == PUSH else self.groups.overhear(node, name)
 
     def watch_double(self, node: Node) -> None:
         """A broker's process, whichever machine it is on."""
@@ -141,6 +164,7 @@ class Oracles:
         if compacted is not None and compacted in process.replicas.partitions:
             self.compaction.on_step(node, process.replicas.partitions[compacted])
         self.metadata.on_step(node)
+        self.applied.on_step(node)
         self.full_disks.on_step(node, self._decided())
         self.groups.on_step(node)
         if node.stopping:

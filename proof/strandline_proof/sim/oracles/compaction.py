@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.storage.log import Log
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.oracles.compacted_view import Batch
     from strandline_proof.sim.oracles.control import Key
@@ -88,6 +89,10 @@ class CompactionOracle:
         if ghost is not None and offset >= 0:
             ghost.check_told("I-19", Record(offset, -1, key, value))
 
+    def _committed_to(self, log: Log) -> int:
+        ghost = self.ghost()
+        return log.log_end_offset if ghost is None or ghost.excused is not None else ghost.end
+
     def on_step(self, node: Node, partition: Partition) -> None:
         """After a step of the broker on `node`, which has the replica `partition`."""
         log, seen = partition.log, self._seen.get(node.name)
@@ -96,7 +101,7 @@ class CompactionOracle:
         cleaning = node.process.replicas.upkeep.cleaner._current
         is_ours = cleaning is not None and cleaning.partition is partition
         if is_ours and (seen.began is None or seen.began.cleaning is not cleaning):
-            seen.began = _begin(node, partition, cleaning)
+            seen.began = _begin(node, partition, cleaning, self._committed_to(log))
         if log.state.replacements != seen.replacements:
             seen.replacements = log.state.replacements
             self._on_replaced(node, partition, seen)
@@ -304,12 +309,12 @@ def _check_bound(batch: Batch, began: _Began, where: str) -> None:
         )
 
 
-def _begin(node: Node, partition: Partition, cleaning: Any) -> _Began:
+def _begin(node: Node, partition: Partition, cleaning: Any, committed: int) -> _Began:
     assert node.owner is not None
     log = partition.log
     return _Began(
         cleaning,
         int(node.owner.wall(node.loop.now) * 1000),
-        min(partition.high_watermark, log.durable_offset, log.segments[-1].base_offset),
+        min(committed, log.durable_offset, log.segments[-1].base_offset),
         log.config.delete_retention_ms,
     )

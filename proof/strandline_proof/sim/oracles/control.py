@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.records import RECOVERED
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
+from strandline_proof.sim.oracles.decided import DecidedLog, Key
 from strandline_proof.sim.oracles.moves import MoveOracle
 from strandline_proof.sim.oracles.remembered import RememberedOracle
 from strandline_proof.sim.oracles.violation import Violation
@@ -28,19 +29,24 @@ if TYPE_CHECKING:
         PartitionRegistration,
     )
     from strandline_broker.core.leader import Leader
+    from strandline_proof.sim.disk import SimDisk
+    from strandline_proof.sim.oracles.decided import Decided
 
 NO_LEADER = -1
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 """Set by topics only, here."""
 QUIET_S = 0.7
 """What the fastest clock of a controller takes for a session without unrest, and a little less."""
-Key = tuple[bytes, int]
+
+__all__ = ["ControlOracle", "Key"]
 
 
 class ControlOracle:
     """`partitions` and `brokers` are the newest committed values ever seen."""
 
-    def __init__(self, sometimes: Counter[str]) -> None:
+    def __init__(self, sometimes: Counter[str], disk: SimDisk) -> None:
+        """`disk`: the controller's."""
+        self.decided = DecidedLog(disk)
         self.moves = MoveOracle(sometimes)
         self.remembered = RememberedOracle(sometimes)
         self.recovered: set[Key] = set()
@@ -83,6 +89,7 @@ class ControlOracle:
         self._epoch = state.controller_epoch
         self._last_offset = state.last_offset
         self.state = state
+        self.decided.read_to(state.last_offset)
         self._reborn.clear()
         self.recovered.clear()
         for number, broker in state.brokers.items():
@@ -93,8 +100,7 @@ class ControlOracle:
             count += 1
             key = (partition.topic_id, partition.index)
             if self.partitions.get(key) is not partition:
-                topic = state.topics[partition.topic_id]
-                self._on_partition(key, partition, state.effective_min_isr(topic, partition))
+                self._on_partition(key, partition, self._by_the_log(key, partition).minimum)
         if len(self.partitions) > count:
             self._forget(state)
         self._check_fenced()
@@ -105,6 +111,18 @@ class ControlOracle:
         self.partitions.clear()
         self.brokers.clear()
         self.remembered.on_restored()
+        self.decided.begin_anew()
+
+    def _by_the_log(self, key: Key, partition: PartitionRegistration) -> Decided:
+        """What the log says of the partition. I-30: the controller goes by that."""
+        decided = self.decided.newest(key)
+        if decided is None or decided.differs_from(partition):
+            raise Violation(
+                "I-30",
+                f"partition {key[1]}: the controller goes by {partition}, and its log says"
+                f" {decided}",
+            )
+        return decided
 
     def _forget(self, state: ControllerState) -> None:
         """Topics have been deleted. Their ids never come back (I-36)."""
@@ -133,10 +151,15 @@ class ControlOracle:
         return self.state is not None and key[0] == self.state.topic_ids.get(CONSUMER_OFFSETS)
 
     def min_insync(self, partition: PartitionRegistration) -> int:
-        """What the controller resolves for it (I-91)."""
-        assert self.state is not None
-        topic = self.state.topics[partition.topic_id]
-        return self.state.effective_min_isr(topic, partition)
+        """What its topic's and the cluster's configuration say, by the log (I-91)."""
+        return self.decided.minimum((partition.topic_id, partition.index))
+
+    def spare(self, key: Key, partition_epoch: int) -> int | None:
+        """How many more were in sync at that partition epoch than it needs; None: nobody has
+        decided that in this store.
+        """
+        at = self.decided.at(key, partition_epoch)
+        return None if at is None else len(at.isr) - at.minimum
 
     def barred(self, key: Key, *, as_of: int) -> set[BrokerId]:
         """Whose replica may not come into the ISR of the partition; nobody, unless all that was

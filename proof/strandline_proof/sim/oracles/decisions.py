@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.loop import SimLoop
     from strandline_proof.sim.node import Node
+    from strandline_proof.sim.oracles.applied import AppliedOracle
     from strandline_proof.sim.oracles.control import ControlOracle
     from strandline_proof.sim.oracles.leaders import LeaderOracle
     from strandline_proof.sim.oracles.log_view import Entry
@@ -55,6 +56,7 @@ class DecisionOracle:
         topology: Topology,
         control: ControlOracle,
         leaders: LeaderOracle,
+        applied: AppliedOracle,
         loop: SimLoop,
     ) -> None:
         self._controller = controller
@@ -66,6 +68,7 @@ class DecisionOracle:
         self._always = topology.flush_policy == "always"
         self._control = control
         self._leaders = leaders
+        self._applied = applied
         self._loop = loop
         self._state: ControllerState | None = None
         self._last_offset = -1
@@ -273,7 +276,7 @@ class DecisionOracle:
             )
 
     def _check_unfenced(self, number: int, old: Broker) -> None:
-        """I-83: it has applied its registration and what fenced it last."""
+        """I-83: it has carried out its registration and what fenced it last, by its roles."""
         node = self._nodes[number]
         if not node.running:
             return
@@ -281,12 +284,12 @@ class DecisionOracle:
         lifecycle = getattr(process, "lifecycle", None)
         if lifecycle is None or lifecycle.broker_epoch != old.epoch:
             return
-        applied, least = process.metadata.applied_offset, max(old.epoch, old.fencing_offset)
-        if applied < least:
+        least = self._control.decided.fenced_at(number)
+        if lacks := self._applied.lacks(node, least):
             raise Violation(
                 "I-83",
-                f"broker {number} is unfenced, has applied metadata offset {applied}, and was"
-                f" fenced or registered at {least}",
+                f"broker {number} is unfenced, was fenced or registered at {least}, and has not"
+                f" carried that out: {lacks}",
             )
 
     def _check_dead(self, state: ControllerState) -> None:

@@ -15,10 +15,11 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.leading import Leading
+from strandline_proof.sim.oracles.fetches import clock_s
 from strandline_proof.sim.oracles.log_view import BASE
 from strandline_proof.sim.oracles.rules import check_advanced, check_asked
 from strandline_proof.sim.oracles.violation import Violation, told_isr, told_member
-from strandline_proof.sim.topology import broker_id
+from strandline_proof.sim.topology import LAG_MS_MAX, broker_id
 
 if TYPE_CHECKING:
     from strandline_broker.core.leader import Leader
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from strandline_broker.core.remote_replica import RemoteReplica
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.node import Node
+    from strandline_proof.sim.oracles.applied import AppliedOracle
     from strandline_proof.sim.oracles.control import ControlOracle, Key
+    from strandline_proof.sim.oracles.fetches import Ends, FetchOracle
     from strandline_proof.sim.oracles.log_view import Entry, LogView
     from strandline_proof.sim.oracles.replicas import ReplicaOracle
     from strandline_proof.sim.topology import Topology
@@ -35,14 +38,26 @@ if TYPE_CHECKING:
 class _Seen:
     """One leader as it was after the last step of its broker."""
 
-    __slots__ = ("epoch", "followers", "high_watermark", "isr", "leader", "leading", "proposed")
+    __slots__ = (
+        "ends",
+        "epoch",
+        "first_isr",
+        "followers",
+        "high_watermark",
+        "isr",
+        "leader",
+        "leading",
+        "proposed",
+    )
 
     def __init__(self) -> None:
         self.leading: Leading | None = None
         self.leader: Leader | None = None
         self.followers: dict[Any, RemoteReplica] = {}
         self.high_watermark = -1
+        self.ends: Ends = []
         self.isr: tuple[IsrMember, ...] = ()
+        self.first_isr: tuple[IsrMember, ...] = ()
         self.proposed: tuple[IsrMember, ...] | None = None
         self.epoch = -1
         """The partition epoch at which it asked for `proposed`."""
@@ -55,8 +70,12 @@ class LeaderOracle:
         topology: Topology,
         control: ControlOracle,
         replicas: ReplicaOracle,
+        applied: AppliedOracle,
+        fetches: FetchOracle,
     ) -> None:
         self._nodes = members
+        self._applied = applied
+        self._fetches = fetches
         self._always = topology.flush_policy == "always"
         self._control = control
         self._replicas = replicas
@@ -92,7 +111,11 @@ class LeaderOracle:
             seen.leading = partition.role if isinstance(partition.role, Leading) else None
             seen.leader, seen.followers, seen.high_watermark = leader, {}, -1
             seen.isr, seen.proposed, seen.epoch = (), None, -1
+            seen.ends, seen.first_isr = [], () if leader is None else leader.isr
         if leader is not None:
+            view = self._replicas.known(node, key)
+            if view is not None and (not seen.ends or seen.ends[-1][1] != view.end):
+                seen.ends.append((clock_s(node), view.end))
             self._on_leader(node, key, partition, leader, seen)
 
     def _on_leader(
@@ -103,23 +126,38 @@ class LeaderOracle:
             where = f"{node.name} {partition.name}"
             check_asked(node, leader, where)
             self._check_proposal(key, leader, seen, where)
+            self._check_removed(node, key, leader, seen, where)
             self._tell_joins(key, leader)
             counted_anew = True
         if counted_anew:
             seen.isr, seen.proposed, seen.epoch = leader.isr, proposed, leader.partition_epoch
         if counted_anew or seen.followers != leader.followers:
             where = f"{node.name} {partition.name}"
+            self._check_isr(key, leader, where)
             _check_incarnations(leader, int(broker_id(node.name)), where)
             for number, follower in leader.followers.items():
                 if follower is not seen.followers.get(number):
                     self._check_held(node, key, leader, int(number), follower, where)
             seen.followers = dict(leader.followers)
-            barred = self._control.barred(key, as_of=node.process.metadata.applied_offset)
-            check_advanced(leader, always=self._always, barred=barred, where=where)
+            spare = self._control.spare(key, leader.partition_epoch)
+            if spare is not None and spare >= 0:
+                barred = self._control.barred(key, as_of=self._applied.offset(node))
+                check_advanced(leader, always=self._always, barred=barred, where=where)
         if leader.high_watermark != seen.high_watermark:
             seen.high_watermark = leader.high_watermark
             _check_released(partition, f"{node.name} {partition.name}")
-            self._check_end_offset(key, leader, f"{node.name} {partition.name}")
+            self._check_end_offset(key, leader, seen.ends[0][1], f"{node.name} {partition.name}")
+
+    def _check_isr(self, key: Key, leader: Leader, where: str) -> None:
+        """I-16: the ISR that it goes by is the one of its partition epoch."""
+        decided = self._control.decided.at(key, leader.partition_epoch)
+        members = sorted(int(m.broker_id) for m in leader.isr)
+        if decided is not None and sorted(decided.isr) != members:
+            raise Violation(
+                "I-16",
+                f"{where}: it counts {told_isr(leader.isr)} at partition epoch"
+                f" {leader.partition_epoch}, and {decided.isr} was decided",
+            )
 
     def _check_proposal(self, key: Key, leader: Leader, seen: _Seen, where: str) -> None:
         before, now = seen.proposed, leader.proposed
@@ -144,24 +182,34 @@ class LeaderOracle:
                     " committed",
                 )
         members = {m.broker_id for m in leader.isr}
-        for leaves in set(leader.isr) - set(leader.isr if now is None else now):
-            if leader.followers[leaves.broker_id].log_end_offset == leader.log_end_offset:
-                raise Violation(
-                    "I-25",
-                    f"{where}: it asks to remove {told_member(leaves)}, which holds all that it"
-                    " holds",
-                )
         for joins in now or ():
             if joins.broker_id in members:
                 continue
             follower = leader.followers[joins.broker_id]
-            least = max(leader.high_watermark, leader.epoch_start)
+            least = max(leader.high_watermark, seen.ends[0][1])
             end = follower.log_end_offset
             if follower.broker_epoch != joins.broker_epoch or end is None or end < least:
                 raise Violation(
                     "I-24",
                     f"{where}: it asks to add {told_member(joins)}, which was last heard as"
                     f" epoch {follower.broker_epoch} at offset {end}; {least} is needed",
+                )
+
+    def _check_removed(self, node: Node, key: Key, leader: Leader, seen: _Seen, where: str) -> None:
+        """I-25: whom it asks to remove was not caught up for long enough, by its fetches. Who was
+        in the ISR when it began to lead counts as caught up then.
+        """
+        proposed, now_s = leader.proposed, clock_s(node)
+        for leaves in set(leader.isr) - set(leader.isr if proposed is None else proposed):
+            follower = int(leaves.broker_id), int(leaves.broker_epoch)
+            found = self._fetches.caught_up(node, key, leader.leader_epoch, follower, seen.ends)
+            at_s = max(found.at_s, seen.ends[0][0] if leaves in seen.first_isr else found.at_s)
+            if found.position == seen.ends[-1][1] or now_s - at_s < LAG_MS_MAX / 1000:
+                raise Violation(
+                    "I-25",
+                    f"{where}: it asks to remove {told_member(leaves)}, which was caught up"
+                    f" {now_s - at_s:.3f} s ago, and has said that it ends at {found.position} of"
+                    f" {seen.ends[-1][1]}",
                 )
 
     def _tell_joins(self, key: Key, leader: Leader) -> None:
@@ -224,8 +272,10 @@ class LeaderOracle:
                 f" {entry.base}",
             )
 
-    def _check_end_offset(self, key: Key, leader: Leader, where: str) -> None:
-        """I-11: the newest leader tells no end offset below one that was told before."""
+    def _check_end_offset(self, key: Key, leader: Leader, began: int, where: str) -> None:
+        """I-11: the newest leader tells no end offset below one that was told before. It tells
+        none before its high watermark has reached `began`, where its log ended at first.
+        """
         ghost = self._replicas.committed.get(key)
         decided = self._control.partitions.get(key)
         if (
@@ -233,8 +283,7 @@ class LeaderOracle:
             and ghost.excused is None
             and decided is not None
             and decided.leader_epoch == leader.leader_epoch
-            and leader.end_offset_known
-            and leader.high_watermark < ghost.end
+            and began <= leader.high_watermark < ghost.end
         ):
             raise Violation(
                 "I-11",

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from strandline_proof.sim.disk import UNREAD
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.compacted import CompactedCommitted
+from strandline_proof.sim.oracles.held import HeldOracle
 from strandline_proof.sim.oracles.log_starts import LogStartOracle
 from strandline_proof.sim.oracles.producers import check_producers
 from strandline_proof.sim.oracles.replica import Replica
 from strandline_proof.sim.oracles.rules import RuleOracle
 from strandline_proof.sim.oracles.unclean import UncleanOracle, note_own_loss
-from strandline_proof.sim.oracles.violation import Violation, told_isr
+from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import broker_id
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class ReplicaOracle:
         self._topology = topology
         self._control = control
         self._rules = RuleOracle(control)
+        self._held = HeldOracle(members, control, always=topology.flush_policy == "always")
         self._unclean = UncleanOracle(control, sometimes)
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
@@ -84,6 +86,7 @@ class ReplicaOracle:
 
     def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
         log, where = partition.log, f"{node.name} {partition.name}"
+        self._held.on_lives(node)
         ghost, end, start = self.ghost(key), log.log_end_offset, log.log_start_offset
         if known is None or known.log is not log:
             known = self._open(node, key, partition, known)
@@ -151,6 +154,7 @@ class ReplicaOracle:
             for entry in known.view.read_to(log.log_end_offset, where):
                 self.ghost(key).on_appended(entry, where)
         if before is not None and before.incarnation != node.incarnation:
+            self._held.on_over(node.name, key, before.incarnation, before.view)
             told, opened = before.log.log_end_offset, log.log_end_offset
             if told < before.end or self.ghost(key).ends_a_cut(node.name, opened):
                 self._on_cut(node, key, before, where, told if told < before.end else opened)
@@ -236,37 +240,10 @@ class ReplicaOracle:
             new = mark > max(ghost.end, known.high_watermark)
             ghost.on_high_watermark(mark, known.view, where)
             if new and ghost.excused is None:
-                self._check_counted(key, leader, mark, where)
+                all_known = {name: r for (name, k), r in self._replicas.items() if k == key}
+                least = self._held.check(key, leader.partition_epoch, mark, known, all_known)
+                ghost.min_insync = ghost.min_insync if least is None else least
                 self._check_members(key)
-
-    def _check_counted(self, key: Key, leader: Any, mark: int, where: str) -> None:
-        """I-9: everybody who may be in the ISR holds what is committed now."""
-        decided = self._control.partitions.get(key)
-        if decided is None or decided.leader_epoch != leader.leader_epoch:
-            return
-        ghost = self.ghost(key)
-        current = leader.partition_epoch == decided.partition_epoch
-        least = self._control.min_insync(decided) if current else ghost.min_insync
-        if len(leader.isr) < least:
-            told = told_isr(leader.isr)
-            raise Violation("I-9", f"{where}: committed {mark} with ISR {told}, {least} are needed")
-        always, last = self._topology.flush_policy == "always", self.ghost(key).last
-        held = 0
-        for name, view in self._views(key, decided.isr):
-            held += 1
-            if view.end < mark:
-                raise Violation(
-                    "I-9",
-                    f"{where}: committed {mark} with ISR {decided.isr}, {name} ends at {view.end}",
-                )
-            if always and last is not None and view.holds(last) and not view.is_durable(last):
-                raise Violation(
-                    "I-9",
-                    f"{where}: committed {mark} under flush.policy=always, {name} has not flushed"
-                    f" offset {last.base}",
-                )
-        if current and held >= least:
-            ghost.min_insync = least
 
     def _views(self, key: Key, members: tuple[Any, ...]) -> Iterator[tuple[str, LogView]]:
         """The logs of brokers that run as the incarnation that the controller counts."""
@@ -365,6 +342,7 @@ class ReplicaOracle:
                 self.ghost(key).on_power_lost(name, known.view, after, counted=counted, wiped=wiped)
             if wiped:
                 self.log_starts.forget(name, key)
+            self._held.on_over(name, key, known.incarnation, known.view)
             known.view = after
 
     def on_replaced(self, old: Node, new: Node) -> None:

@@ -1,10 +1,10 @@
 """What one replica may do in one step, whoever it is.
 
-With too few in sync nothing is appended (I-20). A leader proposes to remove who has lagged for
-long enough, and never itself (I-25, I-26); it looks at its high watermark after whatever bears on
-it (I-29), by the controller's minimum (I-91). Pushes are applied in order and by topic id (I-34,
-I-36), a replica is noted as hosted before it serves or fetches (P-20), an epoch is durable before
-it is served (I-46), and retention takes committed segments (I-74).
+With too few in sync nothing is appended (I-20). A leader never proposes to remove itself (I-26); it
+looks at its high watermark after whatever bears on it (I-29), by the controller's minimum (I-91).
+Pushes are applied in order and by topic id (I-34, I-36), a replica is noted as hosted before it
+serves or fetches (P-20), an epoch is durable before it is served (I-46), and retention takes
+committed segments (I-74).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from strandline_proof.sim.inode import Inode
-from strandline_proof.sim.oracles.violation import Violation, told_isr, told_member
+from strandline_proof.sim.oracles.violation import Violation, told_isr
 from strandline_proof.sim.topology import DATA
 from strandline_proof.sim.topology import broker_id as id_of
 from strandline_proto.ids import TopicId, topic_id_text
-from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -80,7 +79,7 @@ class RuleOracle:
         if leader is not seen.leader:
             self._check_begun(node, partition, leader, seen, where)
             seen.leader = leader
-        elif appended and leader.below_min_isr():
+        elif appended and (self._control.spare(key, leader.partition_epoch) or 0) < 0:
             raise Violation(
                 "I-20",
                 f"{where}: offset {appended[0].base} was appended with ISR {told_isr(leader.isr)},"
@@ -169,10 +168,9 @@ def check_advanced(
 ) -> None:
     """I-29: what everybody who counts holds is committed in the very step that brings the news.
 
-    `barred`: who may not join, as the leader's broker knows, and so is not waited for (I-9, P-58).
+    Asked of one with the minimum in its ISR. `barred`: who may not join, as the leader's broker
+    knows, and so is not waited for (I-9, P-58).
     """
-    if leader.below_min_isr():
-        return
     committed = leader.durable_offset if always else leader.log_end_offset
     counted = {member.broker_id for member in leader.maximal_isr}
     for broker_id, follower in leader.followers.items():
@@ -192,24 +190,10 @@ def check_advanced(
 
 
 def check_asked(node: Node, leader: Leader, where: str) -> None:
-    """I-25, I-26: whom a leader asks to remove has lagged for long enough, and is not itself."""
+    """I-26: a leader does not ask to remove itself."""
     proposed = leader.proposed
     if proposed is None:
         return
     if int(id_of(node.name)) not in {member.broker_id for member in proposed}:
         told = told_isr(proposed)
         raise Violation("I-26", f"{where}: it asks for the ISR {told}, without itself")
-    lag_ms = node.process.replicas.config.current.replica_lag_time_max_ms
-    now_ms = monotonic_ms(node.process._runtime.clock)
-    for member in set(leader.isr) - set(proposed):
-        follower = leader.followers.get(member.broker_id)
-        if follower is None:
-            continue
-        level = follower.log_end_offset == leader.log_end_offset
-        if level or follower.was_caught_up_within(lag_ms, now_ms=now_ms):
-            raise Violation(
-                "I-25",
-                f"{where}: it asks to remove {told_member(member)}, which was caught up at"
-                f" {follower.caught_up_ms} ms (now {now_ms}) and ends at {follower.log_end_offset}"
-                f" of {leader.log_end_offset}",
-            )

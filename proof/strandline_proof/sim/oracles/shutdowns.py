@@ -9,7 +9,9 @@ from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import DATA, broker_id
 
 if TYPE_CHECKING:
+    from strandline_broker.core.metadata_cache import MetadataView
     from strandline_proof.sim.node import Node
+    from strandline_proof.sim.oracles.applied import AppliedOracle
     from strandline_proof.sim.oracles.control import ControlOracle
     from strandline_proof.sim.oracles.replicas import ReplicaOracle
 
@@ -50,8 +52,11 @@ class MarkerOracle:
 class LeaveOracle:
     """I-84: who is let go leads nothing, and everybody alive knows that."""
 
-    def __init__(self, members: dict[int, Node], control: ControlOracle) -> None:
+    def __init__(
+        self, members: dict[int, Node], control: ControlOracle, applied: AppliedOracle
+    ) -> None:
         self._nodes = members
+        self._applied = applied
         self._control = control
         self._checked: dict[str, int] = {}
 
@@ -69,19 +74,32 @@ class LeaveOracle:
         led = [key[1] for key, p in control.partitions.items() if p.leader == number]
         if led:
             raise Violation("I-84", f"{node.name} is let go, and leads partitions {led}")
-        since = known.shutdown_offset
+        since = control.decided.stopping_at(number)
         for other, broker in control.brokers.items():
             there = self._nodes.get(int(other))
             process = None if there is None or not there.running else there.process
             metadata = getattr(process, "metadata", None)
             if broker.fenced or other == number or metadata is None or since is None:
                 continue
-            if 0 <= metadata.applied_offset < since:
+            if not metadata.view.brokers:
+                continue  # it knows nobody yet
+            assert there is not None
+            lacks = _believed_led(metadata.view, number) or self._applied.lacks(there, since)
+            if lacks:
                 raise Violation(
                     "I-84",
-                    f"{node.name} is let go, broker {other} has applied metadata offset"
-                    f" {metadata.applied_offset}, its leaderships moved at {since}",
+                    f"{node.name} is let go, its leaderships moved at {since}, and broker {other}"
+                    f" has not carried that out: {lacks}",
                 )
+
+
+def _believed_led(view: MetadataView, number: int) -> str:
+    """What the broker is said to lead by what another one tells clients."""
+    topics = view.topics_by_id.values()
+    led = [
+        (t.name, p.partition) for t in topics for p in t.partitions.values() if p.leader == number
+    ]
+    return f"it says that broker {number} leads {led}" if led else ""
 
 
 def _has_served(node: Node) -> bool:

@@ -97,15 +97,15 @@ class Coordinators:
         self._turn = 0
         self._history: GroupHistory | None = None
         if world.topology.offsets_partitions > 0:
-            world.network.overhear = self._overhear
             self._history = world.groups.history
             self._history.on_told = self._on_told
 
     # What is heard
 
-    def _overhear(self, node: str, method: str) -> Overheard | None:
-        name = method.rpartition("/")[2]
-        return Overheard(self, node, name) if name in METHODS else None
+    def overhear(self, node: str, name: str) -> Overheard | None:
+        if self._history is None or name not in METHODS:
+            return None
+        return Overheard(self, node, name)
 
     def later(self, node: str, judge: Callable[[], None]) -> None:
         """Once the present step of that node is over."""

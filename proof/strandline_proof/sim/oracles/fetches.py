@@ -1,0 +1,157 @@
+"""When each follower was caught up, from the fetches that its leader has read and answered: I-25.
+
+A request is answered after it was looked at, and answers come in order. So a follower was caught up
+when a request came if, once that was answered, its position was still the end of the leader's log;
+or if the position that it named next was where the log had ended by then. Requests that name no
+position go on with the last one. Nothing is said of a request that was refused, or may not have
+been looked at for want of room in its answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from strandline_proto import hot_decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.oracles.decided import Key
+    from strandline_proto import hot_messages as hot
+
+METHOD: Final = "Fetch"
+Ends = list[tuple[float, int]]
+"""Where a leader's log ended, and since when, by its own clock."""
+NEVER: Final = float("-inf")
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, and its answer."""
+
+    read_s: float
+    request: hot.FetchRequest
+    answered_s: float | None = None
+    answer: Any = b""
+
+
+class Heard:
+    """One fetch stream, as its server reads and answers it."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.exchanges: list[Exchange] = []
+        self._answered = 0
+
+    @property
+    def follower(self) -> tuple[int, int]:
+        """(id, epoch); -1 of a consumer, or before the first request."""
+        state = self.exchanges[0].request.replica_state if self.exchanges else None
+        return (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
+
+    def on_read(self, message: hot.FetchRequest) -> None:
+        state = message.replica_state
+        if state is not None and state.replica_id >= 0:
+            self.exchanges.append(Exchange(self._now_s(), message))
+
+    def on_said(self, message: Any) -> None:
+        if self._answered < len(self.exchanges):
+            exchange = self.exchanges[self._answered]
+            exchange.answered_s, exchange.answer = self._now_s(), message
+            self._answered += 1
+
+
+class Caught(NamedTuple):
+    at_s: float = NEVER
+    """When it was caught up last, by the leader's clock."""
+    position: int = -1
+    """Where it has last said that its log ends."""
+
+
+class FetchOracle:
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._heard: dict[tuple[str, int], list[Heard]] = {}
+        """The streams to each life of each node."""
+
+    def overhear(self, name: str) -> Heard:
+        """A stream to that node begins."""
+        node = self._nodes[name]
+        heard = Heard(partial(clock_s, node))
+        self._heard.setdefault((name, node.incarnation), []).append(heard)
+        return heard
+
+    def caught_up(
+        self, node: Node, key: Key, leader_epoch: int, follower: tuple[int, int], ends: Ends
+    ) -> Caught:
+        """As `node`, which leads, can know of the follower, by its id and epoch. `ends`: of the
+        leader, from the beginning of its epoch on.
+        """
+        best = Caught()
+        for heard in self._heard.get((node.name, node.incarnation), ()):
+            if heard.follower == follower:
+                found = _in_stream(key, leader_epoch, heard.exchanges, ends)
+                best = Caught(max(best.at_s, found.at_s), max(best.position, found.position))
+        return best
+
+
+def clock_s(node: Node) -> float:
+    """What the node's monotonic clock shows."""
+    assert node.owner is not None
+    return node.owner.local(node.loop.now)
+
+
+def _in_stream(key: Key, leader_epoch: int, exchanges: Sequence[Exchange], ends: Ends) -> Caught:
+    at_s, position, before = NEVER, -1, None
+    for exchange, named, offset in _looked_at(key, leader_epoch, exchanges):
+        assert exchange.answered_s is not None
+        if exchange.read_s < ends[0][0]:
+            continue
+        position = max(position, offset)
+        if offset >= _end(ends, exchange.answered_s):
+            at_s = exchange.read_s
+        elif named and before is not None and offset >= _end(ends, before.answered_s):
+            at_s = max(at_s, before.read_s)
+        if named:
+            before = exchange
+    return Caught(at_s, position)
+
+
+def _end(ends: Ends, at_s: float) -> int:
+    return ends[bisect_right(ends, at_s, key=lambda end: end[0]) - 1][1]
+
+
+def _looked_at(
+    key: Key, leader_epoch: int, exchanges: Sequence[Exchange]
+) -> Iterator[tuple[Exchange, bool, int]]:
+    """Each answered request that was about the partition: whether it named a position, and which
+    one it meant.
+    """
+    offset: int | None = None
+    for exchange in exchanges:
+        if exchange.answered_s is None:
+            return
+        request = exchange.request
+        if key in request.forgotten:
+            offset = None
+        named = next((p for p in request.partitions if (p.topic_id, p.partition) == key), None)
+        if named is not None:
+            fits = named.current_leader_epoch == leader_epoch
+            offset = named.fetch_offset if fits and _took(key, exchange.answer) else None
+        if offset is not None:
+            yield exchange, named is not None, offset
+
+
+def _took(key: Key, answer: Any) -> bool:
+    """Whether an answer shows that the position in its request was taken up."""
+    response = hot_decode.fetch_response(bytes(answer))
+    if response.error_code != 0:
+        return False
+    for result in response.partitions:
+        if (result.topic_id, result.partition) == key:
+            return result.error_code == 0 and result.diverging_epoch is None
+    return not any(len(result.records) for result in response.partitions)
