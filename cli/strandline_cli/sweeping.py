@@ -115,17 +115,18 @@ class Sweep:
     def _end(self, *, interrupted: bool) -> int:
         seconds = max(time.monotonic() - self._start, 0.001)
         idle = self._tally.idle() if self._varied else []
+        lenient = self._tally.too_lenient() if self._varied else []
         if self._output is Format.JSON:
-            emit_json(self._document(seconds, idle, interrupted=interrupted))
+            emit_json(self._document(seconds, idle, lenient, interrupted=interrupted))
         else:
-            self._show(seconds, idle)
+            self._show(seconds, idle, lenient)
         if self._tally.failures:
             return EXIT_FAILED
         if interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_FAILED if idle else EXIT_OK
+        return EXIT_FAILED if idle or lenient else EXIT_OK
 
-    def _show(self, seconds: float, idle: list[str]) -> None:
+    def _show(self, seconds: float, idle: list[str], lenient: list[str]) -> None:
         tally = self._tally
         emit_table(("fault", "struck"), sorted(tally.struck.items()))
         emit_table(("sometimes", "count"), sorted(tally.sometimes.items()))
@@ -137,13 +138,19 @@ class Sweep:
             write_line(f"BROKEN {_summary(finding)}")
         for event in idle:
             write_line(f"IDLE: {event!r} has never happened, so this sweep has tested too little")
+        for share in tally.shares:
+            write_line(str(share))
+        for share_told in lenient:
+            write_line(f"LENIENT: {share_told}: this sweep looks away too often")
         write_line(
             f"{tally.runs} schedules, {tally.simulated_s:.0f} simulated seconds, {tally.steps}"
             f" steps, {tally.acknowledged} records acknowledged, {tally.failures} broken, in"
             f" {seconds:.0f} s: {60 * tally.runs / seconds:.0f} schedules a minute"
         )
 
-    def _document(self, seconds: float, idle: list[str], *, interrupted: bool) -> dict[str, Any]:
+    def _document(
+        self, seconds: float, idle: list[str], lenient: list[str], *, interrupted: bool
+    ) -> dict[str, Any]:
         tally = self._tally
         return {
             "commit": self._commit,
@@ -171,6 +178,11 @@ class Sweep:
                 if finding.first.broken is not None
             ],
             "idle": idle,
+            "excused": {
+                share.name: {"schedules": share.schedules, "partitions": share.partitions}
+                for share in tally.shares
+            },
+            "lenient": lenient,
             "interrupted": interrupted,
         }
 

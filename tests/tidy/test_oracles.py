@@ -47,8 +47,12 @@ def attributes(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(syntax(path)):
         if isinstance(node, ast.Attribute):
             yield node.lineno, node.attr
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from ((node.lineno, word) for word in node.value.split(".") if word in ANSWERS)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+            "attrgetter",
+            "getattr",
+        ):
+            texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            yield from ((node.lineno, w) for text in texts for w in str(text).split("."))
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, alias.name) for alias in node.names)
 

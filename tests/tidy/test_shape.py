@@ -21,6 +21,9 @@ LONG_FILES: dict[str, str] = {
     ),
     "proto/strandline_proto/errors.py": "a list: the one table of codes that cross the wire",
     "client/strandline/errors.py": "a list, made from that table, of classes to catch",
+    "proof/strandline_proof/sim/oracles/committed.py": (
+        "one ghost: what is committed, lost and excused of a partition is changed together"
+    ),
     "broker/strandline_broker/core/leader.py": (
         "one machine: what is committed and who is in sync are changed together"
     ),

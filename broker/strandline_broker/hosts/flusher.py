@@ -60,23 +60,30 @@ class Flusher:
         """Until cancelled, or given up; OSError if a flush fails: then nothing more may be
         flushed.
         """
-        loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if self._over is None:
+                await self._flush_wanted(on_flushed)
             if self._over is not None:
                 return
-            logs, self._wanted = list(self._wanted), {}
-            tickets = [(log, log.flush_snapshot()) for log in logs if not log.deleted]
-            if tickets:
-                await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
-            if self._over is not None:
-                return
-            for log, ticket in tickets:
-                if not log.deleted:
-                    log.flushed(ticket)
-                    on_flushed(log)
             self._release()
+
+    async def _flush_wanted(self, on_flushed: OnFlushed) -> None:
+        """A call of its own, so that nothing holds on to logs and files while there is nothing to
+        flush: one that is deleted takes its room on the disk until it is closed.
+        """
+        logs, self._wanted = list(self._wanted), {}
+        tickets = [(log, log.flush_snapshot()) for log in logs if not log.deleted]
+        if tickets:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
+        if self._over is not None:
+            return
+        for log, ticket in tickets:
+            if not log.deleted:
+                log.flushed(ticket)
+                on_flushed(log)
 
     def _release(self) -> None:
         still: list[tuple[Log, int, asyncio.Future[None]]] = []

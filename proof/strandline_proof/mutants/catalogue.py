@@ -10,6 +10,7 @@ from strandline_proof.mutants.believing import BELIEVING
 from strandline_proof.mutants.compacting import COMPACTING
 from strandline_proof.mutants.controlling import CONTROLLING
 from strandline_proof.mutants.coordinating import COORDINATING
+from strandline_proof.mutants.counting import COUNTING
 from strandline_proof.mutants.deleting import DELETING
 from strandline_proof.mutants.following import FOLLOWING
 from strandline_proof.mutants.found_in_clients import FOUND_IN_CLIENTS
@@ -55,6 +56,7 @@ MUTANTS: Final = (
     *FOUND_IN_STORAGE,
     *FOUND_IN_CLIENTS,
     *OVERTAKING,
+    *COUNTING,
 )
 
 

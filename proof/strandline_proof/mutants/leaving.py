@@ -44,4 +44,16 @@ LEAVING: Final = (
         ),
         Needs(kinds=("kill", "crash-loop")),
     ),
+    Mutant(
+        "index-file-stays-open",
+        "I-182",
+        "the descriptor of an index file is not closed when nobody reads it any more",
+        (
+            Edit(
+                "strandline_broker/storage/file.py",
+                "        if self.fd >= 0:\n",
+                '        if self.fd >= 0 and not self.path.endswith(".index"):\n',
+            ),
+        ),
+    ),
 )

@@ -56,8 +56,10 @@ class SimDisk:
         self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
         self.counts: dict[str, int] = {}
         """How often each fault has really struck."""
+        self.struck: list[tuple[str, str]] = []
+        """What each of them was, and at which file."""
         self.mended = 0
-        """After so many failed flushes what they left has been written again."""
+        """Of `struck`: what those left has been written again by a recovery."""
         self._rng = rng
         self.wall = wall
         self.root = Directory()
@@ -168,12 +170,17 @@ class SimDisk:
         if rate == 0.0 or self._rng.random() >= rate:
             return False
         self.counts[fault] = self.counts.get(fault, 0) + 1
+        self.struck.append((fault, self.path))
         return True
 
     @property
     def has_failed(self) -> bool:
         """Whether an operation has ever been refused."""
         return any(self.counts.get(fault) for fault in REFUSALS)
+
+    def touched(self, *faults: str, since: int = 0) -> set[str]:
+        """The files that they have struck, after the first `since` of all faults."""
+        return {path for fault, path in self.struck[since:] if fault in faults}
 
     def stall(self) -> None:
         if not self.strikes(self.faults.stall, "stall"):

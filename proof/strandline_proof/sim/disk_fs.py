@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_proof.sim.disk_parts import (
     Directory,
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.disk import SimDisk
     from strandline_runtime.runtime import Buffer
+
+
+class Held(NamedTuple):
+    """An open descriptor."""
+
+    path: str
+    is_there: bool
+    """Whether the file still stands at that path."""
 
 
 class SimFs:
@@ -218,6 +226,13 @@ class SimFs:
             self.close(fd)
             raise
         return fd
+
+    def held(self) -> list[Held]:
+        """Every descriptor that is open."""
+        return [
+            Held(self._paths[fd], self._look(self._paths[fd]) is node)
+            for fd, node in self._open.items()
+        ]
 
     def free_space(self, path: str) -> int:
         self._disk.find(path)

@@ -1,24 +1,65 @@
-"""Histories without the partitions in which records may be missing."""
+"""Histories without what happened while records might be lost."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from strandline_chaos.history import Event
 
 
-def without(event: Event, keys: dict[int, str]) -> Event | None:
-    """The event as far as it is about other keys; None if nothing is left."""
-    if not keys:
+class Excuse(NamedTuple):
+    """Why less is asked of a partition, and until when."""
+
+    over: int | None = None
+    """The number of the first event after it; None: it is not over."""
+    judged_from: int = 0
+    """The first offset that only what came after it can have used."""
+
+
+def without(events: Sequence[Event], excuses: Mapping[int, Excuse]) -> list[Event]:
+    """The history as far as no excuse covers it.
+
+    Of a partition whose excuse is over, what was sent before may be in the log or not, wherever it
+    was acknowledged; what is read or told counts from the offset on that is judged again.
+    """
+    if not excuses:
+        return list(events)
+    begun = {event.op: event.index for event in events if event.type == "invoke"}
+    found = (_without(event, begun.get(event.op, event.index), excuses) for event in events)
+    return [event for event in found if event is not None]
+
+
+def _without(event: Event, begun: int, excuses: Mapping[int, Excuse]) -> Event | None:
+    """The event of an operation that began at `begun`; None if nothing is left of it."""
+
+    def covers(key: int, index: int) -> bool:
+        excuse = excuses.get(key)
+        return excuse is not None and (excuse.over is None or index < excuse.over)
+
+    if event.f == "send":
+        key = event.value[0][1]
+        if key in excuses and excuses[key].over is None:
+            return None
+        if event.type == "ok" and covers(key, begun):
+            _, value = event.value[0][2]
+            return replace(event, type="info", value=[["send", key, value]])
         return event
-    if event.f == "send" and event.value[0][1] in keys:
-        return None
     if event.f == "poll" and event.type == "ok":
-        runs = [run for run in event.value[0][1] if run[0] not in keys]
+        runs = [
+            [key, [pair for pair in pairs if key not in excuses or _is_judged(pair, excuses[key])]]
+            for key, pairs in event.value[0][1]
+            if not covers(key, event.index)
+        ]
         return replace(event, value=[["poll", runs]])
     if event.f == "ends" and event.type == "ok":
-        ends = [pair for pair in event.value[0][1] if pair[0] not in keys]
+        ends = [pair for pair in event.value[0][1] if not covers(pair[0], begun)]
         return replace(event, value=[["ends", ends]])
     return event
+
+
+def _is_judged(pair: Sequence[int], excuse: Excuse) -> bool:
+    return pair[0] >= excuse.judged_from

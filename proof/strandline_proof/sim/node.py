@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from prometheus_client import CollectorRegistry
 
 from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.disk_fs import Held, SimFs
 from strandline_proof.sim.disk_parts import HANG_S
 from strandline_proof.sim.executor import SimExecutor
 from strandline_proof.sim.owner import EPOCH_S, Stopped
@@ -112,6 +112,10 @@ class Node:
         count: int = self._network.connections(self.name)
         return count
 
+    def held_files(self) -> list[Held]:
+        """What its process has open."""
+        return [] if self._fs is None else self._fs.held()
+
     def _wall(self) -> float:
         return EPOCH_S + self.wall_offset_s + self.loop.now
 
@@ -152,7 +156,7 @@ class Node:
         if self.running:
             return
         self.incarnation += 1
-        self.failed_before = self.disk.counts.get("fsync error", 0)
+        self.failed_before = len(self.disk.struck)
         owner = self.owner = self.loop.new_owner(self.name)
         owner.wall_offset_s = self.wall_offset_s
         owner.set_rate(self.loop.now, self.rate)

@@ -22,11 +22,12 @@ from strandline_proof.sim.kinds.admin import ADDING, COMMANDS
 from strandline_proof.sim.loop import Deadlock, Livelock
 from strandline_proof.sim.operator import Operator, waits_for_a_lost_disk
 from strandline_proof.sim.oracles.audit import audit
-from strandline_proof.sim.oracles.leaks import left_at_servers
+from strandline_proof.sim.oracles.leaks import left_behind
 from strandline_proof.sim.oracles.losses import check_reported
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan_check import REBALANCE
 from strandline_proof.sim.run_result import RunResult
+from strandline_proof.sim.share import counted
 from strandline_proof.sim.topology import (
     COMMITTER,
     GROUP_ADMIN,
@@ -57,7 +58,6 @@ HEARD_S: Final = 3.0
 LAST_OFFSET: Final = 3
 """Where a producer's entry names the last offset of its last batch."""
 AUDITOR: Final = "auditor"
-EXCUSED: Final = "loss permitted"
 
 
 class Run:
@@ -111,7 +111,7 @@ class Run:
         for method, count in self.world.network.echoer.counts.items():
             found[f"arrived twice: {method}"] += count
         found["stream given up came late"] += self.world.network.late_streams
-        found[EXCUSED] += len(self.oracles.excused())
+        found.update(counted(self.oracles.excused().values()))
         return found
 
     def _check_uncaught(self) -> None:
@@ -143,7 +143,7 @@ class Run:
         self._check_equal_logs()
         await self._check_losses()
         await self._read_back()
-        await self._until(partial(left_at_servers, world), "something is left behind", "I-182")
+        await self._until(partial(left_behind, world, self.plan.seed), "a server keeps", "I-182")
         self._check_history()
 
     async def _stop(self, *names: str) -> None:
@@ -172,7 +172,7 @@ class Run:
             ghost.index: (ghost.begins, ghost.end)
             for key in self.oracles.control.main_keys()
             for ghost in [self.oracles.replicas.ghost(key)]
-            if ghost.excused is None and not ghost.lost and not ghost.given_up
+            if ghost.permitted is None and not ghost.lost
         }
 
     async def _end_churn(self) -> None:
@@ -382,7 +382,7 @@ class Run:
     def _check_history(self) -> None:
         self.oracles.groups.check_end()
         excused = self.oracles.excused()
-        events = [e for e in (without(e, excused) for e in self.world.history.events) if e]
+        events = without(self.world.history.events, excused)
         self.verdict = verdict = check(events)
         found = dict(verdict.anomalies)
         if excused:  # records may be missing there, and none may be there that nobody has sent

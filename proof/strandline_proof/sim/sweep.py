@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_proof.sim.expected import missing
 from strandline_proof.sim.report import RunSummary, crashed, kind_of, summary_of
 from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.share import SHARES_MAX, Share
 from strandline_proof.sim.spread import Spread
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Tally:
     sometimes: Counter[str] = field(default_factory=Counter)
     findings: dict[str, Finding] = field(default_factory=dict)
     spreads: dict[str, Spread] = field(default_factory=lambda: defaultdict(Spread))
+    shares: tuple[Share, ...] = field(default_factory=lambda: tuple(map(Share, SHARES_MAX)))
 
     def add(self, result: RunSummary) -> bool:
         """Whether this is the first failure of its kind."""
@@ -57,6 +59,8 @@ class Tally:
         self.acknowledged += result.acknowledged
         self.struck.update(result.struck)
         self.sometimes.update(result.sometimes)
+        for share in self.shares:
+            share.add(result)
         for name, values_ms in result.spreads.items():
             self.spreads[name].add(values_ms)
         if result.broken is None:
@@ -70,6 +74,10 @@ class Tally:
         if len(finding.seeds) < SEEDS_KEPT:
             finding.seeds.append(result.plan.seed)
         return finding.count == 1
+
+    def too_lenient(self) -> list[str]:
+        """Shares of excused schedules that are too great for a sweep that says something."""
+        return [str(share) for share in self.shares if share.is_too_great]
 
     def idle(self) -> list[str]:
         """What a long enough sweep should have seen and has not."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
+from strandline_proof.sim.excused import Excuse
 from strandline_proof.sim.oracles.applied import METHOD as PUSH
 from strandline_proof.sim.oracles.applied import AppliedOracle
 from strandline_proof.sim.oracles.compaction import CompactionOracle
@@ -64,27 +65,18 @@ class Oracles:
         self.control.now = lambda: world.loop.now
         self.replicas = ReplicaOracle(world.members, world.topology, self.control, self.sometimes)
         self.replicas.log_starts.on_removed = self._on_removed
+        self.replicas.excuses.on_over = self._on_excuse_over
+        self._over: dict[int, int] = {}
+        """After which event of the history each partition is judged again."""
         self.applied = AppliedOracle(world.nodes, self.control.decided)
         self.applied.is_obeyed = lambda: not self.old_store
         self.fetches = FetchOracle(world.nodes)
+        told = self.applied, self.fetches
         self.leaders = LeaderOracle(
-            world.members,
-            world.topology,
-            self.control,
-            self.replicas,
-            self.applied,
-            self.fetches,
+            world.members, world.topology, self.control, self.replicas, *told
         )
         self.epochs = EpochOracle(self.control, self.replicas)
-        self.decisions = DecisionOracle(
-            world.nodes[CONTROLLER],
-            world.members,
-            world.topology,
-            self.control,
-            self.leaders,
-            self.applied,
-            world.loop,
-        )
+        self.decisions = DecisionOracle(world, self.control, self.leaders, self.applied)
         self.fencings = FencingOracle(world.members, self.control, world.loop)
         self.markers = MarkerOracle(self.replicas)
         self.leaves = LeaveOracle(world.members, self.control, self.applied)
@@ -265,6 +257,10 @@ class Oracles:
         if key in self.control.main_keys():
             self.history.note(REMOVED, [key[1], offset])
 
+    def _on_excuse_over(self, key: Key) -> None:
+        if key in self.control.main_keys():
+            self._over[key[1]] = len(self.history.events)
+
     def _ghosts(self, topic: str) -> list[Committed]:
         ghosts = self.replicas.committed
         return [ghosts[key] for key in self.control.keys_of(topic) if key in ghosts]
@@ -272,10 +268,16 @@ class Oracles:
     def ghost_of(self, index: int, topic: str = TOPIC) -> Committed | None:
         return next((ghost for ghost in self._ghosts(topic) if ghost.index == index), None)
 
-    def excused(self, topic: str = TOPIC) -> dict[int, str]:
-        """Partitions in which records may be missing, with the reason."""
-        found = {g.index: "lost by an unclean election" for g in self._ghosts(topic) if g.lost}
-        return found | {g.index: g.excused for g in self._ghosts(topic) if g.excused is not None}
+    def excused(self, topic: str = TOPIC) -> dict[int, Excuse]:
+        """Partitions in which records may be missing, and until when."""
+        found = {}
+        for ghost in self._ghosts(topic):
+            if ghost.excused is not None or ghost.lost_uncleanly:
+                found[ghost.index] = Excuse(None)
+            elif ghost.permitted is not None:
+                over = self._over.get(ghost.index) if topic == TOPIC else None
+                found[ghost.index] = Excuse(over, ghost.judged_from)
+        return found
 
     def given_up(self, index: int, topic: str = TOPIC) -> bool:
         """Whether nothing promises that the partition is ever whole again."""
@@ -286,7 +288,7 @@ class Oracles:
         state = self.control.state
         topic_id = None if state is None else state.topic_ids.get(topic)
         ghosts = self.replicas.committed.items()
-        return any(g.excused is not None for (of, _), g in ghosts if of == topic_id)
+        return any(g.permitted is not None for (of, _), g in ghosts if of == topic_id)
 
 
 def _server(name: str) -> str:

@@ -34,6 +34,12 @@ class GivenUp(NamedTuple):
 class Committed:
     reports_forgotten = False
     """Whether the controller's store has come back as an older copy."""
+    permitted: str | None = None
+    """Why records may be missing that were committed at any time."""
+    judged_from = 0
+    """What lies before this offset was committed, or lost, under an excuse that is over."""
+    lost_uncleanly = False
+    """Whether an unclean election has cost some of what is `lost`, or a deposed leader's word."""
 
     def __init__(self, index: int, *, min_insync: int, always: bool) -> None:
         self.index = index
@@ -42,7 +48,7 @@ class Committed:
         self.end = 0
         """trueHW: the greatest high watermark that any leader has had."""
         self.excused: str | None = None
-        """Why records may be missing from here on."""
+        """Why records may be missing now; over when `begin_anew` knows what survives."""
         self.min_insync = min_insync
         """The lowest that min.insync.replicas has been since as many members of the ISR as it asks
         for held all that is committed.
@@ -213,7 +219,8 @@ class Committed:
     @property
     def seen_to(self) -> int:
         """The end of what clients may have been told of."""
-        return max([self.end, *(entry.end for entry in self.lost.values())])
+        told = (*self.lost.values(), *self.promised.values())
+        return max([self.end, *(entry.end for entry in told)])
 
     def on_unclean(self, epoch: int, view: LogView | None) -> int:
         """The log `view` leads by an election that may cost records, from leader epoch `epoch` on:
@@ -227,6 +234,7 @@ class Committed:
             keep -= 1
         gone = self.entries[keep:]
         del self.entries[keep:]
+        self.lost_uncleanly |= bool(gone)
         for entry in gone:
             if view is None or not self._has(view, entry):  # else it was deleted before
                 self.lost[entry.identity] = entry
@@ -252,6 +260,30 @@ class Committed:
             self._committed[entry.identity] = entry
             self.end = entry.end
 
+    @property
+    def can_begin_anew(self) -> bool:
+        """Whether a log can say what has survived."""
+        return not self.given_up
+
+    def begin_anew(self, epoch: int, view: LogView, mark: int, minimum: int) -> None:
+        """The ISR of the leader of `epoch`, with the minimum in it, holds the log `view` up to
+        `mark`: that is what survives. It is what is committed from here on, and no excuse permits
+        to lose it; who led before has nothing to say any more.
+        """
+        for identity, entry in self._committed.items():
+            if not self._has(view, entry):
+                self.lost[identity] = entry
+        self.entries = [entry for entry in view.entries if entry.end <= mark]
+        self._committed = {entry.identity: entry for entry in self.entries}
+        self.end = self._kept = mark
+        self.judged_from = max(self.seen_to, self.judged_from)
+        self.unclean_epoch = max(self.unclean_epoch, epoch)
+        self.deleted = {node: min(to, mark) for node, to in self.deleted.items()}
+        self._removed_to = min(self._removed_to, view.end)
+        self._alone, self.excused, self.min_insync = False, None, minimum
+        self.lost_on.clear()
+        self._cut_short.clear()
+
     def on_late_high_watermark(self, to: int, view: LogView) -> None:
         """A leader of before the last unclean election has not heard of it: what it commits is
         lost, unless the new leader holds it too.
@@ -259,6 +291,7 @@ class Committed:
         for entry in view.entries[bisect_left(view.entries, self._kept, key=BASE) :]:
             if entry.end <= to and entry.identity not in self._committed:
                 self.lost[entry.identity] = entry
+                self.lost_uncleanly = True
 
     def on_in_sync(self, members: int) -> None:
         """So many are in the ISR of a leader that has recovered."""
@@ -303,7 +336,8 @@ class Committed:
         return damage is not None and damage.base >= opened
 
     def give_up(self, why: str) -> None:
-        self.excused, self.given_up = why, True
+        self.excused = self.permitted = why
+        self.given_up = True
 
     def on_cut(self, gone: list[Entry], node: str, what: str, *, start: int, misread: bool) -> bool:
         """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed:
@@ -376,6 +410,7 @@ class Committed:
         enough = self.min_insync if self._left is None else min(self.min_insync, self._left)
         if self._alone or ((wiped or not self._always) and len(self.lost_on) >= enough):
             self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
+            self.permitted = self.excused
 
     def on_replaced(self, old: str, new: str, view: LogView) -> None:
         """Another machine is the same broker now. It may have nothing of what the one before it has

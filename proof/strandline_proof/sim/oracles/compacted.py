@@ -118,6 +118,10 @@ class CompactedCommitted(Committed):
         """Whether it is the last of its key that is committed."""
         return self.truth.get(record.offset) == record and self.later(record) is None
 
+    @property
+    def can_begin_anew(self) -> bool:
+        return False
+
     def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
         known = len(self.entries)
         super().on_high_watermark(to, view, where)

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     )
     from strandline_broker.core.partition_state import IsrMember
     from strandline_broker.hosts.partition import Partition
-    from strandline_proof.sim.loop import SimLoop
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.oracles.applied import AppliedOracle
     from strandline_proof.sim.oracles.control import ControlOracle
     from strandline_proof.sim.oracles.leaders import LeaderOracle
     from strandline_proof.sim.oracles.log_view import Entry
-    from strandline_proof.sim.topology import Topology
+    from strandline_proof.sim.world import World
     from strandline_proto.ids import BrokerId
 
 METADATA: Final = f"{DATA}/__cluster_metadata-0"
@@ -51,25 +50,22 @@ GAP_S: Final = 0.5
 class DecisionOracle:
     def __init__(
         self,
-        controller: Node,
-        members: dict[int, Node],
-        topology: Topology,
+        world: World,
         control: ControlOracle,
         leaders: LeaderOracle,
         applied: AppliedOracle,
-        loop: SimLoop,
     ) -> None:
-        self._controller = controller
-        self._nodes = members
-        self._were = dict(members)
+        self._controller = world.nodes[CONTROLLER]
+        self._nodes = world.members
+        self._were = dict(world.members)
         """The machine that was each broker when it registered last."""
         self._began_s = 0.0
         """When the controller's process began."""
-        self._always = topology.flush_policy == "always"
+        self._always = world.topology.flush_policy == "always"
         self._control = control
         self._leaders = leaders
         self._applied = applied
-        self._loop = loop
+        self._loop = world.loop
         self._state: ControllerState | None = None
         self._last_offset = -1
         self._view: LogView | None = None
@@ -205,7 +201,7 @@ class DecisionOracle:
         if leads is None or leads.leader is None or follows is None:
             return
         lifecycle = self._nodes[int(joins.broker_id)].process.lifecycle
-        end, least = follows.log.log_end_offset, leads.high_watermark
+        end, least = follows.log.log_end_offset, self._leaders.committed_to(key)
         if lifecycle.broker_epoch == joins.broker_epoch and end < least:
             raise Violation(
                 "I-24",

@@ -35,8 +35,8 @@ def check_disk(node: Node, sometimes: Counter[str]) -> None:
     """Right after a crash of `node`, whatever kind it was."""
     if getattr(node.process, "is_loaded", node.process is not None):
         node.disk.mended = node.failed_before
-    if node.disk.counts.get("fsync error", 0) > node.disk.mended:
-        return  # what it called durable may be gone, until a recovery has written it again (P-24)
+    # What it called durable may be gone there, until a recovery has written it again (P-24).
+    unsure = node.disk.touched("fsync error", since=node.disk.mended)
     fs = Reader(node.disk)
     if not fs.isdir(DATA):
         return
@@ -45,11 +45,23 @@ def check_disk(node: Node, sometimes: Counter[str]) -> None:
         for finding in report.findings:
             if finding.severity is Severity.CUT:
                 sometimes["torn tail on a disk"] += 1
+            if is_about(f"{report.path}/", unsure) or is_about(finding.path, unsure):
+                continue
             if finding.severity is Severity.DAMAGE and not _is_half_made(finding, report):
                 what = f"{finding.what} (offset {finding.offset}, byte {finding.position})"
                 raise Violation(
                     finding.invariant, f"{node.name} after a crash: {finding.path}: {what}"
                 )
+
+
+def is_about(path: str, touched: set[str]) -> bool:
+    """Whether something was touched of the replica in whose directory the path lies. What lies in
+    the data directory itself is of no replica.
+    """
+    directory = path.rpartition("/")[0]
+    return path in touched or (
+        directory != DATA and any(other.startswith(f"{directory}/") for other in touched)
+    )
 
 
 def _is_half_made(finding: Finding, report: RootReport | PartitionReport) -> bool:

@@ -58,7 +58,7 @@ class EndOracle:
             if end >= least or key is None or self._replicas.led_late[key] != led_late:
                 continue
             ghost = self._replicas.ghost(key)
-            if ghost.excused is None and not ghost.lost:
+            if ghost.permitted is None and not ghost.lost:
                 raise Violation(
                     "I-11",
                     f"key {index}: a client is told {end} as its end, and {least - 1} had been"

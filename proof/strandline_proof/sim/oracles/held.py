@@ -75,6 +75,22 @@ class HeldOracle:
             held += is_there
         return at.minimum if newest.epochs == at.epochs and held >= at.minimum else None
 
+    def is_whole(
+        self, key: Key, partition_epoch: int, mark: int, led: Replica, known: dict[str, Replica]
+    ) -> bool:
+        """Whether the whole ISR is there, with the minimum in it, and holds all below `mark`, by
+        what was decided last, which the leader goes by.
+        """
+        newest = self._control.decided.newest(key)
+        if newest is None or newest.partition_epoch != partition_epoch:
+            return False
+        last = _last_below(led.view, mark)
+        views = list(self._views(key, newest.isr, newest.offset, known))
+        return len(views) == len(newest.isr) >= newest.minimum and all(
+            is_there and view.end >= mark and (last is None or view.holds(last))
+            for _, view, is_there in views
+        )
+
     def _views(
         self, key: Key, members: Iterable[int], offset: int, known: dict[str, Replica]
     ) -> Iterator[tuple[str, LogView, bool]]:

@@ -89,6 +89,10 @@ class LeaderOracle:
             return None
         return seen.proposed, seen.epoch
 
+    def committed_to(self, key: Key) -> int:
+        ghost = self._replicas.committed.get(key)
+        return 0 if ghost is None else ghost.end
+
     def joining(self, key: Key) -> int | None:
         """Whom a leader of the partition has asked to add last."""
         return self._joining.get(key)

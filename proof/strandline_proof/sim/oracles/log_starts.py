@@ -71,7 +71,7 @@ class LogStartOracle:
         """
         start, told = partition.log.log_start_offset, self._told.get((name, key), 0)
         empty = partition.log.log_end_offset == start
-        if start < told and not empty and ghost.excused is None and not ghost.lost:
+        if start < told and not empty and ghost.permitted is None and not ghost.lost:
             raise Violation(
                 "I-75",
                 f"{name} {partition.name}: its log begins at {start}, and its leader was told"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from strandline_proof.sim.disk import UNREAD
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.compacted import CompactedCommitted
+from strandline_proof.sim.oracles.disks import is_about
+from strandline_proof.sim.oracles.excuses import ExcuseOracle
 from strandline_proof.sim.oracles.held import HeldOracle
 from strandline_proof.sim.oracles.log_starts import LogStartOracle
 from strandline_proof.sim.oracles.producers import check_producers
@@ -47,6 +49,7 @@ class ReplicaOracle:
         self._control = control
         self._rules = RuleOracle(control)
         self._held = HeldOracle(members, control, always=topology.flush_policy == "always")
+        self.excuses = ExcuseOracle(control, self._held, sometimes)
         self._unclean = UncleanOracle(control, sometimes)
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
@@ -106,7 +109,7 @@ class ReplicaOracle:
                 ghost.on_led(entry.epoch, node.name, node.incarnation)
         known.end, known.start = end, start
         self._check_order(partition, known, where)
-        excused = ghost.excused is not None or bool(ghost.lost)
+        excused = ghost.permitted is not None or bool(ghost.lost)
         self._rules.on_change(node, key, partition, appended, where, excused=excused)
         self._check_role(node, key, partition, known)
         self._check_watermark(node, key, partition, known)
@@ -123,7 +126,7 @@ class ReplicaOracle:
         self._sometimes["log truncated"] += 1
         known.is_due = True
         # What could not be read is taken for damaged too, and healed by a copy.
-        believed = partition.healing and any(map(node.disk.counts.get, UNREAD))
+        believed = partition.healing and is_about(f"{known.log.path}/", node.disk.touched(*UNREAD))
         gone, what = known.view.cut(end), f"{where}: cut to {end}"
         if not self.ghost(key).on_cut(gone, node.name, what, start=start, misread=believed):
             return gone
@@ -231,19 +234,23 @@ class ReplicaOracle:
                 f"{where}: the high watermark of leader epoch {leader.leader_epoch} fell from"
                 f" {known.high_watermark} to {mark}",
             )
-        if leader is not known.leader or mark > known.high_watermark:
-            ghost = self.ghost(key)
+        ghost = self.ghost(key)
+        if leader is not known.leader or mark > known.high_watermark or ghost.excused is not None:
             if leader.leader_epoch < ghost.unclean_epoch:
                 ghost.on_late_high_watermark(mark, known.view)
                 return
             # Alone in its ISR it commits in its first step; what it was told before is not its own.
             new = mark > max(ghost.end, known.high_watermark)
             ghost.on_high_watermark(mark, known.view, where)
-            if new and ghost.excused is None:
-                all_known = {name: r for (name, k), r in self._replicas.items() if k == key}
-                least = self._held.check(key, leader.partition_epoch, mark, known, all_known)
+            if ghost.excused is not None:
+                self.excuses.on_mark(key, ghost, leader, mark, known, self._known(key))
+            elif new:
+                least = self._held.check(key, leader.partition_epoch, mark, known, self._known(key))
                 ghost.min_insync = ghost.min_insync if least is None else least
                 self._check_members(key)
+
+    def _known(self, key: Key) -> dict[str, Replica]:
+        return {name: known for (name, k), known in self._replicas.items() if k == key}
 
     def _views(self, key: Key, members: tuple[Any, ...]) -> Iterator[tuple[str, LogView]]:
         """The logs of brokers that run as the incarnation that the controller counts."""

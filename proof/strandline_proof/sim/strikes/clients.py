@@ -84,7 +84,7 @@ class ClientStrikes:
                 if not isinstance(answer, produce_pb2.ProduceResponse):
                     return
                 ghost = self._scene.oracles.replicas.ghost(key)
-                if ghost.excused is None and not ghost.lost:
+                if ghost.permitted is None and not ghost.lost:
                     self._check(answer.topics[0].partitions[0], entry)
             call.cancel()
         finally:

@@ -209,7 +209,7 @@ class DamageStrikes:
         others = [m for m in decided.isr if m != broker_id(struck.name)]
         return (
             not ghost.damaged
-            and ghost.excused is None
+            and ghost.permitted is None
             and len(others) >= len(decided.replicas) - 1
             and all(self._scene.world.members[m].running for m in others)
             and not self._scene.doubles

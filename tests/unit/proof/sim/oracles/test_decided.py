@@ -28,7 +28,7 @@ from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.oracles.decided import METADATA, MINIMUM, DecidedLog
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proto.batch import build_batch
+from strandline_proto.batch import build_batch, prefix, read_header
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,
@@ -76,6 +76,11 @@ def minimum(value: str | None, topic_id: TopicId | None = None) -> ConfigRecord:
     return ConfigRecord(topic_id=topic_id, key=MINIMUM, value=value)
 
 
+def at(offset: int, batch: bytes) -> bytes:
+    """As it stands in a log."""
+    return prefix(offset, read_header(batch).batch_length, 1) + batch[16:]
+
+
 class Store:
     """A controller's log on a simulated disk, and the controller's own state beside it."""
 
@@ -91,7 +96,7 @@ class Store:
     def add(self, *records: AnyRecord) -> None:
         """One decision."""
         values = [(None, encode(record)) for record in records]
-        batch = build_batch(values, base_offset=self.end, timestamp=1, leader_epoch=1)
+        batch = at(self.end, build_batch(values, timestamp_ms=1))
         self._log.write((batch,), len(batch), self._size)
         self._size += len(batch)
         for record in records:

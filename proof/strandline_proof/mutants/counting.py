@@ -1,0 +1,110 @@
+"""Bugs of what a server works out and an oracle must work out for itself: the minimum, who is
+caught up, how far pushes are applied, and over whom a high watermark goes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+_LEADER: Final = "strandline_broker/core/leader.py"
+_REMOTE: Final = "strandline_broker/core/remote_replica.py"
+_STATE: Final = "strandline_broker/core/controller/state.py"
+_PUSH: Final = "strandline_broker/hosts/push.py"
+_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
+
+COUNTING: Final = (
+    Mutant(
+        "minimum-one-too-low",
+        "I-91",
+        "the controller resolves a minimum of in-sync replicas that is one below the configured",
+        (
+            Edit(
+                _STATE,
+                "        return partition.least_in_sync(int(text))\n",
+                "        return max(1, partition.least_in_sync(int(text)) - 1)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "one-below-the-minimum-is-enough",
+        "I-20, I-9",
+        "a leader takes writes, and commits them, with one replica in sync less than it needs",
+        (
+            Edit(
+                _LEADER,
+                "        return len(self.isr) < self._eff_min_insync\n",
+                "        return len(self.isr) < self._eff_min_insync - 1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "silent-member-is-not-waited-for",
+        "I-9",
+        "a high watermark goes over those members of the ISR that have fetched from this leader",
+        (
+            Edit(
+                _LEADER,
+                "                if follower.log_end_offset is None:\n"
+                "                    return []\n"
+                "                committed = min(committed, follower.log_end_offset)\n"
+                "            elif",
+                "                if follower.log_end_offset is None:\n"
+                "                    continue\n"
+                "                committed = min(committed, follower.log_end_offset)\n"
+                "            elif",
+            ),
+        ),
+    ),
+    Mutant(
+        "lag-of-a-third",
+        "I-25",
+        "who was caught up within replica.lag.time.max.ms counts as lagging after a third of it",
+        (
+            Edit(
+                _REMOTE,
+                "now_ms - self.caught_up_ms <= lag_ms_max\n",
+                "now_ms - self.caught_up_ms <= lag_ms_max // 3\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "level-follower-ages",
+        "I-25, P-56",
+        "that a follower which holds everything was heard again is forgotten",
+        (
+            Edit(
+                _REMOTE,
+                "        return self._replace(caught_up_ms=max(at_ms, known_ms))\n",
+                "        return self._replace(caught_up_ms=known_ms)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "applied-before-it-is-carried-out",
+        "I-83, I-81",
+        "a broker counts a push as applied when it begins to carry it out",
+        (
+            Edit(
+                _PUSH,
+                "        failed = await self.envelopes.apply(envelope)\n",
+                "        metadata.publish(view, store_id=envelope.store_id)\n"
+                "        failed = await self.envelopes.apply(envelope)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "role-is-left-out",
+        "I-81",
+        "a replica does not take the role of the third leader epoch, and the push is answered as"
+        " applied",
+        (
+            Edit(
+                _ENVELOPES,
+                "            elif self._accept(partition, state):\n",
+                "            elif self._accept(partition, state) and state.leader_epoch != 2:\n",
+            ),
+        ),
+    ),
+)
