@@ -59,15 +59,16 @@ class AppliedOracle:
     def on_answer(self, name: str, push: Any, answer: Any) -> None:
         """I-81, when the step that says so is over."""
         node = self._nodes.get(name)
-        if node is None or answer.error_code != 0 or answer.want_full or not self.is_obeyed():
+        if node is None or not self.is_obeyed():
             return
         told = self._told.get(name)
         if told is None or told.life != node.incarnation:
             told = self._told[name] = _Told(node.incarnation)
-        told.offset = max(told.offset, answer.applied_metadata_offset)
-        pushed = set(_keys(push.leader_and_isr))
-        told.failed -= pushed
+        told.failed -= set(_keys(push.leader_and_isr))
         told.failed.update(_keys(answer.topics))
+        if answer.error_code != 0 or answer.want_full:
+            return
+        told.offset = max(told.offset, answer.applied_metadata_offset)
         since = -1 if push.full else push.prev_metadata_offset
         self._said.setdefault(name, []).append(
             lambda: self._check(node, since, answer.applied_metadata_offset)
@@ -81,13 +82,17 @@ class AppliedOracle:
             )
 
     def lacks(self, node: Node, offset: int, *, since: int = -1) -> str:
-        """A role that was decided after `since`, up to `offset`, and that it has not taken."""
+        """A role that was decided after `since`, up to `offset`, and that it has not taken. What a
+        disk has kept it from, its answer says, which may still be under way.
+        """
         process, me = node.process, broker_id(node.name)
         replicas = getattr(process, "replicas", None)
         if replicas is None or node.stopping:
             return ""
         told = self._told.get(node.name)
         failed = set() if told is None or told.life != node.incarnation else told.failed
+        if self.offset(node) < offset and node.disk.struck:
+            return ""
         for key in list(self._decided.keys()):
             now = self._decided.newest(key)
             if now is None or now.offset <= since or me not in now.replicas or key in failed:

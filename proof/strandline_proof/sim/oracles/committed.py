@@ -270,9 +270,9 @@ class Committed:
         `mark`: that is what survives. It is what is committed from here on, and no excuse permits
         to lose it; who led before has nothing to say any more.
         """
-        for identity, entry in self._committed.items():
+        for entry in self.entries:
             if not self._has(view, entry):
-                self.lost[identity] = entry
+                self.lost[entry.identity] = entry
         self.entries = [entry for entry in view.entries if entry.end <= mark]
         self._committed = {entry.identity: entry for entry in self.entries}
         self.end = self._kept = mark

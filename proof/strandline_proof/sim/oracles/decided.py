@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from strandline_proof.sim.disk import SimDisk
+    from strandline_proof.sim.oracles.log_view import Entry
 
 METADATA: Final = f"{DATA}/__cluster_metadata-0"
 MINIMUM: Final = "min.insync.replicas"
@@ -73,9 +74,9 @@ class _Fold:
     altered: dict[str, str] = field(default_factory=dict)
     newest: dict[Key, Decided] = field(default_factory=dict)
     fenced: dict[int, int] = field(default_factory=dict)
-    """The offset at which each broker was registered or fenced last."""
+    """Where the decision ends that registered or fenced each broker last."""
     stopping: dict[int, int] = field(default_factory=dict)
-    """The offset at which each broker that is about to stop has begun to."""
+    """Where the decision ends by which each broker has begun to stop that does."""
 
 
 class DecidedLog:
@@ -109,10 +110,11 @@ class DecidedLog:
         return self._fold.newest[key].minimum
 
     def fenced_at(self, number: int) -> int:
-        """The offset of the record that registered or fenced the broker last."""
+        """The last offset of the decision that registered or fenced the broker last."""
         return self._fold.fenced.get(number, -1)
 
     def stopping_at(self, number: int) -> int | None:
+        """The same of the one by which it has begun to stop; None: it does not."""
         return self._fold.stopping.get(number)
 
     def begin_anew(self) -> None:
@@ -132,21 +134,22 @@ class DecidedLog:
         for number in range(known, len(view.entries)):
             entry = view.entries[number]
             if entry.base > fold.offset + 1:
-                self._begin_from_snapshot(entry.base)
+                self._begin_from_snapshot(entry.base, last_offset)
             if entry.end > fold.offset + 1:
-                self._on_batch(entry.base, _values(view.bytes_of(number)))
+                self._on_batch(entry, _values(view.bytes_of(number)))
         if fold.offset < last_offset:
-            self._begin_from_snapshot(last_offset + 1)
+            self._begin_from_snapshot(last_offset + 1, last_offset)
 
-    def _begin_from_snapshot(self, end: int) -> None:
-        """Of all records below `end`."""
-        name = max((n for n in self._snapshots() if int(n[:20]) <= end), default=None)
-        if name is None or int(name[:20]) != end:
-            raise Violation("I-7", f"the controller's log lacks what is before {end}: {name}")
+    def _begin_from_snapshot(self, begins: int, last_offset: int) -> None:
+        """The log lacks what is before `begins`."""
+        known = (n for n in self._snapshots() if begins <= int(n[:20]) <= last_offset + 1)
+        name = max(known, default=None)
+        if name is None:
+            raise Violation("I-7", f"no snapshot has what is before {begins} of the controller")
         node = self._disk.find(f"{METADATA}/{name}")
         assert isinstance(node, Inode)
         fold, data = self._fold, bytes(node.as_written())
-        fold.offset = end - 1
+        fold.offset = int(name[:20]) - 1
         for at, header in iter_headers(data):
             for value in _values(data[at : at + header.size]):
                 self._on_entry(json.loads(value))
@@ -174,10 +177,10 @@ class DecidedLog:
                 key = b64decode(fields["topic_id"]), fields["index"]
                 self._put(key, _decided(fields, fields["changed_at"]))
 
-    def _on_batch(self, base: int, values: Iterable[bytes]) -> None:
+    def _on_batch(self, entry: Entry, values: Iterable[bytes]) -> None:
         """One decision. Others see it when it is whole."""
         fold, touched, configured = self._fold, list[Key](), False
-        for offset, value in enumerate(values, base):
+        for offset, value in enumerate(values, entry.base):
             fold.offset, record = offset, json.loads(value)
             match record["type"]:
                 case "Topic":
@@ -189,7 +192,7 @@ class DecidedLog:
                 case "Config" | "BrokerConfig":
                     configured |= self._on_config(record)
                 case _:
-                    self._on_broker(record, offset)
+                    self._on_broker(record, entry.end - 1)
         self._resolve(list(fold.newest) if configured else touched)
 
     def _forget(self, topic_id: bytes) -> None:
@@ -240,6 +243,7 @@ class DecidedLog:
         return bool(record["key"] == MINIMUM)
 
     def _on_broker(self, record: dict[str, Any], offset: int) -> None:
+        """A decision is pushed and applied as a whole: `offset` is where it ends."""
         fold = self._fold
         match record["type"]:
             case "RegisterBroker":

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strandline_proto import hot_decode
@@ -70,6 +71,11 @@ class Caught(NamedTuple):
     """When it was caught up last, by the leader's clock."""
     position: int = -1
     """Where it has last said that its log ends."""
+    heard_s: float = NEVER
+    """When that was."""
+
+
+_HEARD: Final = attrgetter("heard_s")
 
 
 class FetchOracle:
@@ -95,7 +101,8 @@ class FetchOracle:
         for heard in self._heard.get((node.name, node.incarnation), ()):
             if heard.follower == follower:
                 found = _in_stream(key, leader_epoch, heard.exchanges, ends)
-                best = Caught(max(best.at_s, found.at_s), max(best.position, found.position))
+                last = max(best, found, key=_HEARD)
+                best = last._replace(at_s=max(best.at_s, found.at_s))
         return best
 
 
@@ -106,19 +113,19 @@ def clock_s(node: Node) -> float:
 
 
 def _in_stream(key: Key, leader_epoch: int, exchanges: Sequence[Exchange], ends: Ends) -> Caught:
-    at_s, position, before = NEVER, -1, None
+    at_s, position, heard_s, before = NEVER, -1, NEVER, None
     for exchange, named, offset in _looked_at(key, leader_epoch, exchanges):
         assert exchange.answered_s is not None
         if exchange.read_s < ends[0][0]:
             continue
-        position = max(position, offset)
+        position, heard_s = offset, exchange.read_s
         if offset >= _end(ends, exchange.answered_s):
             at_s = exchange.read_s
         elif named and before is not None and offset >= _end(ends, before.answered_s):
             at_s = max(at_s, before.read_s)
         if named:
             before = exchange
-    return Caught(at_s, position)
+    return Caught(at_s, position, heard_s)
 
 
 def _end(ends: Ends, at_s: float) -> int:

@@ -84,7 +84,8 @@ class LeaveOracle:
             if not metadata.view.brokers:
                 continue  # it knows nobody yet
             assert there is not None
-            lacks = _believed_led(metadata.view, number) or self._applied.lacks(there, since)
+            led_then = self._led(number, metadata.view, since)
+            lacks = led_then or self._applied.lacks(there, since)
             if lacks:
                 raise Violation(
                     "I-84",
@@ -92,14 +93,18 @@ class LeaveOracle:
                     f" has not carried that out: {lacks}",
                 )
 
-
-def _believed_led(view: MetadataView, number: int) -> str:
-    """What the broker is said to lead by what another one tells clients."""
-    topics = view.topics_by_id.values()
-    led = [
-        (t.name, p.partition) for t in topics for p in t.partitions.values() if p.leader == number
-    ]
-    return f"it says that broker {number} leads {led}" if led else ""
+    def _led(self, number: int, view: MetadataView, since: int) -> str:
+        """What another broker tells clients that the broker leads, which it did not lead any more
+        by the record at `since`.
+        """
+        led = []
+        for topic in view.topics_by_id.values():
+            for partition in topic.partitions.values():
+                key = topic.topic_id, partition.partition
+                decided = self._control.decided.as_of(key, since)
+                if partition.leader == number and decided and decided.leader != number:
+                    led.append((topic.name, partition.partition))
+        return f"it says that broker {number} leads {led}" if led else ""
 
 
 def _has_served(node: Node) -> bool:

@@ -43,6 +43,48 @@ def test_one_of_two_may_lose_nothing_that_counts() -> None:
     assert found.excused is not None
 
 
+def survived() -> Committed:
+    """Both have lost all, and a leader of epoch 2 has committed a log that lacks the last."""
+    found = ghost()
+    for node in ("broker-1", "broker-2"):
+        lose_power(found, node)
+    found.begin_anew(2, log(*found.entries[:2]), 2, 2)
+    return found
+
+
+def test_what_survives_is_committed_and_the_excuse_is_over() -> None:
+    found = survived()
+    assert (found.excused, found.end, list(found.lost.values())) == (None, 2, [LAST])
+    assert found.permitted is not None
+    assert not found.lost_uncleanly
+    assert found.judged_from == found.seen_to == 3
+    with pytest.raises(Violation, match="I-15"):
+        found.check_complete(log(found.entries[0]), "I-15", "it")
+
+
+def test_the_next_loss_needs_as_many_again() -> None:
+    found = survived()
+    lose_power(found, "broker-1")
+    assert found.excused is None
+    lose_power(found, "broker-2")
+    assert found.excused is not None
+
+
+def test_who_led_before_has_nothing_to_say_any_more() -> None:
+    found, deposed = survived(), 1
+    assert deposed < found.unclean_epoch
+    found.on_late_high_watermark(4, log(*found.entries, LAST, Entry(3, 4, 1, 5, (2, 1))))
+    assert len(found.lost) == 2
+    assert found.lost_uncleanly
+
+
+def test_a_partition_that_was_given_up_stays_so() -> None:
+    found = ghost()
+    assert found.can_begin_anew
+    found.give_up("bits have flipped everywhere")
+    assert not found.can_begin_anew
+
+
 def test_the_one_that_an_administrator_has_left_may_lose_all() -> None:
     """I-86: a cancelled move may take every other replica in sync away."""
     found = ghost()

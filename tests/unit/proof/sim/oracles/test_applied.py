@@ -29,7 +29,11 @@ class Scene:
         self.partitions = {KEY: self.partition}
         process = SimpleNamespace(replicas=SimpleNamespace(partitions=self.partitions))
         self.node: Any = SimpleNamespace(
-            name="broker-1", incarnation=1, stopping=False, process=process
+            name="broker-1",
+            incarnation=1,
+            stopping=False,
+            process=process,
+            disk=SimpleNamespace(struck=[]),
         )
         log: Any = SimpleNamespace(
             keys=lambda: [KEY],
