@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.committed import Committed
     from strandline_proof.sim.oracles.control import ControlOracle, Key
     from strandline_proof.sim.oracles.held import HeldOracle
-    from strandline_proof.sim.oracles.log_view import LogView
     from strandline_proof.sim.oracles.replica import Replica
 
 
@@ -51,15 +50,10 @@ class ExcuseOracle:
             or self._control.is_offsets(key)
             or decided.leader_recovery_state != RECOVERED
             or decided.leader_epoch != leader.leader_epoch
-            or mark < _began(led.view, leader.leader_epoch)
+            or mark < led.view.begins_at(leader.leader_epoch)
         ):
             return
         if self._held.is_whole(key, leader.partition_epoch, mark, led, known):
             ghost.begin_anew(leader.leader_epoch, led.view, mark, self._control.min_insync(decided))
             self._sometimes["permitted loss over"] += 1
             self.on_over(key)
-
-
-def _began(view: LogView, epoch: int) -> int:
-    """Where the log ended when its leader began to lead in that epoch."""
-    return next((entry.base for entry in view.entries if entry.epoch >= epoch), view.end)

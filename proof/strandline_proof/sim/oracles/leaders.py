@@ -118,7 +118,9 @@ class LeaderOracle:
             seen.ends, seen.first_isr = [], () if leader is None else leader.isr
         if leader is not None:
             view = self._replicas.known(node, key)
-            if view is not None and (not seen.ends or seen.ends[-1][1] != view.end):
+            if view is not None and not seen.ends:
+                seen.ends.append((clock_s(node), view.begins_at(leader.leader_epoch)))
+            if view is not None and seen.ends[-1][1] != view.end:
                 seen.ends.append((clock_s(node), view.end))
             self._on_leader(node, key, partition, leader, seen)
 

@@ -68,6 +68,10 @@ class LogView:
     def end(self) -> int:
         return self.entries[-1].end if self.entries else self.start
 
+    def begins_at(self, epoch: int) -> int:
+        """Where the log ended when somebody began to lead in that epoch."""
+        return next((entry.base for entry in self.entries if entry.epoch >= epoch), self.end)
+
     def _segments(self) -> list[int]:
         try:
             node = self._disk.find(self.path)
