@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+ROLES = ("heir", "other")
 KILL = Fault(1.5, "kill", {"node": "leader-0", "restart_s": 0.3})
 PAUSE = Fault(1.0, "pause", {"node": "broker-2", "for_s": 2.5})
 LAG = Fault(1.0, "slow-link", {"a": "broker-1", "b": "broker-2", "for_s": 2.5, "ms": 500})
@@ -39,14 +40,35 @@ def broken(*faults: Fault, **topology: Any) -> str:
 
 def test_an_append_below_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leader, "check_can_append_all", lambda self: None)
-    dead = {"restart_s": 2.0}
-    kills = [Fault(1.0, "kill", {"node": f"{role}-0", **dead}) for role in ("heir", "other")]
+    kills = [Fault(1.0, "kill", {"node": f"{role}-0", "restart_s": 2.0}) for role in ROLES]
     assert broken(*kills) == "I-20"
 
 
 def test_a_leader_that_removes_who_is_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leader, "_lags", lambda self, member: True)
     assert broken() == "I-25"
+
+
+def test_a_leader_that_removes_who_lags_for_a_third_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own function says that it may."""
+    real = RemoteReplica.was_caught_up_within
+
+    def hasty(self: RemoteReplica, lag_ms_max: int, *, now_ms: int) -> bool:
+        return real(self, lag_ms_max // 3, now_ms=now_ms)
+
+    monkeypatch.setattr(RemoteReplica, "was_caught_up_within", hasty)
+    assert broken(LAG) == "I-25"
+
+
+def test_a_leader_that_calls_one_below_the_minimum_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lenient(self: Leader) -> bool:
+        return len(self.isr) < self._eff_min_insync - 1
+
+    monkeypatch.setattr(Leader, "below_min_isr", lenient)
+    kills = [Fault(1.0, "kill", {"node": f"{role}-0", "restart_s": 2.0}) for role in ROLES]
+    assert broken(*kills) in ("I-9", "I-20")
 
 
 def test_a_leader_that_waits_for_the_next_news(monkeypatch: pytest.MonkeyPatch) -> None:

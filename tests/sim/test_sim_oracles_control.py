@@ -11,6 +11,7 @@ import pytest
 
 from strandline_broker.core import metadata_cache
 from strandline_broker.core.controller import applied, heartbeat, registration
+from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.isr_proposal import Proposal
 from strandline_broker.core.leader import Leader
 from strandline_broker.core.partition_state import PartitionState
@@ -19,6 +20,7 @@ from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.flush_ticket import FlushTicket
 from strandline_proof.sim.disk import SimDisk
+from strandline_proof.sim.oracles.applied import AppliedOracle
 from strandline_proof.sim.oracles.control import ControlOracle
 from strandline_proof.sim.oracles.decisions import DecisionOracle
 from strandline_proof.sim.oracles.log_view import Entry
@@ -102,12 +104,27 @@ def test_a_minimum_of_the_brokers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken() == "I-91"
 
 
+def test_a_minimum_of_the_controllers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both go by it, and the log says otherwise."""
+    monkeypatch.setattr(ControllerState, "effective_min_isr", lambda *_: 1)
+    assert broken() == "I-91"
+
+
+def test_a_push_that_is_answered_and_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def accept_none(self: Envelopes, partition: Any, state: Any) -> None:
+        return
+
+    monkeypatch.setattr(Envelopes, "_take_role", accept_none)
+    assert broken() == "I-81"
+
+
 def test_a_leader_that_never_applies_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
     async def accept_none(self: Envelopes, partition: Any, state: Any) -> None:
         return
 
     monkeypatch.setattr(Envelopes, "_take_role", accept_none)
     monkeypatch.setattr(applied.Applied, "overdue", lambda self, now_ms, limit_ms: None)
+    monkeypatch.setattr(AppliedOracle, "lacks", lambda *_, **named: "")  # or it is seen at once
     assert broken() == "I-94"
 
 
