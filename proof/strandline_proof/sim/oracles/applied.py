@@ -9,6 +9,7 @@ one, and leads if it was to lead.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.sim.oracles.violation import Violation
@@ -70,9 +71,8 @@ class AppliedOracle:
             return
         told.offset = max(told.offset, answer.applied_metadata_offset)
         since = -1 if push.full else push.prev_metadata_offset
-        self._said.setdefault(name, []).append(
-            lambda: self._check(node, since, answer.applied_metadata_offset)
-        )
+        check = partial(self._check, node, since, answer.applied_metadata_offset)
+        self._said.setdefault(name, []).append(check)
 
     def _check(self, node: Node, since: int, offset: int) -> None:
         lacks = self.lacks(node, offset, since=since)

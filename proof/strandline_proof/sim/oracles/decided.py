@@ -209,7 +209,9 @@ class DecidedLog:
             self._put(key, _decided(record, offset))
             return key
         old, led = self._fold.newest[key], "leader" in record
-        given = {name: tuple(record[name]) for name in _LISTS if record.get(name) is not None}
+        given: dict[str, Any] = {
+            name: tuple(record[name]) for name in _LISTS if record.get(name) is not None
+        }
         new = replace(
             old,
             **given,

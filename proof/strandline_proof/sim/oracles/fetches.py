@@ -113,7 +113,8 @@ def clock_s(node: Node) -> float:
 
 
 def _in_stream(key: Key, leader_epoch: int, exchanges: Sequence[Exchange], ends: Ends) -> Caught:
-    at_s, position, heard_s, before = NEVER, -1, NEVER, None
+    at_s, position, heard_s = NEVER, -1, NEVER
+    before: tuple[float, float] | None = None  # when the fetch before was read, and answered
     for exchange, named, offset in _looked_at(key, leader_epoch, exchanges):
         assert exchange.answered_s is not None
         if exchange.read_s < ends[0][0]:
@@ -121,10 +122,10 @@ def _in_stream(key: Key, leader_epoch: int, exchanges: Sequence[Exchange], ends:
         position, heard_s = offset, exchange.read_s
         if offset >= _end(ends, exchange.answered_s):
             at_s = exchange.read_s
-        elif named and before is not None and offset >= _end(ends, before.answered_s):
-            at_s = max(at_s, before.read_s)
+        elif named and before is not None and offset >= _end(ends, before[1]):
+            at_s = max(at_s, before[0])
         if named:
-            before = exchange
+            before = exchange.read_s, exchange.answered_s
     return Caught(at_s, position, heard_s)
 
 
