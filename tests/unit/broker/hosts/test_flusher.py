@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.storage.flush_ticket import FlushTicket
-from strandline_proto.batch import build_batch
 from support.storage import Store
 
 if TYPE_CHECKING:
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
 
 async def test_files_that_were_flushed_are_let_go(tmp_path: Path) -> None:
     """I-182: while a flusher waits, a log that is deleted can give its room back."""
-    log = Store(tmp_path).log
-    log.append_as_follower(build_batch([(b"k", b"v")], timestamp_ms=1), leader_epoch=0)
+    store = Store(tmp_path)
+    store.append(b"v")
+    log = store.log
     with ThreadPoolExecutor(1) as disk:
         flusher = Flusher(disk)
         running = asyncio.create_task(flusher.run(lambda _: None))
