@@ -18,6 +18,9 @@ from strandline_proof.sim.topology import CROWD
 from strandline_proof.sim.watch import CheckedHistory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_proof.sim.excused import Excuse
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.watch import Oracles
     from strandline_proof.sim.world import World
@@ -60,8 +63,8 @@ class Crowd:
             await of_crowd(writers=0, readers=0, keys=keys).read_back(FINAL_READ_S)
         self._check(excused)
 
-    def _check(self, excused: dict[int, str]) -> None:
-        verdict = check([e for e in (without(e, excused) for e in self._history.events) if e])
+    def _check(self, excused: Mapping[int, Excuse]) -> None:
+        verdict = check(without(self._history.events, excused))
         for name, anomaly in verdict.anomalies.items():
             if anomaly.count:
                 what = f"{CROWD}: {anomaly.count} {name}: {anomaly.examples[0]}"
