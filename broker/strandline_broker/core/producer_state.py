@@ -99,6 +99,9 @@ _NO_BATCH: Final = AppendedBatch(-1, -1, NO_OFFSET, NO_OFFSET, -1)
 
 
 class ProducerStates:
+    first_sequence = 0
+    """Of every producer and epoch. Simulations begin near the end of the numbers."""
+
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         """May be altered at any time; the next `expire` goes by it."""
@@ -126,10 +129,10 @@ class ProducerStates:
             )
         # An end marker alone may have brought the epoch here: it has no sequence.
         if producer is None or header.producer_epoch > producer.epoch or not producer.batches:
-            if header.base_sequence != 0:
+            if header.base_sequence != self.first_sequence:
                 raise OutOfOrderSequenceNumber(
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
-                    f" sequence {header.base_sequence} instead of 0"
+                    f" sequence {header.base_sequence} instead of {self.first_sequence}"
                 )
             return _ACCEPT
         producer.last_used_ms = max(producer.last_used_ms, now_ms)

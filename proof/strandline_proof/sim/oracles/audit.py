@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proto.batch import crc_matches, iter_headers, read_records
+from strandline_proto.batch import SEQUENCE_MAX, crc_matches, iter_headers, read_records
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
@@ -19,12 +19,17 @@ AT_ONCE: Final = 3000
 
 
 def audit(
-    partition: Partition, where: str, begins: int, *, compacted: bool = False
+    partition: Partition,
+    where: str,
+    begins: int,
+    *,
+    compacted: bool = False,
+    epochs: dict[int, set[int]] | None = None,
 ) -> list[tuple[object, ...]]:
     """(base offset, CRC) of each batch from the log start to the high watermark, as it is read, if
     it ends behind `begins`. Replicas of a `compacted` log are cleaned each at its own time: there
     batches may be missing, and it is (offset, key, value) of the last record of each key that has
-    a value (I-77).
+    a value (I-77). `epochs` is told of the epochs of each producer.
     """
     log, end = partition.log, partition.high_watermark
     offset, found = log.log_start_offset, list[tuple[object, ...]]()
@@ -44,6 +49,9 @@ def audit(
             if not header.is_control:
                 latest.update((record.key, record) for record in records)
         offset = read.next_offset
+    if epochs is not None:
+        for producer_id, epoch in sequences:
+            epochs.setdefault(producer_id, set()).add(epoch)
     if not compacted:
         return found
     kept = (record for record in latest.values() if record.value is not None)
@@ -78,10 +86,17 @@ def _check_sequence(
         return
     key = (header.producer_id, header.producer_epoch)
     expected = sequences.get(key, header.base_sequence)
-    if header.base_sequence < expected or (header.base_sequence > expected and not compacted):
+    if header.base_sequence != expected and not (
+        compacted and sequence_before(expected, header.base_sequence)
+    ):
         raise Violation(
             "I-59",
             f"{where}: offset {header.base_offset} is sequence {header.base_sequence} of producer"
             f" {key}, {expected} must follow",
         )
-    sequences[key] = header.last_sequence + 1
+    sequences[key] = (header.last_sequence + 1) & SEQUENCE_MAX
+
+
+def sequence_before(a: int, b: int) -> bool:
+    """Whether `a` comes before `b`: after 2^31 - 1 they begin again at 0."""
+    return 0 < (b - a) & SEQUENCE_MAX < SEQUENCE_MAX // 2

@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.oracles.audit import audit
-from strandline_proto.batch import build_batch
+import pytest
+
+from strandline_proof.sim.oracles.audit import _check_sequence, audit
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proto.batch import SEQUENCE_MAX, add_sequence, build_batch
 from support.storage import Store
 
 if TYPE_CHECKING:
@@ -49,3 +52,30 @@ def test_one_that_has_lost_the_last_value_of_a_key_does_not(tmp_path: Path) -> N
             tmp_path / f"without-{lost}", {at: r for at, r in WHOLE.items() if at != lost}
         )
         assert audit(other, "here", 0, compacted=True) != whole
+
+
+def numbered(*batches: tuple[int, int], compacted: bool = False) -> None:
+    """A producer's batches, each of a first sequence and so many records."""
+    sequences: dict[tuple[int, int], int] = {}
+    for base, count in batches:
+        header: Any = SimpleNamespace(
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=base,
+            last_sequence=add_sequence(base, count - 1),
+            base_offset=0,
+        )
+        _check_sequence(sequences, header, "here", compacted=compacted)
+
+
+def test_sequences_follow_each_other_over_the_wrap() -> None:
+    """I-59."""
+    numbered((0, 3), (3, 1), (4, 2))
+    numbered((SEQUENCE_MAX - 2, 3), (0, 1))
+    numbered((SEQUENCE_MAX - 1, 4), (2, 1))
+    numbered((SEQUENCE_MAX - 1, 1), (1, 1), compacted=True)
+    for wrong in ((SEQUENCE_MAX - 1, 2), (1, 1)), ((3, 2), (3, 2)), ((0, 1), (2, 1)):
+        with pytest.raises(Violation, match="must follow"):
+            numbered(*wrong)
+    with pytest.raises(Violation, match="must follow"):
+        numbered((0, 1), (SEQUENCE_MAX, 1), compacted=True)
