@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from strandline_proof.sim.crowd import Crowd
+from strandline_proof.sim.excused import Excuse
 from strandline_proof.sim.topology import CROWD
 
 COMMITTED = 5
@@ -15,7 +16,7 @@ COMMITTED = 5
 class FakeScene:
     """As much of a world and its oracles as a topic of clients needs."""
 
-    def __init__(self, *, excused: dict[int, str]) -> None:
+    def __init__(self, *, excused: dict[int, Excuse]) -> None:
         self.failures: list[str] = []
         self.sometimes = Counter[str]()
         self._excused = excused
@@ -67,7 +68,7 @@ def test_a_record_that_is_missing_in_the_end_is_objected_to() -> None:
 
 
 def test_what_may_be_missing_is_not_asked_for() -> None:
-    scene = FakeScene(excused={17: "lost by an unclean election"})
+    scene = FakeScene(excused={17: Excuse()})
     scene.send(17, 1, 1)
     scene.read_back(18)
     scene.judge()

@@ -128,7 +128,8 @@ def test_what_stood_at_an_epoch_and_at_an_offset() -> None:
     store.add(change(isr=(B1,)))
     found = store.fold()
     at, as_of = found.at(KEY, 1), found.as_of(KEY, 3)
-    assert at is as_of is not None
+    assert at is not None
+    assert at is as_of
     assert (at.isr, at.minimum) == ((1, 2), 2)
     assert found.at(KEY, 7) is None
     assert found.as_of(KEY, 1) is None
