@@ -70,6 +70,14 @@ class Plan:
     in_flight_max: int = 64
     """Sends of one writer that wait for their acknowledgement."""
     payload_size: int = 100
+    burst: Callable[[], int] | None = None
+    """How many records of one key a writer hands over at once; None: one."""
+    pause_s: Callable[[], float] | None = None
+    """How long a writer rests after each."""
+    keeps_senders: bool = False
+    """A sender is used for as long as the workload runs, whatever becomes of its sends: order is
+    claimed over outcomes that nobody knows.
+    """
 
 
 class FinalReadIncomplete(Exception):
@@ -99,6 +107,8 @@ class Workload:
         self._stop = asyncio.Event()
         self.acknowledged = 0
         self.unacknowledged = 0
+        self.writing: dict[int, int] = {}
+        """The process that each writer is now, by the writer's number."""
 
     async def run(self, until: Awaitable[object]) -> None:
         """Write and read until `until` is done, then let every client finish."""
@@ -134,6 +144,7 @@ class Workload:
             process = self._history.new_process()
             try:
                 async with self._open_sender() as sender:
+                    self.writing[number] = process
                     await _Writer(self, process, sender, first_key=number).run()
             except StrandlineError as why:
                 self._history.note("client-failed", describe(why))
@@ -221,18 +232,34 @@ class _Writer:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        interval_s = 1 / self._work.plan.sends_per_s
+        plan = self._work.plan
         due = loop.time()
-        while self._usable and not self._work.stopping:
-            await self._room.acquire()
-            if not self._usable or self._work.stopping:
-                self._room.release()  # or the count below would never be full
+        while self._goes_on:
+            count = 1 if plan.burst is None else plan.burst()
+            sent = await self._burst(next(self._keys), count)
+            if sent < count:
                 break
-            await self._send(next(self._keys) % self._work.keys)
+            interval_s = count / plan.sends_per_s
             due = max(due + interval_s, loop.time() - 1.0)  # catch up at most a second
+            if plan.pause_s is not None:
+                due += plan.pause_s()
             await asyncio.sleep(max(0.0, due - loop.time()))
         for _ in range(self._work.plan.in_flight_max):  # every outcome is written down
             await self._room.acquire()
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._usable and not self._work.stopping
+
+    async def _burst(self, turn: int, count: int) -> int:
+        """Records of the key whose turn it is; how many were sent."""
+        for sent in range(count):
+            await self._room.acquire()
+            if not self._goes_on:
+                self._room.release()  # or the count in the end would never be full
+                return sent
+            await self._send(turn % self._work.keys)
+        return count
 
     async def _send(self, key: int) -> None:
         value = self._work.next_value(key)
@@ -260,7 +287,7 @@ class _Writer:
         maybe = may_have_been_written(why)
         self._work.unacknowledged += 1
         self._work.history.not_sent(self._process, op, key, value, maybe=maybe, error=describe(why))
-        if maybe:
+        if maybe and not self._work.plan.keeps_senders:
             self._usable = False
         self._room.release()
 

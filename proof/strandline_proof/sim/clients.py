@@ -14,17 +14,24 @@ from strandline.types import TopicPartition
 from strandline_chaos.live.clients import TopicReader
 from strandline_chaos.workload import Plan, Workload
 from strandline_proof.sim.topology import TOPIC
+from strandline_proof.sim.work import Work
+from strandline_proof.sim.work_clients import CheckedReader, LastingReader, StampedSender
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from strandline_chaos.history import History
+    from strandline_chaos.workload import Sender
     from strandline_proof.sim.world import World
     from strandline_runtime.runtime import Runtime
 
-DELIVERY_MS: Final = 4000
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
+WRITERS: Final = 2
+PAUSES: Final = 0.1
+"""How likely a writer pauses after a record or a burst, where producers are forgotten."""
+PAUSE: Final = (1.0, 2.0)
+"""For how long, least and most, in times of what they are remembered for."""
 
 
 def workload(
@@ -43,19 +50,24 @@ def workload(
     added to it. What is None of another topic than the main one is as there.
     """
     bootstrap = world.topology.bootstrap
+    how = world.topology.work if topic == TOPIC else Work()
+    burst = how.burst if how.burst > 1 else 0
 
     @asynccontextmanager
-    async def open_sender() -> AsyncIterator[Producer]:
+    async def open_sender() -> AsyncIterator[Sender]:
         async with Producer(
             bootstrap,
             acks="all",
-            delivery_timeout_ms=DELIVERY_MS,
+            linger_ms=how.linger_ms,
+            batch_size=how.batch_bytes,
+            compression_type=how.compression,
+            delivery_timeout_ms=how.delivery_ms,
             request_timeout_ms=REQUEST_MS,
             connect_timeout_ms=REQUEST_MS,
             metadata_max_age_ms=world.metadata_max_age_ms,
             runtime=runtime,
         ) as producer:
-            yield producer
+            yield StampedSender(world, producer, runtime) if topic == TOPIC else producer
 
     @asynccontextmanager
     async def open_reader() -> AsyncIterator[TopicReader]:
@@ -71,16 +83,25 @@ def workload(
         ) as consumer:
             if keys is not None:
                 await consumer.assign([TopicPartition(topic, p) for p in keys])
-            yield TopicReader(consumer, topic)
+            if topic != TOPIC:
+                yield TopicReader(consumer, topic)
+            elif not (how.lasting and readers):
+                yield CheckedReader(world, consumer)
+            else:
+                world.clients.reader = LastingReader(world, consumer)
+                yield world.clients.reader
 
     plan = Plan(
         topic,
         partitions or (lambda: world.partitions),
         writers=writers,
         readers=readers,
-        sends_per_s=sends_per_s or world.topology.sends_per_s,
-        in_flight_max=32,
+        sends_per_s=sends_per_s or max(world.topology.sends_per_s, burst),
+        in_flight_max=32 + burst,
         payload_size=60,
+        burst=(lambda: runtime.rng.randint(1, burst)) if burst else None,
+        pause_s=_pauses(world, runtime) if how.expiry_ms > 0 else None,
+        keeps_senders=how.lasting,
     )
     return Workload(
         plan,
@@ -91,9 +112,21 @@ def workload(
     )
 
 
+def _pauses(world: World, runtime: Runtime) -> Callable[[], float]:
+    """Mostly none, and now and then so long that brokers forget who has written."""
+
+    def pause_s() -> float:
+        if runtime.rng.random() >= PAUSES:
+            return 0.0
+        world.clients.sometimes["writer paused until it was forgotten"] += 1
+        return runtime.rng.uniform(*PAUSE) * world.topology.work.expiry_ms / 1000
+
+    return pause_s
+
+
 async def run_writer(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
     """Create the topic, however long that takes, and write until told to stop."""
-    work = workload(world, runtime, writers=2, readers=0)
+    work = workload(world, runtime, writers=WRITERS, readers=0)
     world.nodes["writer"].process = work
     await until_created(world, runtime, stop, TOPIC, world.topology.partitions)
     await work.run(stop.wait())

@@ -35,6 +35,7 @@ from strandline_proof.sim.plan_check import (
 )
 from strandline_proof.sim.topology import CONTROLLER, ImpossibleTopology, Topology
 from strandline_proof.sim.windows import draw_move, draw_window
+from strandline_proof.sim.work import draw_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,6 +60,7 @@ CORE: Final = 0.5
 UNSEEN: Final = 0.5
 RESTORES: Final = ("store-restored",)
 """Who is in sync by a restored store is for all brokers together to say."""
+RESEND: Final = "resend"
 FAULTS_MAX: Final = 12
 KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
 """How many kinds of faults the seeds draw from: few find what depth finds, many what breadth does.
@@ -281,6 +283,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         sends_per_s=random.Random(f"pace {seed}").choice(SENDS_PER_S),
         racks=random.Random(f"racks {seed}").choice(RACKS),
     )
+    topology = dataclasses.replace(topology, work=draw_work(seed))
     if groups:
         topology = _with_groups(seed, topology)
     topology = _with_crowd(seed, topology)
@@ -310,6 +313,9 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         topology = dataclasses.replace(topology, retention_check_ms=RETENTION_CHECK_MS)
     if any(fault.kind in COMPACTION for fault in faults):
         topology = dataclasses.replace(topology, cleaner_ms=CLEANER_MS)
+    if any(fault.kind == RESEND for fault in faults):  # P-41 holds for as long as it is remembered
+        work = dataclasses.replace(topology.work, expiry_ms=0)
+        topology = dataclasses.replace(topology, work=work)
     plan = Plan(seed, topology, tuple(faults), commit=commit)
     return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
 

@@ -13,34 +13,38 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.checkers import CheckResult, check
 from strandline_chaos.workload import FinalReadIncomplete
-from strandline_proof.sim.clients import workload
+from strandline_proof.sim.clients import WRITERS, workload
 from strandline_proof.sim.core import Core
 from strandline_proof.sim.excused import without
 from strandline_proof.sim.faults import Nemesis
 from strandline_proof.sim.guard import guarded
 from strandline_proof.sim.kinds.admin import ADDING, COMMANDS
+from strandline_proof.sim.last_look import LastLook
 from strandline_proof.sim.loop import Deadlock, Livelock
 from strandline_proof.sim.operator import Operator, waits_for_a_lost_disk
-from strandline_proof.sim.oracles.audit import audit
 from strandline_proof.sim.oracles.leaks import left_behind
-from strandline_proof.sim.oracles.losses import check_reported
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan_check import REBALANCE
 from strandline_proof.sim.run_result import RunResult
 from strandline_proof.sim.share import counted
+from strandline_proof.sim.sought import check_sought
 from strandline_proof.sim.topology import (
     COMMITTER,
     GROUP_ADMIN,
+    LOOSE,
     METADATA_MAX_AGE_MS_ADDED,
     READER,
+    SEEKER,
     WRITER,
 )
 from strandline_proof.sim.watch import Oracles
+from strandline_proof.sim.work_clients import sequences_from
 from strandline_proof.sim.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from strandline_chaos.history import Event
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.plan import Plan
     from strandline_runtime.runtime import Runtime
@@ -53,11 +57,9 @@ LIVENESS_S: Final = 30.0
 LOOK_S: Final = 0.1
 NEW_RECORDS: Final = 10
 READ_BACK_S: Final = 20.0
-HEARD_S: Final = 3.0
-"""Within so long the controller hears of losses: ten heartbeats."""
-LAST_OFFSET: Final = 3
-"""Where a producer's entry names the last offset of its last batch."""
 AUDITOR: Final = "auditor"
+SENDING: Final = ("resend", "hostile-batch")
+"""Faults that send as producers do."""
 
 
 class Run:
@@ -71,13 +73,15 @@ class Run:
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
         self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
+        self.replicas = LastLook(self.world, self.oracles)
         self.operator = Operator(self.nemesis.scene)
         self.verdict: CheckResult | None = None
 
     def execute(self) -> RunResult:
         """Run it to the end or to the first contradiction."""
         try:
-            return self._execute()
+            with sequences_from(self.plan.topology.work.first_sequence):
+                return self._execute()
         finally:
             # However it ends, by Ctrl-C too: of what is merely dropped, half run or not begun,
             # Python would complain at length.
@@ -105,6 +109,7 @@ class Run:
     def _sometimes(self) -> Counter[str]:
         found = Counter(self.oracles.sometimes)
         found.update(self.world.groups.sometimes)
+        found.update(self.world.clients.sometimes)
         for node in self.world.nodes.values():
             found.update(node.disk.counts)
         found.update(self.world.timeline.told())
@@ -126,6 +131,7 @@ class Run:
             node.start()
         await asyncio.sleep(self.plan.chaos_s)
         self.nemesis.heal()
+        healed = len(world.history.events)
         if self.plan.away:
             core = Core(world, self.oracles, self.plan.away, unseen=self.plan.unseen)
             await self._until(core.problem, f"the core is not well without {self.plan.away}")
@@ -135,13 +141,16 @@ class Run:
             lambda: self._unwell() or self._too_few(before), "the cluster is not well again"
         )
         await self._until(world.groups.unsettled, "a group is not settled")
+        if self.plan.topology.work.lasting:
+            await self._end_lasting(healed)
         await self._stop(WRITER, READER)
         if self.plan.topology.groups:
             await self._end_groups()
+        await self._end_more()
         await self._end_churn()
-        await self._until(self._unlevel, "the replicas are not level")
-        self._check_equal_logs()
-        await self._check_losses()
+        await self._until(self.replicas.unlevel, "the replicas are not level")
+        self.replicas.check_equal_logs()
+        await self.replicas.check_losses()
         await self._read_back()
         await self._until(partial(left_behind, world, self.plan.seed), "a server keeps", "I-182")
         self._check_history()
@@ -152,6 +161,31 @@ class Run:
             nodes[name].stop()
         await self._until(
             lambda: ", ".join(n for n in names if nodes[n].running), "a client does not stop"
+        )
+
+    async def _end_lasting(self, healed: int) -> None:
+        """Those who wrote and read when it healed have gone on: no new client is needed."""
+        world = self.world
+        if self.plan.topology.groups:
+            await self._stop(GROUP_ADMIN, COMMITTER)
+            ends = self._readable()
+            await self._until(
+                lambda: world.groups.owners_behind(ends), "a member of a group does not go on"
+            )
+        partitions = [p for p in range(world.partitions) if not self.oracles.given_up(p)]
+
+        def writers_behind() -> str:
+            work = world.nodes[WRITER].process
+            if work is None:
+                return "the writer is not there"
+            return world.clients.writers_behind(
+                healed, partitions, [work.writing.get(number) for number in range(WRITERS)]
+            )
+
+        await self._until(writers_behind, "a writer does not go on")
+        await self._stop(WRITER)
+        await self._until(
+            lambda: world.clients.reader_behind(self._readable()), "the reader is not at the end"
         )
 
     async def _end_groups(self) -> None:
@@ -165,6 +199,26 @@ class Run:
         )
         groups.over = True
         await self._stop(*topology.member_names)
+
+    async def _end_more(self) -> None:
+        work = self.plan.topology.work
+        if work.seeker:
+            await self._stop(SEEKER)
+        if work.loose:
+            await self._stop(LOOSE)
+            self._check_loose()
+
+    def _check_loose(self) -> None:
+        control = self.oracles.control
+        assert control.state is not None
+        topic_id = control.state.topic_ids.get(LOOSE)
+        if topic_id is None:
+            return
+        ghost = self.oracles.replicas.ghost((topic_id, 0))
+        self.world.clients.loose.check_end(
+            control.partitions[topic_id, 0].leader_epoch,
+            excused=bool(ghost.excused or ghost.lost or ghost.given_up),
+        )
 
     def _readable(self) -> dict[int, tuple[int, int]]:
         """Of each partition in which nothing may be missing: its first offset, and its end."""
@@ -232,132 +286,6 @@ class Run:
                 return f"partition {index} is led by {partition.leader} of {partition.replicas}"
         return ""
 
-    def _unlevel(self) -> str:
-        for key, key_ends in self._ends().items():
-            index, marks = key[1], self._watermarks(key)
-            if len(set(key_ends.values()) | set(marks)) > 1:
-                return f"partition {index}: log ends {key_ends}, high watermarks {marks}"
-        return ""
-
-    def _ends(self) -> dict[tuple[bytes, int], dict[str, int]]:
-        """The log end of each replica of each partition that must be whole by now."""
-        found = {}
-        for key, decided in self.oracles.control.partitions.items():
-            if not self.oracles.replicas.ghost(key).given_up:
-                names = {f"broker-{member}" for member in decided.replicas}
-                ends = self.oracles.replicas.ends(key)
-                found[key] = {name: end for name, end in ends.items() if name in names}
-        return found
-
-    def _watermarks(self, key: tuple[bytes, int]) -> list[int]:
-        return [
-            partition.high_watermark
-            for node in self.world.brokers
-            for known, partition in node.process.replicas.partitions.items()
-            if known == key
-        ]
-
-    def _check_equal_logs(self) -> None:
-        for key, ends in self._ends().items():
-            if not ends:
-                raise Violation("I-88", f"partition {key[1]}: no broker has a replica of it")
-            begins = self._common_begin(key, list(ends))
-            views = {name: self.oracles.replicas.view(name, key) for name in ends}
-            logs = {
-                name: [(e.identity, e.crc) for e in view.entries if e.end > begins]
-                for name, view in views.items()
-            }
-            first, *others = logs
-            if key == self.oracles.compaction.key:
-                self.oracles.compaction.check_end(list(ends))
-                others = []
-            for other in others:
-                if logs[other] != logs[first]:
-                    raise Violation("I-4", f"partition {key[1]}: {first} and {other} differ")
-            self._check_equal_producers(key, list(ends), begins)
-            self._audit(key, list(ends), begins)
-
-    async def _check_losses(self) -> None:
-        """I-53. Who gave up records last may be about to say so."""
-        deadline_s = self.world.loop.now + HEARD_S
-        while True:
-            try:
-                seen = [self._check_reported(key, *ends) for key, ends in self._ends().items()]
-            except Violation:
-                if self.world.loop.now > deadline_s:
-                    raise
-                await asyncio.sleep(LOOK_S)
-            else:
-                self.oracles.sometimes.update(filter(None, seen))
-                return
-
-    def _check_reported(self, key: tuple[bytes, int], first: str, *others: str) -> str:
-        replicas, state, nodes = self.oracles.replicas, self.oracles.control.state, self.world.nodes
-        assert state is not None
-        ghost, view = replicas.ghost(key), replicas.view(first, key)
-        start = nodes[first].process.replicas.partitions[key].log.log_start_offset
-
-        def lives(name: str, life: int) -> bool:
-            return name in nodes and nodes[name].running and nodes[name].incarnation == life
-
-        return check_reported(state, key, ghost, view, start, lives)
-
-    def _common_begin(self, key: tuple[bytes, int], names: list[str]) -> int:
-        """The least offset that all these replicas have; none of them may have what was said to be
-        deleted.
-        """
-        begins = 0
-        for name in names:
-            log = self.world.nodes[name].process.replicas.partitions[key].log
-            self.oracles.replicas.ghost(key).check_deleted(log.log_start_offset, name)
-            begins = max(begins, log.log_start_offset)
-        return begins
-
-    def _audit(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
-        """Every replica in turn would serve the same records, but one whose disk has changed them
-        and that nobody has read since.
-        """
-        damaged = self.oracles.replicas.ghost(key).damaged
-        names = [name for name in names if name not in damaged]
-        is_compacted = key == self.oracles.compaction.key or self.oracles.control.is_offsets(key)
-        found = {
-            name: audit(
-                self.world.nodes[name].process.replicas.partitions[key],
-                f"{name} partition {key[1]}",
-                begins,
-                compacted=is_compacted,
-            )
-            for name in names
-        }
-        if key == self.oracles.compaction.key:
-            return  # a tombstone may be over before a replica copies it; compared already (I-77)
-        for other in names[1:]:
-            if found[other] != found[first := names[0]]:
-                raise Violation("I-4", f"partition {key[1]}: {first} and {other} serve other data")
-
-    def _check_equal_producers(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
-        """I-58: what a replica knows of producers is a function of its log, however it came by it:
-        by appending as leader or follower, from a snapshot, or after a truncation. Of a producer
-        whose records are all deleted, one that has never had them knows nothing.
-        """
-        known = {
-            name: [
-                producer[: LAST_OFFSET + 1] if key == self.oracles.compaction.key else producer
-                for producer in replicas.partitions[key].producers.entries()
-                if begins == 0 or producer[LAST_OFFSET] >= begins
-            ]
-            for name in names
-            for replicas in [self.world.nodes[name].process.replicas]
-        }
-        first, *others = names
-        for other in others:
-            if known[other] != known[first]:
-                raise Violation(
-                    "I-58",
-                    f"partition {key[1]}: {first} knows producers {known[first]}, {other}"
-                    f" {known[other]}",
-                )
-
     async def _read_back(self) -> None:
         """By a client on a machine of its own, which nothing has happened to."""
         failures: list[str] = []
@@ -384,6 +312,18 @@ class Run:
         excused = self.oracles.excused()
         events = without(self.world.history.events, excused)
         self.verdict = verdict = check(events)
+        clients = self.world.clients
+        not_judged = [p for p in range(self.world.partitions) if not clients.is_judged(p)]
+        failed = {e.value[0][1] for e in events if e.f == "send" and e.type in ("info", "fail")}
+        if not any(f.kind in SENDING for f in self.plan.faults):
+            self.replicas.check_epochs({*failed, *_unanswered(events), *not_judged})
+        check_sought(
+            clients.seeker,
+            events,
+            excused=not_judged,
+            removed=clients.removed,
+            stamps=self.world.stamps,
+        )
         found = dict(verdict.anomalies)
         if excused:  # records may be missing there, and none may be there that nobody has sent
             found["phantom"] = check(self.world.history.events).anomalies["phantom"]
@@ -393,6 +333,13 @@ class Run:
         # Besides what is excused there may be new partitions, which nobody has written to yet.
         if not verdict.sound and not excused:
             raise Violation("history", "nothing was acknowledged or read back")
+
+
+def _unanswered(events: Iterable[Event]) -> set[int]:
+    """Partitions of which a sender died before it heard of all that it had sent."""
+    sends = [event for event in events if event.f == "send"]
+    done = {event.op for event in sends if event.type != "invoke"}
+    return {event.value[0][1] for event in sends if event.op not in done}
 
 
 def run_plan(plan: Plan) -> RunResult:

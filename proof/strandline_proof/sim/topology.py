@@ -5,15 +5,20 @@ Names of nodes are host names: `controller`, `broker-1` ..., `writer`, `reader`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from strandline_broker.config_loading import load_broker_config, load_controller_config
 from strandline_proof.sim.groups.spec import GroupSpec, ImpossibleGroup, group_spec, member_name
+from strandline_proof.sim.work import ImpossibleWork, Work, work_of
 
 CONTROLLER: Final = "controller"
 WRITER: Final = "writer"
 READER: Final = "reader"
+SEEKER: Final = "seeker"
+"""Reads where it likes, and asks for offsets."""
+LOOSE: Final = "loose"
+"""The topic of producers with acks of 0 and 1, and the node of its clients."""
 COMMITTER: Final = "committer"
 """Reads without being a member, and commits to a group of its own."""
 GROUP_ADMIN: Final = "group-admin"
@@ -35,6 +40,7 @@ CROWD: Final = "crowd"
 """The topic of many partitions, and the node of its clients."""
 KEYS_BYTES: Final = "1024"
 """Of the map of keys of a cleaning: 37 keys, after which it goes on in another pass."""
+EXPIRY_CHECK_MS: Final = "300"
 GROUPS_MAX: Final = 10
 ADDED_MAX: Final = 2
 """Partitions that the topic may get within a run."""
@@ -96,9 +102,15 @@ class Topology:
     groups: tuple[GroupSpec, ...] = ()
     crowd: int = 0
     """Partitions of a topic beside the main one. 0: there is none."""
+    work: Work = field(default_factory=Work)
+    """What its clients are like."""
 
     def __post_init__(self) -> None:
         self._check_groups()
+        try:
+            object.__setattr__(self, "work", work_of(self.work))
+        except ImpossibleWork as error:
+            raise ImpossibleTopology(str(error)) from None
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
@@ -153,7 +165,9 @@ class Topology:
     @property
     def clients(self) -> tuple[str, ...]:
         others = (*self.member_names, COMMITTER, GROUP_ADMIN) if self.groups else ()
-        return (WRITER, READER, *others)
+        seeker = (SEEKER,) if self.work.seeker else ()
+        loose = (LOOSE,) if self.work.loose else ()
+        return (WRITER, READER, *others, *seeker, *loose)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -214,6 +228,9 @@ def broker_config(topology: Topology, name: str) -> object:
         settings["log.scrub.interval"] = str(topology.scrub_ms)
     if topology.retention_check_ms > 0:
         settings["log.retention.check.interval.ms"] = str(topology.retention_check_ms)
+    if topology.work.expiry_ms > 0:
+        settings["producer.id.expiration.ms"] = str(topology.work.expiry_ms)
+        settings["producer.id.expiration.check.interval.ms"] = EXPIRY_CHECK_MS
     if topology.cleaner_ms > 0:
         settings["log.cleaner.backoff.ms"] = str(topology.cleaner_ms)
         settings["log.cleaner.dedupe.buffer.size"] = KEYS_BYTES

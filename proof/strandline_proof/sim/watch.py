@@ -18,6 +18,7 @@ from strandline_proof.sim.oracles.decisions import DecisionOracle
 from strandline_proof.sim.oracles.disks import check_disk
 from strandline_proof.sim.oracles.ends import EndOracle
 from strandline_proof.sim.oracles.epochs import EpochOracle
+from strandline_proof.sim.oracles.expiry import ExpiryOracle
 from strandline_proof.sim.oracles.fencings import FencingOracle
 from strandline_proof.sim.oracles.fetches import METHOD as FETCH
 from strandline_proof.sim.oracles.fetches import FetchOracle
@@ -86,9 +87,11 @@ class Oracles:
         self.store = StoreOracle(self.sometimes)
         self.ends = EndOracle(world, self.control, self.replicas)
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
+        self.expiry = self._expiry(world)
         self.groups = Coordinators(world, self.control, self.replicas)
         world.network.overhear = self._overhear
         world.groups.is_judged = self.groups.is_judged
+        world.clients.is_judged = self._is_judged
         self.damaged_stores: set[str] = set()
         """Servers whose disk holds other bytes than were written of what they cannot do without."""
         self.damaged_identities: list[str] = []
@@ -110,6 +113,12 @@ class Oracles:
         if name == FETCH:
             return self.fetches.overhear(node)
         return self.applied.overhear(node) if name == PUSH else self.groups.overhear(node, name)
+
+    def _expiry(self, world: World) -> ExpiryOracle | None:
+        expiry_ms = world.topology.work.expiry_ms
+        if expiry_ms == 0:
+            return None
+        return ExpiryOracle(expiry_ms, lambda: world.loop.now, self.sometimes)
 
     def watch_double(self, node: Node) -> None:
         """A broker's process, whichever machine it is on."""
@@ -149,6 +158,8 @@ class Oracles:
             return
         looks = self.replicas.looks
         for key, partition in process.replicas.partitions.items():
+            if self.expiry is not None:
+                self.expiry.on_step(node, key, partition)
             look = looks.get(partition)
             if look is None or not look.is_true_of(partition):
                 self._look(node, key, partition)
@@ -256,6 +267,8 @@ class Oracles:
     def _on_removed(self, key: Key, offset: int) -> None:
         if key in self.control.main_keys():
             self.history.note(REMOVED, [key[1], offset])
+            removed = self._world.clients.removed
+            removed[key[1]] = max(offset, removed.get(key[1], 0))
 
     def _on_excuse_over(self, key: Key) -> None:
         if key in self.control.main_keys():
@@ -278,6 +291,13 @@ class Oracles:
                 over = self._over.get(ghost.index) if topic == TOPIC else None
                 found[ghost.index] = Excuse(over, ghost.judged_from)
         return found
+
+    def _is_judged(self, index: int) -> bool:
+        """Whether nothing that anybody was given of it may be missing."""
+        ghost = self.ghost_of(index)
+        return ghost is not None and not (
+            ghost.permitted or ghost.excused or ghost.lost or ghost.given_up
+        )
 
     def given_up(self, index: int, topic: str = TOPIC) -> bool:
         """Whether nothing promises that the partition is ever whole again."""

@@ -18,22 +18,28 @@ from strandline_proof.sim.groups.member import run_member
 from strandline_proof.sim.groups.outsiders import run_committer, run_group_admin
 from strandline_proof.sim.groups.scene import Groups
 from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.loose import run_loose
 from strandline_proof.sim.network import SimNetwork
 from strandline_proof.sim.node import Node
+from strandline_proof.sim.seeker import run_seeker
 from strandline_proof.sim.timeline import Timeline
+from strandline_proof.sim.told_clients import Clients
 from strandline_proof.sim.topology import (
     ADDED_MAX,
     COMMITTER,
     CONTROLLER,
     GROUP_ADMIN,
+    LOOSE,
     METADATA_MAX_AGE_MS,
     READER,
+    SEEKER,
     WRITER,
     Topology,
     broker_config,
     broker_id,
     controller_config,
 )
+from strandline_proof.sim.work_clients import Stamps
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,6 +76,8 @@ class World:
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         """Told when a process ends by itself, with its reason; empty for an orderly stop."""
         self.groups = Groups(self)
+        self.stamps = Stamps(self)
+        self.clients = Clients(self)
         self.nodes: dict[str, Node] = {}
         for name in topology.nodes:
             self.add_node(name, self._main_of(name))
@@ -116,6 +124,10 @@ class World:
             return lambda node, runtime, stop: run_writer(self, runtime, stop)
         if name == READER:
             return lambda node, runtime, stop: run_reader(self, runtime, stop)
+        if name == SEEKER:
+            return lambda node, runtime, stop: run_seeker(self, node, runtime, stop)
+        if name == LOOSE:
+            return lambda node, runtime, stop: run_loose(self, node, runtime, stop)
         if name == COMMITTER:
             return lambda node, runtime, stop: run_committer(self, node, runtime, stop)
         if name == GROUP_ADMIN:

@@ -68,7 +68,7 @@ class Member(ConsumerRebalanceListener):
         self._consumer: Consumer | None = None
         self._known: tuple[str, int] | None = None
         """The membership that was written down."""
-        self._positions: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         """Offsets after the last record that a poll returned, of what is owned."""
         self._given: dict[TopicPartition, int] = {}
         """Of these, what was not handed to a commit yet."""
@@ -158,7 +158,7 @@ class Member(ConsumerRebalanceListener):
         for tp, records in found.items():
             offsets = [record.offset for record in records]
             self._groups.on_delivered(self._who, self.group, tp, offsets)
-            self._given[tp] = offsets[-1] + 1
+            self._given[tp] = self.positions[tp] = offsets[-1] + 1
 
     # What the group says.
 
@@ -203,6 +203,7 @@ class Member(ConsumerRebalanceListener):
         for tp in partitions:
             self.owned.pop(tp, None)
             self._given.pop(tp, None)
+            self.positions.pop(tp, None)
 
     # Commits.
 

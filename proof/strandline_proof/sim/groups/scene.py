@@ -92,6 +92,21 @@ class Groups:
                     )
         return ""
 
+    def owners_behind(self, ends: dict[int, tuple[int, int]]) -> str:
+        """Which member has not been given anything up to these ends of what it owns now; empty if
+        none. `ends`: by partition, where it began and ended when more was still written.
+        """
+        if (why := self.unsettled()) != "":
+            return why
+        for name in self._world.topology.member_names:
+            member: Member = self._world.nodes[name].process
+            for tp in member.owned:
+                _, end = ends.get(tp.partition, (0, 0))
+                at = member.positions.get(tp, 0)
+                if tp.topic == TOPIC and at < end:
+                    return f"{name} is at offset {at} of partition {tp.partition}, {end} must come"
+        return ""
+
 
 def life_of(node: Node) -> str:
     """One process on that machine."""

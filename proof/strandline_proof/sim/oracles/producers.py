@@ -28,9 +28,12 @@ class _Batch(NamedTuple):
     last_offset: int
 
 
-def check_producers(partition: Partition, view: LogView, where: str) -> None:
+def check_producers(
+    partition: Partition, view: LogView, where: str, *, may_forget: bool = False
+) -> None:
     """`view`: the log of the replica up to its end. Where a truncation was cut short the log says
     that nobody knows, until the next role; what the disk has changed is not held against it.
+    `may_forget`: producers expire (I-60).
     """
     log = partition.log
     if log.producers is None or log.damaged is not None or log.replay_lacks:
@@ -63,7 +66,7 @@ def check_producers(partition: Partition, view: LogView, where: str) -> None:
                 f" and it is known up to the one at {known}",
             )
     for producer_id, base in last.items():
-        if base >= first:
+        if base >= first and not may_forget:
             raise Violation(
                 "I-58",
                 f"{where}: nothing is known of producer {producer_id}, whose batch is at offset"

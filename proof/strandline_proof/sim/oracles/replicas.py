@@ -85,7 +85,12 @@ class ReplicaOracle:
         if known.is_due and not partition.gate.locked():
             known.is_due = False
             if key != self.compacted and node.name not in self.ghost(key).damaged:
-                check_producers(partition, known.view, f"{node.name} {partition.name}")
+                check_producers(
+                    partition,
+                    known.view,
+                    f"{node.name} {partition.name}",
+                    may_forget=self._topology.work.expiry_ms > 0,
+                )
 
     def _on_change(self, node: Node, key: Key, partition: Partition, known: Replica | None) -> None:
         log, where = partition.log, f"{node.name} {partition.name}"

@@ -1,5 +1,6 @@
 """Plans are plain data, follow from their seed alone, and say what is wrong with them."""
 
+import dataclasses
 import json
 import random
 from typing import Any
@@ -20,6 +21,7 @@ from strandline_proof.sim.plan import (
     read_plan,
 )
 from strandline_proof.sim.topology import ImpossibleTopology, Topology
+from strandline_proof.sim.work import Work
 
 
 def document(seed: int = 1, **changes: Any) -> str:
@@ -73,6 +75,25 @@ def test_every_number_of_a_fault_has_a_bound() -> None:
                     check_fault(Fault(1.0, kind, {**drawn, name: most}), topology)
 
 
+def test_every_habit_of_clients_is_drawn_by_some_seed() -> None:
+    drawn = [draw_plan(seed).topology.work for seed in range(200)]
+    for each in dataclasses.fields(Work):
+        assert len({getattr(work, each.name) for work in drawn}) > 1, each.name
+
+
+def test_a_plan_that_says_nothing_of_clients_has_those_of_before() -> None:
+    found = json.loads(document())
+    del found["topology"]["work"]
+    assert read_plan(json.dumps(found), commit="here").topology.work == Work()
+
+
+def test_no_batch_comes_again_where_producers_are_forgotten() -> None:
+    """It would be appended twice (P-41)."""
+    for plan in map(draw_plan, range(2000)):
+        kinds = {fault.kind for fault in plan.faults}
+        assert plan.topology.work.expiry_ms == 0 or "resend" not in kinds
+
+
 def test_what_is_drawn_can_be_replayed() -> None:
     for seed in range(2000):
         check_plan(draw_plan(seed))
@@ -114,6 +135,11 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
         ({"topology": {"brokers": "3"}}, "brokers='3' is not a whole number from 1 to 20"),
         ({"topology": {"brokers": 1000}}, "brokers=1000 is not a whole number"),
         ({"topology": {"segment_bytes": 0}}, "segment_bytes=0"),
+        ({"topology": {"work": 3}}, "work=3 is not an object of burst, linger_ms"),
+        ({"topology": {"work": {"speed": 3}}}, "is not an object of burst"),
+        ({"topology": {"work": {"burst": 0}}}, "burst=0 is not a whole number from 1 to 500"),
+        ({"topology": {"work": {"lasting": 1}}}, "lasting=1 is not true or false"),
+        ({"topology": {"work": {"compression": "gzip"}}}, "'gzip' is not one of none, snappy"),
         ({"away": "writer"}, "away='writer' is not one of broker-1, broker-2"),
         ({"away": []}, r"away=\[\] is not one of"),
         ({"unseen": True}, "unseen=True is not false, nor true of a broker that is away"),

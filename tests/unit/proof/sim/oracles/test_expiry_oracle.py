@@ -1,0 +1,59 @@
+"""I-60: when a producer may be forgotten."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from strandline_proof.sim.oracles.expiry import ExpiryOracle
+from strandline_proof.sim.oracles.violation import Violation
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.some: Counter[str] = Counter()
+        self.oracle = ExpiryOracle(2000, lambda: self.now, self.some)
+        self.known: list[tuple[int, int, int, int]] = []
+        self.log = SimpleNamespace(log_end_offset=10)
+        self.is_locked = False
+        self.node: Any = SimpleNamespace(name="broker-1", incarnation=1)
+
+    def look(self, now: float, *known: tuple[int, int]) -> None:
+        """Producers, each with its last offset."""
+        self.now = now
+        entries = [(producer, 0, 0, offset) for producer, offset in known]
+        partition: Any = SimpleNamespace(
+            name="t-0",
+            log=self.log,
+            producers=SimpleNamespace(entries=lambda: entries),
+            gate=SimpleNamespace(locked=lambda: self.is_locked),
+        )
+        self.oracle.on_step(self.node, "key", partition)
+
+
+def test_who_has_sent_nothing_for_so_long_is_forgotten() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.look(1.0, (7, 4))
+    scene.look(3.0)
+    assert scene.some["producer forgotten"] == 1
+
+
+def test_nobody_is_forgotten_before() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.look(1.0, (7, 4))
+    with pytest.raises(Violation, match=r"producer 7 is forgotten 1\.500 s after its last batch"):
+        scene.look(2.5)
+
+
+def test_a_cut_or_another_life_may_take_a_producer_with_it() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.log.log_end_offset = 2
+    scene.look(0.1)
+    scene.look(0.2, (7, 3))
+    scene.node.incarnation = 2
+    scene.look(0.3)
