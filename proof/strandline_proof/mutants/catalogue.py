@@ -8,6 +8,7 @@ from strandline_proof.mutants.announcing import ANNOUNCING
 from strandline_proof.mutants.asking import ASKING
 from strandline_proof.mutants.believing import BELIEVING
 from strandline_proof.mutants.compacting import COMPACTING
+from strandline_proof.mutants.consuming import CONSUMING
 from strandline_proof.mutants.controlling import CONTROLLING
 from strandline_proof.mutants.coordinating import COORDINATING
 from strandline_proof.mutants.counting import COUNTING
@@ -23,6 +24,7 @@ from strandline_proof.mutants.leading import LEADING
 from strandline_proof.mutants.leaving import LEAVING
 from strandline_proof.mutants.moving import MOVING
 from strandline_proof.mutants.overtaking import OVERTAKING
+from strandline_proof.mutants.producing import PRODUCING
 from strandline_proof.mutants.reassigning import REASSIGNING
 from strandline_proof.mutants.recovering import RECOVERING
 from strandline_proof.mutants.remembering import REMEMBERING
@@ -45,6 +47,8 @@ MUTANTS: Final = (
     *ANNOUNCING,
     *BELIEVING,
     *ASKING,
+    *CONSUMING,
+    *PRODUCING,
     *DELETING,
     *COMPACTING,
     *COORDINATING,

@@ -1,0 +1,213 @@
+"""Bugs of the producer: what it gathers, how it numbers it, when it goes on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+_BATCH: Final = "strandline/_core/producer_batch.py"
+_HAND_OVER: Final = "strandline/_handover.py"
+_QUEUE: Final = "strandline/_core/partition_queue.py"
+_SENDER: Final = "strandline/_sender.py"
+_STREAM: Final = "strandline/_producer_stream.py"
+
+PRODUCING: Final = (
+    Mutant(
+        "sequence-wraps-to-one",
+        "I-56, I-59",
+        "after sequence 2^31 - 1 a producer goes on with 1",
+        (
+            Edit(
+                _QUEUE,
+                "            self._next_sequence ="
+                " add_sequence(self._next_sequence, batch.count)\n",
+                "            following = self._next_sequence + batch.count\n"
+                "            self._next_sequence = following % (2**31 - 1)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "order-of-numbers-without-the-wrap",
+        "P-42, I-59",
+        "a batch before the wrap is taken to stand behind one that comes after it",
+        (
+            Edit(
+                _BATCH,
+                "    return 0 < (b - a) & 0x7FFFFFFF < 0x40000000\n",
+                "    return a < b\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "open-batch-lost-on-a-retry",
+        "I-18",
+        "what is gathered while something is sent again is dropped, and acknowledged",
+        (
+            Edit(
+                _QUEUE,
+                "        if not self._recovering:\n            self.retry_at_ms",
+                "        if self.open is not None and self.options.linger_ms > 0:\n"
+                "            self.open = None\n"
+                "        if not self._recovering:\n            self.retry_at_ms",
+            ),
+        ),
+    ),
+    Mutant(
+        "lingering-batch-wakes-nobody",
+        "I-88",
+        "a batch that waits for more is offered again only when another record begins a batch",
+        (
+            Edit(
+                _QUEUE,
+                "            if due > now_ms and"
+                " len(self.in_flight) < self.options.max_in_flight:\n"
+                "                return due\n",
+                "            if due > now_ms and len(self.in_flight) < 0:\n"
+                "                return due\n",
+            ),
+            Edit(
+                _SENDER,
+                "        if queue.in_flight or queue.has_more:\n            self.dispatch(queue)\n",
+                "        if queue.in_flight or queue.ready:\n            self.dispatch(queue)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "full-batch-wakes-nobody",
+        "I-88",
+        "after an acknowledgement the batches that wait for their turn go on waiting",
+        (
+            Edit(
+                _SENDER,
+                "        if queue.in_flight or queue.has_more:\n            self.dispatch(queue)\n",
+                "        pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "retry-in-the-order-of-failures",
+        "P-80, I-59",
+        "a batch that failed is sent again at once, whatever is under way behind it",
+        (
+            Edit(
+                _QUEUE,
+                "            if any(b.outstanding for b in self.in_flight):\n"
+                "                return None\n            self._recovering = False\n",
+                "            self._recovering = False\n",
+            ),
+            Edit(
+                _QUEUE,
+                "            self._resend = deque(self.in_flight)\n",
+                "            waits = [b for b in self.in_flight if not b.outstanding]\n"
+                "            self._resend = deque(waits)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "sent-twice-without-numbers",
+        "I-55",
+        "a producer that is not idempotent sends again what may have been written",
+        (
+            Edit(
+                _QUEUE,
+                "        if batch.may_be_written and not self.options.idempotent:\n"
+                "            settled = self._give_up",
+                "        if batch.may_be_written and batch.attempt > 3:\n"
+                "            settled = self._give_up",
+            ),
+        ),
+    ),
+    Mutant(
+        "forgotten-producer-gives-up",
+        "I-60, I-88",
+        "a producer that its leader has forgotten asks for no new identity",
+        (
+            Edit(
+                _QUEUE,
+                "        if self._gap_at == NO_SEQUENCE:\n            self._renew = True\n"
+                "        return []",
+                "        return []",
+            ),
+        ),
+    ),
+    Mutant(
+        "known-producer-is-not-written",
+        "I-21",
+        "a producer that is out of sequence says of what may be written that it surely was not",
+        (
+            Edit(
+                _QUEUE,
+                "        if batch.may_be_written:\n"
+                "            return self._give_up(batch, failure(batch, str(self), error))\n"
+                "        if self._gap_at",
+                "        if batch.may_be_written:\n"
+                "            return self._give_up(batch, error)\n"
+                "        if self._gap_at",
+            ),
+        ),
+    ),
+    Mutant(
+        "key-goes-where-leaders-are",
+        "I-98",
+        "a key's partition is chosen among those that have a leader just now",
+        (
+            Edit(
+                _HAND_OVER,
+                "        chosen = self._partitioner(key, len(view.partitions))\n",
+                "        led = sum(p.leader >= 0 for p in view.partitions.values())\n"
+                "        chosen = self._partitioner(key, led or len(view.partitions))\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "offset-of-the-batch",
+        "I-19",
+        "every record of a batch is said to be where its first one is",
+        (
+            Edit(
+                _SENDER,
+                "            offset = base + index if base >= 0 else -1\n",
+                "            offset = base if base >= 0 else -1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "moved-batch-with-its-old-checksum",
+        "I-88, P-42",
+        "a batch that moves up in the sequence keeps the checksum of its old number",
+        (
+            Edit(
+                _BATCH,
+                "        _CRC.pack_into(data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "broken-stream-loses-its-queues",
+        "I-88",
+        "what is offered to a broker that cannot be reached is not offered again",
+        (
+            Edit(
+                _STREAM,
+                "        for queue in offered:\n            self._sender.dispatch(queue)\n",
+                "        pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "new-leader-gets-only-what-is-new",
+        "I-88",
+        "what is under way to a deposed leader waits for its answer for ever",
+        (
+            Edit(
+                _QUEUE,
+                "                batch.outstanding = False\n"
+                "                batch.may_be_written = True\n"
+                "                self._recovering = True\n",
+                "                batch.may_be_written = True\n",
+            ),
+        ),
+    ),
+)
