@@ -22,7 +22,7 @@ from strandline_proof.sim.work import Work
 from strandline_proto.batch import SEQUENCE_MAX
 
 KILL = Fault(2.0, "kill", {"node": "leader-0", "restart_s": 1.0})
-SILENT = Fault(3.5, "isolate", {"node": "leader-0", "for_s": 1.5})
+SILENT = Fault(3.5, "isolate", {"node": "leader-0", "for_s": 1.5, "hold": False})
 BURSTS = {"burst": 20, "linger_ms": 50, "batch_bytes": 1500}
 
 

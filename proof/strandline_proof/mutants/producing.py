@@ -42,7 +42,7 @@ PRODUCING: Final = (
     Mutant(
         "open-batch-lost-on-a-retry",
         "I-18",
-        "what is gathered while something is sent again is dropped, and acknowledged",
+        "what is gathered while something is sent again is dropped",
         (
             Edit(
                 _QUEUE,
