@@ -155,9 +155,9 @@ def test_a_record_with_another_time_than_it_was_sent_with_is_caught(
 
 
 def test_acks_of_0_and_1_are_promised_little_and_held_to_that() -> None:
-    some = sound(plan_of(KILL, SILENT, loose=True, chaos_s=6.0)).sometimes
-    assert some["acknowledged with acks=1"] > 10
-    assert some["acknowledged with acks=0"] > 5
+    some = sound(plan_of(KILL, SILENT, loose=True, chaos_s=15.0)).sometimes
+    assert some["acknowledged with acks=1"] > 0
+    assert some["acknowledged with acks=0"] > 0
 
 
 def test_a_record_that_is_there_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
