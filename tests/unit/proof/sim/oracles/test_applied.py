@@ -40,7 +40,8 @@ class Scene:
             newest=lambda key: THEN,
             as_of=lambda key, offset: THEN if offset >= THEN.offset else None,
         )
-        self.oracle = AppliedOracle({"broker-1": self.node}, log)
+        nodes: Any = {"broker-1": self.node}
+        self.oracle = AppliedOracle(nodes, log)
 
     def answers(self, *, failed: bool = False, **answer: Any) -> None:
         heard = self.oracle.overhear("broker-1")
