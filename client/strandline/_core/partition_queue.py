@@ -44,8 +44,7 @@ Settled = tuple[ProducerBatch, Exception | None]
 class PartitionQueue:
     """Accumulates, numbers and retries the batches of one partition of one topic id."""
 
-    first_sequence = 0
-    """Under each identity. Simulations begin near the end of the numbers."""
+    first_sequence = 0  # of each identity; simulations begin near the end of the numbers
 
     def __init__(
         self, topic: str, topic_id: bytes, partition: int, options: QueueOptions, backoff: Backoff
@@ -66,7 +65,7 @@ class PartitionQueue:
         self.spent_identity: Identity | None = None
         """Its sequence in this partition has a hole: the next one must be another."""
         self._identity: Identity | None = None
-        self._next_sequence = self.first_sequence
+        self._next_sequence = 0
         self._backoff = backoff
         self._recovering = False
         self._resend: deque[ProducerBatch] = deque()
@@ -281,9 +280,7 @@ class PartitionQueue:
         """A producer id and epoch for this partition; its sequence begins anew."""
         self.wants_identity = False
         self._identity = identity
-        self._renew = False
-        self._gap_at = NO_SEQUENCE
-        self._next_sequence = self.first_sequence
+        self._renew, self._gap_at = False, NO_SEQUENCE
         self._number_from(0, self.first_sequence)
 
     def on_expiry(self, now_ms: float) -> list[Settled]:

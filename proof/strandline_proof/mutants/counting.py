@@ -40,24 +40,6 @@ COUNTING: Final = (
         ),
     ),
     Mutant(
-        "silent-member-is-not-waited-for",
-        "I-9",
-        "a high watermark goes over those members of the ISR that have fetched from this leader",
-        (
-            Edit(
-                _LEADER,
-                "                if follower.log_end_offset is None:\n"
-                "                    return []\n"
-                "                committed = min(committed, follower.log_end_offset)\n"
-                "            elif",
-                "                if follower.log_end_offset is None:\n"
-                "                    continue\n"
-                "                committed = min(committed, follower.log_end_offset)\n"
-                "            elif",
-            ),
-        ),
-    ),
-    Mutant(
         "lag-of-a-third",
         "I-25",
         "who was caught up within replica.lag.time.max.ms counts as lagging after a third of it",

@@ -25,7 +25,6 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-67": "`log begun anew at its leader's start` must happen sometimes; `core/test_follower.py`",
     "P-69": "the cleaner never empties the end of a log; property tests of the cleaner",
     "P-70": "as P-69, and readers' own tests",
-    "P-80": "as P-37; `hosts/test_fetch_stream.py`",
     "P-81": "as P-62; `test_sim_controller_alone.py`, and the moment controller-alone-comes-back",
     "P-102": "a decision is appended and replayed in one step; I-102 is an oracle",
     "P-123": "`core/groups/test_groups_property.py`; I-144 is an oracle",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline import Admin, Consumer, NewTopic, Producer
@@ -54,22 +55,6 @@ def workload(
     burst = how.burst if how.burst > 1 else 0
 
     @asynccontextmanager
-    async def open_sender() -> AsyncIterator[Sender]:
-        async with Producer(
-            bootstrap,
-            acks="all",
-            linger_ms=how.linger_ms,
-            batch_size=how.batch_bytes,
-            compression_type=how.compression,
-            delivery_timeout_ms=how.delivery_ms,
-            request_timeout_ms=REQUEST_MS,
-            connect_timeout_ms=REQUEST_MS,
-            metadata_max_age_ms=world.metadata_max_age_ms,
-            runtime=runtime,
-        ) as producer:
-            yield StampedSender(world, producer, runtime) if topic == TOPIC else producer
-
-    @asynccontextmanager
     async def open_reader() -> AsyncIterator[TopicReader]:
         async with Consumer(
             *((topic,) if keys is None else ()),
@@ -106,10 +91,29 @@ def workload(
     return Workload(
         plan,
         history or world.history,
-        open_sender=open_sender,
+        open_sender=partial(_open_sender, world, runtime, how, topic),
         open_reader=open_reader,
         values=world.values if topic == TOPIC else None,
     )
+
+
+@asynccontextmanager
+async def _open_sender(
+    world: World, runtime: Runtime, how: Work, topic: str
+) -> AsyncIterator[Sender]:
+    async with Producer(
+        world.topology.bootstrap,
+        acks="all",
+        linger_ms=how.linger_ms,
+        batch_size=how.batch_bytes,
+        compression_type=how.compression,
+        delivery_timeout_ms=how.delivery_ms,
+        request_timeout_ms=REQUEST_MS,
+        connect_timeout_ms=REQUEST_MS,
+        metadata_max_age_ms=world.metadata_max_age_ms,
+        runtime=runtime,
+    ) as producer:
+        yield StampedSender(world, producer, runtime) if topic == TOPIC else producer
 
 
 def _pauses(world: World, runtime: Runtime) -> Callable[[], float]:

@@ -340,17 +340,24 @@ def test_a_lock_that_another_process_holds_leaves_nothing_open() -> None:
     assert not second._paths
 
 
-def test_a_disk_is_verified_again_once_a_start_has_mended_a_failed_flush() -> None:
+def test_what_a_failed_flush_has_struck_is_unsure_until_a_start_has_mended_it() -> None:
     disk, verified = new_disk(), Counter[str]()
     SimFs(disk).makedirs("/data")
     node: Any = SimpleNamespace(disk=disk, failed_before=0, process=SimpleNamespace(is_loaded=True))
-    disk.counts["fsync error"] = 2
-    check_disk(node, verified)
+    disk.struck += [("fsync error", "/data/t-0/0.log"), ("fsync error", "/data/t-1/0.log")]
+
+    def unsure() -> set[str]:
+        check_disk(node, verified)
+        return disk.touched("fsync error", since=disk.mended)
+
+    both = {"/data/t-0/0.log", "/data/t-1/0.log"}
+    assert unsure() == both
     node.failed_before, node.process.is_loaded = 2, False
-    check_disk(node, verified)
-    assert not verified, "the process whose flush failed has ended, and the next while it loaded"
+    assert unsure() == both, (
+        "the process whose flush failed has ended, and the next while it loaded"
+    )
     node.process.is_loaded = True
-    check_disk(node, verified)
+    assert unsure() == set()
     node.process.is_loaded = False
-    check_disk(node, verified)
-    assert verified["disk verified after a crash"] == 2
+    assert unsure() == set()
+    assert verified["disk verified after a crash"] == 4

@@ -30,7 +30,7 @@ class Scene:
             )
             for epoch in led_in
         ]
-        self.ghost = SimpleNamespace(excused=None, lost={})
+        self.ghost = SimpleNamespace(permitted=None, excused=None, lost={})
         self.led_late: Counter[tuple[bytes, int]] = Counter()
         replicas: Any = SimpleNamespace(led_late=self.led_late, ghost=lambda key: self.ghost)
         control: Any = SimpleNamespace(
@@ -69,5 +69,5 @@ def test_so_may_one_that_begins_to_lead_too_late() -> None:
 
 def test_where_a_loss_is_permitted_an_end_may_fall() -> None:
     scene = Scene(4)
-    scene.ghost.excused = "all lost their power"
+    scene.ghost.permitted = "all lost their power"
     scene.oracle.on_told(1, {0: 5})
