@@ -270,8 +270,11 @@ def _draw_group_faults(seed: int, topology: Topology) -> list[Fault]:
     return faults
 
 
-def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
-    """The plan of a seed; without `groups` as it would be if the seed drew none."""
+def draw_plan(seed: int, *, commit: str = "", groups: bool = True, trial: bool = True) -> Plan:
+    """The plan of a seed. Without `groups` it is as if the seed drew none, without `trial` as if it
+    drew nothing of what is on trial yet: other clients than the plain writer and reader, a topic of
+    many partitions, windows, moves to few replicas.
+    """
     rng = random.Random(f"plan {seed}")
     topology = Topology(
         brokers=rng.choice((3, 3, 3, 4)),
@@ -283,10 +286,10 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         sends_per_s=random.Random(f"pace {seed}").choice(SENDS_PER_S),
         racks=random.Random(f"racks {seed}").choice(RACKS),
     )
-    topology = dataclasses.replace(topology, work=draw_work(seed))
     if groups:
         topology = _with_groups(seed, topology)
-    topology = _with_crowd(seed, topology)
+    if trial:
+        topology = _with_crowd(seed, dataclasses.replace(topology, work=draw_work(seed)))
     kinds = rng.sample(list(SINGLE_KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
         topology = _wide_enough(topology)
@@ -304,8 +307,15 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults += _draw_moment(seed, topology)
     faults += _draw_group_faults(seed, topology)
-    faults += _draw_windows(seed, topology)
+    faults += _draw_windows(seed, topology) if trial else []
     faults.sort(key=lambda fault: fault.at_s)
+    topology = _fitted(topology, faults)
+    plan = Plan(seed, topology, tuple(faults), commit=commit)
+    return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
+
+
+def _fitted(topology: Topology, faults: list[Fault]) -> Topology:
+    """With what these faults need of a cluster."""
     if any(fault.kind in (*FEW, *MOVES) for fault in faults):
         topology = _wide_enough(topology)
     topology = scrubbed(topology, faults)
@@ -316,8 +326,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
     if any(fault.kind == RESEND for fault in faults):  # P-41 holds for as long as it is remembered
         work = dataclasses.replace(topology.work, expiry_ms=0)
         topology = dataclasses.replace(topology, work=work)
-    plan = Plan(seed, topology, tuple(faults), commit=commit)
-    return plan if any(fault.kind in RESTORES for fault in faults) else _without_one(plan)
+    return topology
 
 
 def scrubbed(topology: Topology, faults: Iterable[Fault]) -> Topology:
