@@ -117,8 +117,9 @@ class Fetcher:
 
     def moved(self, position: Position) -> None:
         """The position was changed: what was read ahead of the old one is void."""
-        self.drop(position.key)
-        self.buffers[position.key] = deque()
+        if self.positions.get(position.key) is position:
+            self.drop(position.key)
+            self.buffers[position.key] = deque()
         self.plan()
 
     def plan(self) -> None:
@@ -226,8 +227,8 @@ class Fetcher:
             return
         self._backoffs.pop(key, None)
         if result.diverging_epoch is not None:
-            position.on_diverging(asked.generation, result.diverging_epoch.end_offset)
-            self.moved(position)
+            if position.on_diverging(asked.generation, result.diverging_epoch.end_offset):
+                self.moved(position)
             return
         position.high_watermark = result.high_watermark
         position.log_start_offset = result.log_start_offset
@@ -263,8 +264,8 @@ class Fetcher:
 
     def _on_error(self, key: PartitionKey, position: Position, result: FetchResult) -> None:
         if result.error_code == OffsetOutOfRange.code:
-            position.on_out_of_range(position.generation, result.log_start_offset)
-            self.moved(position)
+            if position.on_out_of_range(position.generation, result.log_start_offset):
+                self.moved(position)
             return
         error = from_code(result.error_code, result.error_message)
         self.obstacle = error
@@ -349,13 +350,12 @@ class Fetcher:
         found, failures = await self.offsets.epoch_ends(epochs, LOOKUP_TIMEOUT_S)
         for key, end in found.items():
             position = validating[key]
-            position.on_epoch_end(
+            if position.on_epoch_end(
                 generations[key],
                 leader_epoch=end.asked_in,
                 found_epoch=end.epoch,
                 end_offset=end.end_offset,
-            )
-            if position.generation != generations[key]:
+            ):
                 self.moved(position)
         return self._note(failures)
 

@@ -103,7 +103,8 @@ class Position:
             self.phase = Phase.FAILED
             self.error = error
 
-    # Leaders answer.
+    # Leaders answer. What can move the position says whether it has: then, and only then, what was
+    # read ahead is void.
 
     def awaits(self, generation: int, fetch_offset: int) -> bool:
         """Whether an answer to a fetch from `fetch_offset` is still news (I-42).
@@ -135,10 +136,10 @@ class Position:
 
     def on_epoch_end(
         self, generation: int, *, leader_epoch: int, found_epoch: int, end_offset: int
-    ) -> None:
+    ) -> bool:
         """The leader said where the epoch of the record before the position ends in its log."""
         if generation != self.generation or self.phase is not Phase.VALIDATING:
-            return
+            return False
         if end_offset < 0 or found_epoch < 0:
             self._truncated(None)
         elif end_offset < self.fetch_offset:
@@ -146,11 +147,15 @@ class Position:
         else:
             self.validated_epoch = leader_epoch
             self.phase = Phase.FETCHING
+            return False
+        return True
 
-    def on_diverging(self, generation: int, end_offset: int) -> None:
+    def on_diverging(self, generation: int, end_offset: int) -> bool:
         """A fetch met a log in which the position's history ends at `end_offset`."""
-        if generation == self.generation and self.phase is Phase.FETCHING:
-            self._truncated(end_offset if end_offset >= 0 else None)
+        if generation != self.generation or self.phase is not Phase.FETCHING:
+            return False
+        self._truncated(end_offset if end_offset >= 0 else None)
+        return True
 
     def _truncated(self, divergent: int | None) -> None:
         """The log does not hold what was read. By policy go on where histories part, or say so."""
@@ -179,10 +184,12 @@ class Position:
         self.seek(self.offset, self.epoch)
         return True
 
-    def on_out_of_range(self, generation: int, log_start_offset: int) -> None:
+    def on_out_of_range(self, generation: int, log_start_offset: int) -> bool:
         """The leader has no such offset: it was deleted, or the position is beyond the end."""
-        if generation != self.generation or self.phase is not Phase.FETCHING or self._rewound():
-            return
+        if generation != self.generation or self.phase is not Phase.FETCHING:
+            return False
+        if self._rewound():
+            return True
         if self.policy is None:
             self.fail(
                 OffsetOutOfRange(
@@ -193,6 +200,7 @@ class Position:
             )
         else:
             self.reset(self.policy)
+        return True
 
     def on_fetched(self, generation: int, next_offset: int, epoch: int) -> bool:
         """Records up to `next_offset` have come; False if the position has moved meanwhile."""

@@ -59,6 +59,20 @@ FOUND_IN_CLIENTS: Final = (
         Needs(corpus="a-retry-that-outlives-its-consumer"),
     ),
     Mutant(
+        "late-answer-voids-what-came-since",
+        "P-82",
+        "an answer about where a position was before a seek drops what was read ahead since",
+        (
+            Edit(
+                _FETCHER,
+                "                end_offset=end.end_offset,\n            ):\n",
+                "                end_offset=end.end_offset,\n"
+                "            ) or position.generation != generations[key]:\n",
+            ),
+        ),
+        Needs(corpus="a-late-answer-about-where-a-reader-was"),
+    ),
+    Mutant(
         "heartbeat-while-joining",
         "P-124, I-88",
         "a heartbeat that comes due while the answer to a join is late joins too, without what only"
