@@ -116,6 +116,12 @@ class Node:
         """What its process has open."""
         return [] if self._fs is None else self._fs.held()
 
+    @property
+    def ahead_s(self) -> float:
+        """By how much its process's wall clock is ahead of one that has always been right."""
+        now = self.loop.now
+        return self.wall_offset_s if self.owner is None else self.owner.wall(now) - EPOCH_S - now
+
     def _wall(self) -> float:
         return EPOCH_S + self.wall_offset_s + self.loop.now
 

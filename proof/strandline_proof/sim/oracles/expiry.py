@@ -1,9 +1,13 @@
 """I-60: a producer is forgotten only when it has sent nothing for `producer.id.expiration.ms`, by
-when its batches were seen in the log; where the log is cut or loaded anew, counting begins again.
+when its last batch was first seen in the log of that replica: a start does not make that later, so
+a server may go by when its files were written, as its wall clock says. Where the log is cut or
+loaded anew, who was known may be so no more.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_proof.sim.oracles.violation import Violation
@@ -20,32 +24,72 @@ CLOCK: Final = 1.25
 LAST_OFFSET: Final = 3
 
 
+@dataclass(slots=True)
+class _Known:
+    """Of one replica, over all lives of its process."""
+
+    life: int = -1
+    end: int = -1
+    is_cut: bool = False
+    """The log was, and until the gate is free again what is known is of before."""
+    last: dict[int, int] = field(default_factory=dict)
+    """The last offset of each producer that is known."""
+    since: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When the batch of that producer that ends there was first seen."""
+    least_s: float = math.inf
+    """How far its wall clock was set ahead, at least."""
+
+    def look(self, node: Node, partition: Partition, now: float) -> dict[int, int]:
+        """Who is forgotten since the last look, with the last offset, if nothing else can have
+        taken them away.
+        """
+        end = partition.log.log_end_offset
+        if end < self.end:
+            self.is_cut = True
+            self.since = {batch: at for batch, at in self.since.items() if batch[1] < end}
+        before, is_new_life = self.last, self.life != node.incarnation
+        self.last = {p[0]: p[LAST_OFFSET] for p in partition.producers.entries()}
+        self.end, self.life = end, node.incarnation
+        for batch in self.last.items():
+            if batch[1] < end:
+                self.since.setdefault(batch, now)
+        self.least_s = min(self.least_s, node.wall_offset_s)
+        if is_new_life:
+            self._load(node.ahead_s)
+        if partition.gate.locked():
+            return {}
+        was_cut, self.is_cut = self.is_cut, False
+        if was_cut:
+            self._load(node.ahead_s)
+        if was_cut or is_new_life:
+            return {}
+        return {known: offset for known, offset in before.items() if known not in self.last}
+
+    def _load(self, ahead_s: float) -> None:
+        """What is known is read from the disk: by a clock that is that far ahead, so that files
+        may seem older than they are.
+        """
+        older_s = max(0.0, ahead_s - self.least_s)
+        for batch in self.last.items():
+            if batch in self.since:
+                self.since[batch] -= older_s
+
+
 class ExpiryOracle:
     def __init__(self, expiry_ms: int, now: Callable[[], float], sometimes: Counter[str]) -> None:
         self._expiry_s = expiry_ms / 1000
         self._now = now
         self._sometimes = sometimes
-        self._known: dict[tuple[str, int, object], tuple[int, dict[int, tuple[int, float]]]] = {}
-        """By node, its life and partition: the log's end, and of each producer its last offset and
-        when that was seen.
-        """
+        self._known: dict[tuple[str, object], _Known] = {}
+        """By node and partition."""
 
     def on_step(self, node: Node, key: object, partition: Partition) -> None:
-        log = partition.log
-        place = node.name, node.incarnation, key
-        end, before = self._known.get(place, (-1, {}))
-        now, known = self._now(), dict[int, tuple[int, float]]()
-        for producer in partition.producers.entries():
-            seen = before.get(producer[0])
-            if seen is None or seen[0] != producer[LAST_OFFSET]:
-                seen = producer[LAST_OFFSET], now
-            known[producer[0]] = seen
-        self._known[place] = log.log_end_offset, known
-        if log.log_end_offset < end or partition.gate.locked():
-            return
-        for producer_id, (_, since) in before.items():
-            if producer_id in known:
-                continue
+        known = self._known.get((node.name, key))
+        if known is None:
+            known = self._known[node.name, key] = _Known()
+        now = self._now()
+        for producer_id, offset in known.look(node, partition, now).items():
+            since = known.since[producer_id, offset]
             self._sometimes["producer forgotten"] += 1
             if (now - since) * CLOCK < self._expiry_s:
                 raise Violation(

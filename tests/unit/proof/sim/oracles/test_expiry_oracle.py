@@ -18,7 +18,9 @@ class Scene:
         self.known: list[tuple[int, int, int, int]] = []
         self.log = SimpleNamespace(log_end_offset=10)
         self.is_locked = False
-        self.node: Any = SimpleNamespace(name="broker-1", incarnation=1)
+        self.node: Any = SimpleNamespace(
+            name="broker-1", incarnation=1, wall_offset_s=0.0, ahead_s=0.0
+        )
 
     def look(self, now: float, *known: tuple[int, int]) -> None:
         """Producers, each with its last offset."""
@@ -57,3 +59,61 @@ def test_a_cut_or_another_life_may_take_a_producer_with_it() -> None:
     scene.look(0.2, (7, 3))
     scene.node.incarnation = 2
     scene.look(0.3)
+
+
+def test_a_start_does_not_make_the_last_batch_a_later_one() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.node.incarnation = 2
+    scene.look(1.9, (7, 3))
+    scene.look(2.1)
+    assert scene.some["producer forgotten"] == 1
+
+
+def test_a_start_does_not_make_anybody_be_forgotten_sooner() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.look(1.0, (7, 4))
+    scene.node.incarnation = 2
+    scene.look(1.5, (7, 4))
+    with pytest.raises(Violation, match=r"producer 7 is forgotten 1\.100 s after its last batch"):
+        scene.look(2.1)
+
+
+def test_another_batch_at_an_offset_that_was_cut_counts_by_its_own_time() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 9))
+    scene.log.log_end_offset = 9
+    scene.look(1.0)
+    scene.log.log_end_offset = 10
+    scene.look(1.5, (7, 9))
+    with pytest.raises(Violation, match=r"forgotten 1\.000 s after"):
+        scene.look(2.5)
+
+
+def test_what_was_known_before_a_cut_stands_until_that_is_done() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 9))
+    scene.log.log_end_offset, scene.is_locked = 0, True
+    scene.look(0.1, (7, 9))
+    scene.is_locked = False
+    scene.look(0.2)
+    assert not scene.some
+    scene.log.log_end_offset = 1
+    scene.look(1.0, (7, 0))
+    with pytest.raises(Violation, match=r"forgotten 1\.000 s after"):
+        scene.look(2.0)
+
+
+def test_files_seem_older_to_a_clock_that_has_jumped() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.node.wall_offset_s = scene.node.ahead_s = 1.0
+    scene.look(0.5, (7, 4))
+    with pytest.raises(Violation, match="is forgotten"):
+        scene.look(1.0)
+    scene.look(1.0, (7, 4))
+    scene.node.incarnation = 2
+    scene.look(1.1, (7, 4))
+    scene.look(1.6)
+    assert scene.some["producer forgotten"] == 2
