@@ -63,7 +63,7 @@ class _Known:
             self._load(node.ahead_s)
         if was_cut or is_new_life:
             return {}
-        return {known: offset for known, offset in before.items() if known not in self.last}
+        return {p: at for p, at in before.items() if p not in self.last and (p, at) in self.since}
 
     def _load(self, ahead_s: float) -> None:
         """What is known is read from the disk: by a clock that is that far ahead, so that files
