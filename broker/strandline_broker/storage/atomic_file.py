@@ -2,7 +2,8 @@
 (I-8).
 
 Write a temporary file, fsync it, rename it over the old one, fsync the directory. The temporary's
-name is never used twice in one process, so two writers cannot mix their bytes.
+name is never used twice in one process, so two writers cannot mix their bytes. Where one of these
+fails, the temporary is closed before it is removed: the room of a file that is open stays taken.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os.path
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.file import CREATE_EMPTY, File
@@ -32,8 +34,9 @@ def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
     """As `replace_file`, written part by part; the size of the whole."""
     temporary = _temporary(path)
     try:
-        file, size = _write(fs, temporary, parts)
-        file.sync()
+        with closing(File(fs, temporary, CREATE_EMPTY)) as file:
+            size = _write(file, parts)
+            file.sync()
         fs.replace(temporary, path)
     except OSError:
         _give_up(fs, temporary)
@@ -48,14 +51,14 @@ def replacing_files(fs: FileSystem, contents: Sequence[tuple[str, bytes]]) -> St
     """
     waiting = [(_temporary(path), path) for path, _ in contents]
     try:
-        files = [
-            _write(fs, temporary, (data,))[0]
-            for (temporary, _), (_, data) in zip(waiting, contents, strict=True)
-        ]
-        yield
-        for file in files:
-            file.sync()
-        del file, files  # closes them
+        with ExitStack() as opened:
+            files = []
+            for (temporary, _), (_, data) in zip(waiting, contents, strict=True):
+                files.append(opened.enter_context(closing(File(fs, temporary, CREATE_EMPTY))))
+                _write(files[-1], (data,))
+            yield
+            for file in files:
+                file.sync()
         yield
         for temporary, path in waiting:
             fs.replace(temporary, path)
@@ -71,14 +74,13 @@ def _temporary(path: str) -> str:
     return f"{path}.{next(_numbers)}{TEMPORARY}"
 
 
-def _write(fs: FileSystem, path: str, parts: Iterable[bytes]) -> tuple[File, int]:
-    """A new file, to be synced; its size."""
-    file = File(fs, path, CREATE_EMPTY)
+def _write(file: File, parts: Iterable[bytes]) -> int:
+    """The content of a new file, to be synced; its size."""
     size = 0
     for part in parts:
         file.write((part,), len(part), size)
         size += len(part)
-    return file, size
+    return size
 
 
 def _give_up(fs: FileSystem, temporary: str) -> None:

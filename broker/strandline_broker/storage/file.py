@@ -36,10 +36,17 @@ class File:
         self.fd = fs.open(path, flags, 0o644)
 
     def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """For who has the only reference, and cannot be sure when it goes: an error that is on its
+        way keeps all that the frames it has left refer to.
+        """
         # What matters was fsynced before, so an error here has nothing to say.
-        if self.fd >= 0:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
             with contextlib.suppress(OSError):
-                self._fs.close(self.fd)
+                self._fs.close(fd)
 
     def read(self, length: int, position: int) -> bytes:
         """`length` bytes, or fewer if the file ends before."""

@@ -4,11 +4,13 @@ import contextlib
 import errno
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from strandline_broker.storage.atomic_file import replace_file
+from strandline_broker.storage.atomic_file import replace_file, replacing_files
 from strandline_broker.storage.leader_epochs import LeaderEpochs
+from strandline_broker.storage.steps import in_a_row
 from strandline_proto.errors import KafkaStorageError
 from support.disk import FaultyDisk
 from support.storage import LARGE, SMALL, Store, batch_of
@@ -308,3 +310,32 @@ def test_a_batch_is_not_copied_before_it_is_written(disk: FaultyDisk) -> None:
 
     store.log.append_as_leader(batch, read_header(batch), leader_epoch=-1)
     assert seen == [[(bytes, 16), (memoryview, len(batch) - 16)], True]
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync", "replace"])
+def test_a_replacement_that_fails_leaves_nothing_open(disk: FaultyDisk, call: str) -> None:
+    path = str(Path(disk.root) / "small")
+    opened: list[int] = []
+    closed: list[int] = []
+    open_, close_ = disk.open, disk.close
+
+    def noting_open(*args: Any) -> int:
+        opened.append(open_(*args))
+        return opened[-1]
+
+    def noting_close(fd: int) -> None:
+        closed.append(fd)
+        close_(fd)
+
+    disk.failing[call] = errno.ENOSPC
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "open", noting_open)
+        patch.setattr(disk, "close", noting_close)
+        # The error is held on to, and with it every frame that it has come through.
+        with pytest.raises(OSError, match="No space") as one:
+            replace_file(disk, path, b"new")
+        with pytest.raises(OSError, match="No space") as more:
+            in_a_row(replacing_files(disk, [(f"{path}.seal", b"seal"), (path, b"new")]))
+        assert one.value.errno == more.value.errno == errno.ENOSPC
+        assert opened
+        assert sorted(closed) == sorted(opened)
