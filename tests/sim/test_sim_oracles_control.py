@@ -23,6 +23,7 @@ from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.oracles.applied import AppliedOracle
 from strandline_proof.sim.oracles.control import ControlOracle
 from strandline_proof.sim.oracles.decisions import DecisionOracle
+from strandline_proof.sim.oracles.leaders import LeaderOracle
 from strandline_proof.sim.oracles.log_view import Entry
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan import Fault, Plan, moment
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 STOP = Fault(1.5, "stop", {"node": "leader-0", "restart_s": 0.5})
 SLOW = Fault(1.0, "slow-link", {"a": "controller", "b": "heir-0", "for_s": 2.5, "ms": 500})
+KEY = (b"topic", 0)
 ANEW = Fault(1.0, "topic-recreate", {"pause_s": 0.0, "partitions": 1})
 
 
@@ -146,6 +148,37 @@ def test_an_offset_that_names_two_decisions() -> None:
     oracle._check_kept(view, [Entry(0, 1, 1, 7, None)], state)
     with pytest.raises(Violation, match="I-92"):
         oracle._check_kept(view, [Entry(0, 1, 1, 8, None)], state)
+
+
+@pytest.mark.parametrize(
+    ("excused", "ends", "objects"),
+    [(None, 12, False), (None, 11, True), ("power", 10, False), ("power", 9, True)],
+)
+def test_who_joins_holds_what_is_committed_or_what_its_leader_calls_so(
+    excused: str | None, ends: int, objects: bool
+) -> None:
+    leaders: Any = object.__new__(LeaderOracle)
+    ghost = SimpleNamespace(end=12, excused=excused)
+    leaders._replicas = SimpleNamespace(committed={KEY: ghost})
+    oracle: Any = object.__new__(DecisionOracle)
+    oracle._leaders = leaders
+    oracle._nodes = {1: _server(SimpleNamespace(high_watermark=10), 12), 2: _server(None, ends)}
+    partition: Any = SimpleNamespace(topic_id=KEY[0], index=KEY[1], leader=1, leader_epoch=6)
+    joins: Any = SimpleNamespace(broker_id=2, broker_epoch=7)
+    if not objects:
+        oracle._check_holds(partition, joins, "partition 0")
+        return
+    with pytest.raises(Violation, match="I-24"):
+        oracle._check_holds(partition, joins, "partition 0")
+
+
+def _server(leader: Any, end: int) -> Any:
+    replica = SimpleNamespace(leader=leader, log=SimpleNamespace(log_end_offset=end))
+    process = SimpleNamespace(
+        lifecycle=SimpleNamespace(broker_epoch=7),
+        replicas=SimpleNamespace(partitions={KEY: replica}),
+    )
+    return SimpleNamespace(running=True, process=process)
 
 
 def test_a_controller_that_answers_who_knows_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,7 +201,8 @@ class DecisionOracle:
         if leads is None or leads.leader is None or follows is None:
             return
         lifecycle = self._nodes[int(joins.broker_id)].process.lifecycle
-        end, least = follows.log.log_end_offset, self._leaders.committed_to(key)
+        end = follows.log.log_end_offset
+        least = self._leaders.committed_to(key, leads.leader)
         if lifecycle.broker_epoch == joins.broker_epoch and end < least:
             raise Violation(
                 "I-24",

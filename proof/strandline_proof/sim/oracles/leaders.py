@@ -89,9 +89,12 @@ class LeaderOracle:
             return None
         return seen.proposed, seen.epoch
 
-    def committed_to(self, key: Key) -> int:
+    def committed_to(self, key: Key, leader: Leader) -> int:
+        """What whoever joins the ISR of `leader` must hold. Where committed records may be missing
+        that is what the leader has called committed itself.
+        """
         ghost = self._replicas.committed.get(key)
-        return 0 if ghost is None else ghost.end
+        return leader.high_watermark if ghost is None or ghost.excused is not None else ghost.end
 
     def joining(self, key: Key) -> int | None:
         """Whom a leader of the partition has asked to add last."""
