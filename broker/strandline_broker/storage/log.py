@@ -438,6 +438,9 @@ class Log:
     def retire(self) -> None:
         """The directory is about to be given up: a reader that finds no file knows why."""
         self.state.delete(f"{self.topic}-{self.partition} was removed from this broker")
+        for segment in self.segments:
+            # Nobody flushes this log any more, and some may refer to it for long.
+            segment.unsynced = ()
         self._release()
 
     def _release(self) -> None:

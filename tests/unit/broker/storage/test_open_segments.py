@@ -15,6 +15,11 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def open_below(path: Path) -> list[str]:
+    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return [to for to in map(os.readlink, links) if to.startswith(f"{path}/")]
+
+
 def filled(directory: DataDirectory, index: int, config: LogConfig = SMALL) -> Log:
     """A log of twenty segments."""
     log = directory.create_log("t", bytes([index]) * 16, index, config)
@@ -99,3 +104,18 @@ def test_a_segment_that_is_not_flushed_stays_open(tmp_path: Path) -> None:
     values_of(store.log)
     assert len(store.log.open_segments) == 0
     assert all(s._view is not None for s in store.log.segments)
+
+
+def test_a_log_that_is_deleted_before_a_flush_has_nothing_open(tmp_path: Path) -> None:
+    directory = opened(tmp_path, OpenSegments(3))
+    log = directory.create_log("t", bytes(16), 0, SMALL)
+    for i in range(3):
+        batch = batch_of(b"%d" % i * 900)
+        log.append_as_leader(batch, read_header(batch), leader_epoch=0)
+    assert all(segment.unsynced for segment in log.segments[:-1])
+    held = len(open_below(tmp_path))
+    directory.delete_log(log)
+    assert log.deleted  # and there is still a reference to it
+    assert not [path for path in open_below(tmp_path) if "/t-0" in path]
+    assert len(open_below(tmp_path)) == held - len(log.segments) - 2 * 2
+    directory.close()
