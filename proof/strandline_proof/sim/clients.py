@@ -51,7 +51,7 @@ def workload(
     added to it. What is None of another topic than the main one is as there.
     """
     bootstrap = world.topology.bootstrap
-    how = world.topology.work if topic == TOPIC else Work()
+    how = world.topology.work if topic == TOPIC else other_work(world.topology.work)
     burst = how.burst if how.burst > 1 else 0
 
     @asynccontextmanager
@@ -95,6 +95,11 @@ def workload(
         open_reader=open_reader,
         values=world.values if topic == TOPIC else None,
     )
+
+
+def other_work(main: Work) -> Work:
+    """How clients of another topic send: plainly, and no longer than brokers remember them."""
+    return Work(delivery_ms=main.delivery_ms) if main.expiry_ms > 0 else Work()
 
 
 @asynccontextmanager
