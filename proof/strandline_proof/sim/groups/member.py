@@ -147,12 +147,19 @@ class Member(ConsumerRebalanceListener):
             self._on_given(found)
             if not found:
                 continue
-            work_s = 0.0 if self._groups.ends else self._rng.choice(WORK_S)
-            await asyncio.sleep(work_s + self.busy_s)
+            await asyncio.sleep(self._work_s() + self.busy_s)
             self.busy_s = 0.0
             self._polls += 1
             if self._commits_by_hand and self._polls % commit_after == 0:
                 await self._commit(consumer, self._given)
+
+    def _work_s(self) -> float:
+        topology = self._world.topology
+        # One batch a poll: a member that is to reach the end while others write never would.
+        if self._groups.ends or (topology.work.lasting and topology.fetch_bytes < FETCH_BYTES):
+            return 0.0
+        work_s: float = self._rng.choice(WORK_S)
+        return work_s
 
     def _on_given(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
         for tp, records in found.items():
