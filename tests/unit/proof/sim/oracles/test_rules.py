@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 
@@ -14,13 +13,22 @@ from strandline_proof.sim.topology import LOOSE, TOPIC
 KEY = (b"i" * 16, 0)
 
 
+class Replica:
+    """Which is told apart by who it is, as a partition is."""
+
+    state = None
+
+    def __init__(self, log: SimpleNamespace, leader: SimpleNamespace) -> None:
+        self.log, self.leader = log, leader
+
+
 def append(monkeypatch: pytest.MonkeyPatch, topic: str, *, spare: int) -> None:
     """To a partition that somebody leads, with so many more in sync than it needs."""
     monkeypatch.setattr(rules, "_is_noted", lambda node, path, epoch: True)
     oracle = RuleOracle(cast("Any", SimpleNamespace(spare=lambda key, epoch: spare)))
     log = SimpleNamespace(topic=topic, topic_id=KEY[0], path="/data", log_start_offset=0)
     leader = SimpleNamespace(leader_epoch=1, partition_epoch=1, isr=())
-    partition = Mock(log=log, leader=leader, state=None)
+    partition: Any = Replica(log, leader)
     node: Any = SimpleNamespace()
     entry: Any = SimpleNamespace(base=3)
     oracle.on_change(node, KEY, partition, [], "here")
