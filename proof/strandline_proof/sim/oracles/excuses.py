@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 
 
 class ExcuseOracle:
-    def __init__(self, control: ControlOracle, held: HeldOracle, sometimes: Counter[str]) -> None:
+    def __init__(
+        self,
+        control: ControlOracle,
+        held: HeldOracle,
+        sometimes: Counter[str],
+        *,
+        ends: bool = True,
+    ) -> None:
+        """`ends`: whether an excuse does. That is on trial: after a loss of all power a record that
+        was told in a step with its end has been called lost.
+        """
+        self._ends = ends
         self._control = control
         self._held = held
         self._sometimes = sometimes
@@ -45,7 +56,8 @@ class ExcuseOracle:
         """
         decided = self._control.partitions.get(key)
         if (
-            decided is None
+            not self._ends
+            or decided is None
             or not ghost.can_begin_anew
             or self._control.is_offsets(key)
             or decided.leader_recovery_state != RECOVERED
