@@ -51,8 +51,8 @@ LEAVING: Final = (
         (
             Edit(
                 "strandline_broker/storage/file.py",
-                "        if self.fd >= 0:\n",
-                '        if self.fd >= 0 and not self.path.endswith(".index"):\n',
+                "        if fd >= 0:\n",
+                '        if fd >= 0 and not self.path.endswith(".index"):\n',
             ),
         ),
     ),

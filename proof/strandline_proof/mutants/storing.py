@@ -73,11 +73,11 @@ STORING: Final = (
         "P-23, I-8",
         "a small file is renamed into place before its bytes are durable",
         (
-            Edit(_ATOMIC, "        file.sync()\n        fs.replace(", "        fs.replace("),
+            Edit(_ATOMIC, "            file.sync()\n        fs.replace(", "        fs.replace("),
             Edit(
                 _ATOMIC,
-                "        for file in files:\n            file.sync()\n",
-                "        file = files\n",
+                "            for file in files:\n                file.sync()\n",
+                "",
             ),
         ),
         Needs(kinds=_POWER),
