@@ -34,14 +34,14 @@ def test_a_copied_machine_takes_over_and_the_older_process_ends(policy: str) -> 
     run = ran(1, twin(3.0, "copy", 2.5), flush_policy=policy)
     assert run.oracles.sometimes[TAKEN] >= 2, "the twin, and its original when it is started again"
     assert any(REPLACED in why for why in exits(run, "broker"))
-    assert any(REPLACED in why for why in exits(run, "twin"))
+    assert not any(REPLACED in why for why in exits(run, "twin")), "its original is older by then"
     assert all(member.name.startswith("broker") for member in run.world.members.values())
 
 
 @pytest.mark.parametrize("policy", ["replicated", "always"])
 def test_two_copies_that_are_started_again_and_again_lose_nothing(policy: str) -> None:
     run = ran(2, twin(2.0, "copy", 5.0, again=True), flush_policy=policy)
-    assert run.oracles.sometimes[TAKEN] > 4
+    assert run.oracles.sometimes[TAKEN] >= 2, "the older copy waits for the end of the other"
 
 
 def test_an_empty_machine_waits_while_the_broker_lives_and_takes_its_id_when_it_is_dead() -> None:
