@@ -48,12 +48,11 @@ test: setup ## run every gate, the whole test suite, and fresh seeds of the simu
 $(ARCHIVE): $(READY)
 	-@$(BIN)/strandline-spark prepare 2>/dev/null && touch $@
 
-# What is on trial in the simulator is run by hand until more of it was sound (docs/proof.md).
 # A tree has seeds of its own, so that what CI says of a commit is said again by whoever runs it again.
 FRESH := $$(printf '%d' 0x$$(git rev-parse --short=8 'HEAD^{tree}' 2>/dev/null | cut -c 1-8 | grep . || printf '%x' $$(date +%s)))
 
 sim: setup ## simulate this commit's own seeds on every core for a minute (MINUTES=10, FIRST=seed)
-	@$(BIN)/strandline chaos sim --no-trial --minutes $(or $(MINUTES),1) --first $(or $(FIRST),$(FRESH))
+	@$(BIN)/strandline chaos sim --minutes $(or $(MINUTES),1) --first $(or $(FIRST),$(FRESH))
 
 spark-kills: setup ## kill Spark's processes, brokers and controller at random (KILLS=, RECORDS=, SEED=)
 	@TEST_SPARK_KILLS=$(or $(KILLS),10) TEST_SPARK_RECORDS=$(or $(RECORDS),2000000) \

@@ -52,7 +52,7 @@ def sim(
             help="Whether seeds may draw what is on trial: bursts, seekers, weak acks, a topic of"
             " many partitions, windows."
         ),
-    ] = True,
+    ] = False,
     timeline: Annotated[bool, typer.Option(help="With --seed: show the timeline anyway.")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
@@ -90,6 +90,7 @@ def sim(
         return crashes.run(plans, Pool(min(jobs, number)).sweep)
     base = first if first is not None else 1 if minutes is None else secrets.randbits(32)
     end = None if minutes is None else time.monotonic() + 60 * minutes
+    drawn_by = ("" if groups else " --no-groups") + (" --trial" if trial else "")
 
     def drawn() -> Iterator[Plan]:
         now = base
@@ -99,12 +100,11 @@ def sim(
 
     def go_on(done: int) -> str:
         rest = f"--minutes {minutes}" if seeds is None else f"--seeds {seeds - done}"
-        without = ("" if groups else " --no-groups") + ("" if trial else " --no-trial")
-        return f"strandline chaos sim --first {base + done} {rest}{without}"
+        return f"strandline chaos sim --first {base + done} {rest}{drawn_by}"
 
     note(
         f"seeds from {base} on, commit {here or 'unknown'}; replay one: strandline chaos sim"
-        " --seed N"
+        f" --seed N{drawn_by}"
     )
     sweep = Sweep(number=seeds, varied=True, commit=here, save=save, output=output, go_on=go_on)
     return sweep.run(drawn(), Pool(min(jobs, seeds or jobs)).sweep)
