@@ -5,7 +5,7 @@ from inspect import getdoc
 
 from md_table import table
 from strandline_proof.mutants.catalogue import MUTANTS
-from strandline_proof.mutants.mutant import Mutant
+from strandline_proof.mutants.mutant import READ, Mutant
 from strandline_proof.mutants.unplanted import UNPLANTED
 from strandline_proof.sim.expected import EVENTS, GROUP_EVENTS, TRIAL_EVENTS, runs_needed
 from strandline_proof.sim.group_moments import GROUP_MOMENTS
@@ -36,6 +36,12 @@ cluster, to kinds of faults or to a moment without which the bug does not matter
 faults at fixed times, or with those of the plan in the corpus that has found the bug once; or a
 written history.
 """
+READ_HEAD = """\
+Somebody who read the product, and not the oracles, chose these before any run; none has a plan of
+its own, and none is left out for what came of it. `strandline chaos mutants --read --ordinary`
+looks for them. They are not in the counts above: how many ordinary seeds find says how sharp a
+sweep is for what nobody has thought of.
+"""
 ANY = "any"
 PLANS = {
     ANY: "By ordinary seeds",
@@ -54,6 +60,7 @@ def proof_tables() -> str:
             f"## Sometimes\n\n{SOMETIMES}\n{table(('event', 'schedules'), events())}",
             f"## Planted bugs\n\n{shares()}\n{BUGS}",
             *(planted(how, title) for how, title in PLANS.items()),
+            planted(READ, "Chosen by a reader", READ_HEAD),
             f"### Equivalent, and not counted\n\n{table(('bug', 'rules', 'why'), equivalent())}",
             "### Pitfalls without a planted bug\n\n"
             + table(("pitfall", "what stands for it"), UNPLANTED.items()),
@@ -93,14 +100,15 @@ def shares() -> str:
     return f"**{found[ANY]} of {sum(found.values())} by ordinary seeds**; {rest}.\n"
 
 
-def planted(how: str, title: str) -> str:
+def planted(how: str, title: str, words: str = "") -> str:
     bugs, head = counted(how), ["bug", "rules", "what is broken"]
     rows = [[f"`{bug.name}`", bug.rules, bug.what] for bug in bugs]
-    if how != ANY:
+    if how not in (ANY, READ):
         head.append("by")
         for row, bug in zip(rows, bugs, strict=True):
             row.append(f"`{bug.history}`" if bug.history else f"{how}: {bug.needs.short}")
-    return f"### {title}: {len(bugs)}\n\n{table(head, rows)}"
+    words = f"{words}\n" if words else ""
+    return f"### {title}: {len(bugs)}\n\n{words}{table(head, rows)}"
 
 
 def equivalent() -> Iterator[tuple[str, str, str]]:

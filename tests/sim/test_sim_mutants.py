@@ -184,6 +184,30 @@ def test_ordinary_seeds_may_miss_what_is_not_said_to_be_found_by_them(
     assert chaos_mutants("--ordinary", *only) == 1
 
 
+def test_what_a_reader_chose_is_looked_for_and_counted_by_itself_and_may_be_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {catalogue.READ_BUGS[0].name: verdict.FOUND, CHEAP: verdict.FOUND}
+    monkeypatch.setattr(
+        harness,
+        "look_for",
+        lambda mutant, _: harness.Result(
+            mutant, found.get(mutant.name, verdict.SURVIVED), 5, 1.0, "I-9"
+        ),
+    )
+    read = {"found": 1, "of": len(catalogue.READ_BUGS)}
+    for ordinary in ([], ["--ordinary"]):
+        assert chaos_mutants("--read", *ordinary, "--format", "json") == 0
+        assert json.loads(capsys.readouterr().out)["shares"] == {"read": read}
+        assert chaos_mutants("--read", "--only", CHEAP, *ordinary, "--format", "json") == 0
+        shares = json.loads(capsys.readouterr().out)["shares"]
+        assert shares == {"any": {"found": 1, "of": 1}, "read": read}
+    assert chaos_mutants("--read") == 0
+    told = capsys.readouterr().out
+    assert f"1 of {read['of']} by ordinary seeds, of those that a reader" in told
+    assert f"NOT FOUND: {catalogue.READ_BUGS[1].name}" in told
+
+
 def test_shares_are_told_by_whose_plans_have_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

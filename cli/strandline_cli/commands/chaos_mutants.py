@@ -19,19 +19,27 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("mutant", "rules", "verdict", "plans", "schedules", "seconds", "found by")
 ANY: Final = "any"
+READ: Final = "read"
 PLANS: Final = {
     ANY: "by ordinary seeds",
     "narrowed": "by seeds narrowed to what the bug needs",
     "aimed": "by plans aimed at it",
     "history": "by a written history",
+    READ: "by ordinary seeds, of those that a reader of the code chose",
 }
-"""Whose plans, in the order in which they say something of a sweep."""
+"""Whose plans, in the order in which they say something of a sweep; the last ones are counted by
+themselves.
+"""
 
 
 def mutants(
     only: Annotated[
         list[str] | None, typer.Option(help="Look for this mutant; may be given again.")
     ] = None,
+    read: Annotated[
+        bool,
+        typer.Option("--read", help="Look for those that a reader of the code chose, and --only."),
+    ] = False,
     ordinary: Annotated[
         bool,
         typer.Option(
@@ -46,18 +54,24 @@ def mutants(
 ) -> int:
     """Plant one protocol bug after the other in a copy of the sources, and simulate until found.
 
-    Exit status 1 if one is not found that is not named equivalent; with --ordinary, only of those
-    that are said to be found by ordinary seeds.
+    Exit status 1 if one is not found that is not named equivalent, nor chosen by a reader; with
+    --ordinary, only of those that are said to be found by ordinary seeds.
     """
     from strandline_cli.errors import CliError
     from strandline_cli.simulation import commit
-    from strandline_proof.mutants.catalogue import MUTANTS, UnknownMutant, mutant_named
+    from strandline_proof.mutants.catalogue import (
+        MUTANTS,
+        READ_BUGS,
+        UnknownMutant,
+        mutant_named,
+    )
     from strandline_proof.mutants.harness import Bounds, look_for_all
     from strandline_proof.mutants.scratch import DoesNotApply, patched
 
     here = commit()
     try:
-        chosen: Sequence[Mutant] = [mutant_named(name) for name in only] if only else MUTANTS
+        named = [*map(mutant_named, only or ()), *(READ_BUGS if read else ())]
+        chosen: Sequence[Mutant] = named or MUTANTS
     except UnknownMutant as why:
         raise UsageMistake(f"--only: {why}") from None
     chosen = sorted(chosen, key=lambda mutant: list(PLANS).index(mutant.plans))
@@ -81,17 +95,22 @@ def mutants(
 
 
 def _is_missed(result: Result, ordinary: bool) -> bool:
-    return not result.passes and (not ordinary or result.mutant.plans == ANY)
+    plans = result.mutant.plans
+    return not result.passes and (plans == ANY if ordinary else plans != READ)
 
 
 def _shares(results: Sequence[Result], ordinary: bool) -> dict[str, tuple[int, int]]:
     """How many were found, and of how many, by whose plans; equivalent ones are not counted."""
-    counted = [r for r in results if not r.mutant.equivalent]
-    shares = {}
-    for plans in PLANS:
-        these = [r for r in counted if plans == (ANY if ordinary else r.mutant.plans)]
-        shares[plans] = sum(r.passes for r in these), len(counted if plans == ANY else these)
-    return {plans: share for plans, share in shares.items() if plans == ANY or share[1]}
+    by: dict[str, list[Result]] = {plans: [] for plans in PLANS}
+    for r in results:
+        if not r.mutant.equivalent:
+            plans = r.mutant.plans
+            by[ANY if ordinary and plans != READ else plans].append(r)
+    of = {plans: len(these) for plans, these in by.items()}
+    of[ANY] = sum(of.values()) - of[READ]
+    return {
+        plans: (sum(r.passes for r in these), of[plans]) for plans, these in by.items() if of[plans]
+    }
 
 
 def _document(results: Sequence[Result], ordinary: bool, commit: str) -> dict[str, object]:
@@ -114,7 +133,7 @@ def _show(results: Sequence[Result], ordinary: bool, commit: str) -> None:
             write_line(f"equivalent: {r.mutant.name}: {r.mutant.equivalent}")
         elif not r.passes:
             write_line(f"NOT FOUND: {r.mutant.name}: {r.status} {r.why}".rstrip())
-        elif ordinary and r.mutant.plans != ANY:
+        elif ordinary and r.mutant.plans not in (ANY, READ):
             write_line(f"found without its own plans: {r.mutant.name} ({r.mutant.plans})")
     write_line(f"commit {commit or 'unknown'}, {_machine()}")
 

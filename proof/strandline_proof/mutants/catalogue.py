@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_proof.mutants.announcing import ANNOUNCING
@@ -25,6 +26,11 @@ from strandline_proof.mutants.leaving import LEAVING
 from strandline_proof.mutants.moving import MOVING
 from strandline_proof.mutants.overtaking import OVERTAKING
 from strandline_proof.mutants.producing import PRODUCING
+from strandline_proof.mutants.read_in_clients import READ_IN_CLIENTS
+from strandline_proof.mutants.read_in_control import READ_IN_CONTROL
+from strandline_proof.mutants.read_in_groups import READ_IN_GROUPS
+from strandline_proof.mutants.read_in_replication import READ_IN_REPLICATION
+from strandline_proof.mutants.read_in_storage import READ_IN_STORAGE
 from strandline_proof.mutants.reassigning import REASSIGNING
 from strandline_proof.mutants.recovering import RECOVERING
 from strandline_proof.mutants.remembering import REMEMBERING
@@ -33,6 +39,20 @@ from strandline_proof.mutants.streaming import STREAMING
 
 if TYPE_CHECKING:
     from strandline_proof.mutants.mutant import Mutant
+
+READ_BUGS: Final = tuple(
+    replace(bug, is_read=True)
+    for bug in (
+        *READ_IN_STORAGE,
+        *READ_IN_REPLICATION,
+        *READ_IN_CONTROL,
+        *READ_IN_GROUPS,
+        *READ_IN_CLIENTS,
+    )
+)
+"""Chosen by a reader of the code who did not know the oracles, before any run; none was dropped for
+what a run has found.
+"""
 
 MUTANTS: Final = (
     *LEADING,
@@ -61,6 +81,7 @@ MUTANTS: Final = (
     *FOUND_IN_CLIENTS,
     *OVERTAKING,
     *COUNTING,
+    *READ_BUGS,
 )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline_proof.sim.plan import Fault
+
+READ: Final = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,13 @@ class Mutant:
     """The test that finds it where simulated clusters do not: file and name, as pytest has them,
     from the root of a checkout.
     """
+    is_read: bool = False
+    """A reader of the code chose it before any run. Plans of any seed look for it, and may miss it.
+    """
 
     @property
     def plans(self) -> str:
-        """Whose plans find it, or that a written `history` does."""
+        """Whose plans find it, or that a written `history` does; `read`: nobody knows before."""
+        if self.is_read:
+            return READ
         return "history" if self.history else self.needs.plans

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline_proof.mutants.catalogue import MUTANTS, UnknownMutant, mutant_named
-from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.mutants.catalogue import MUTANTS, READ_BUGS, UnknownMutant, mutant_named
+from strandline_proof.mutants.mutant import READ, Edit, Mutant, Needs
 from strandline_proof.mutants.plans import plans
 from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, source_root
 from strandline_proof.mutants.unplanted import UNPLANTED
@@ -30,6 +30,24 @@ def test_there_are_enough_of_them_with_names_and_rules_of_their_own() -> None:
     for mutant in MUTANTS:
         assert re.search(r"\b[PI]-\d+", mutant.rules), mutant.name
     assert len({tuple(patched(mutant).items()) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def places(mutant: Mutant) -> set[tuple[str, int]]:
+    """The lines that it changes."""
+    found = set()
+    for edit in mutant.edits:
+        text = (source_root(edit.file.partition("/")[0]) / edit.file).read_text("utf-8")
+        first = text[: text.index(edit.old)].count("\n")
+        found |= {(edit.file, first + n) for n in range(len(edit.old.splitlines()))}
+    return found
+
+
+def test_what_a_reader_chose_has_no_plan_and_stands_where_no_other_bug_does() -> None:
+    assert len(READ_BUGS) >= 44
+    others = {place for mutant in MUTANTS if not mutant.is_read for place in places(mutant)}
+    for bug in READ_BUGS:
+        assert (bug.plans, bug.needs, bug.equivalent) == (READ, Needs(), ""), bug.name
+        assert not places(bug) & others, bug.name
 
 
 @pytest.mark.parametrize(

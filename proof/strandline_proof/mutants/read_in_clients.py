@@ -1,0 +1,194 @@
+"""Bugs that a reader of the code chose: producer, consumer, group member, metadata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+_SENDER: Final = "strandline/_sender.py"
+_RECONCILING: Final = "strandline/_core/reconciling.py"
+_WAS_FULL: Final = "        was_full = self._is_full(key) or self._buffered >= self._buffer_bytes\n"
+_TAKEN: Final = (
+    "        self._buffered -= len(chunk.data)\n"
+    "        self._buffered_of[key] = self._buffered_of.get(key, 0) - len(chunk.data)\n"
+)
+
+READ_IN_CLIENTS: Final = (
+    Mutant(
+        "late-batch-is-surely-not-written",
+        "I-21, P-42",
+        "of a batch that is under way when its delivery deadline passes a producer says that it was"
+        " not written, and gives its numbers to the next",
+        (
+            Edit(
+                "strandline/_core/partition_queue.py",
+                "            batch.may_be_written = batch.may_be_written or batch.outstanding\n"
+                "            batch.outstanding = False\n"
+                "            settled += self._give_up(batch, self._expired(batch))\n",
+                "            batch.outstanding = False\n"
+                "            settled += self._give_up(batch, self._expired(batch))\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "flush-forgets-the-open-batch",
+        "I-18",
+        "flush waits for the batches that are full or under way: it returns while the last records"
+        " are not acknowledged, and a process that then ends has lost them",
+        (Edit(_SENDER, "                waiting.append(queue.open)\n", ""),),
+    ),
+    Mutant(
+        "spent-identity-is-given-again",
+        "I-59, P-42",
+        "a partition that has used up its producer epoch is given the same again: its next batches"
+        " begin at sequence 0, and are acknowledged as repetitions though nobody writes them",
+        (
+            Edit(
+                _SENDER,
+                "        if known is not None and known != spent:\n",
+                "        if known is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "request-is-noted-after-the-write",
+        "P-80, I-88",
+        "a produce request is noted when its write has ended: one whose stream breaks in the write"
+        " is given up by nobody, and its partition stands still until the delivery deadline",
+        (
+            Edit(
+                "strandline/_producer_stream.py",
+                "            self._unanswered[correlation_id] = request\n"
+                "            await on_stream(call.write(request.message))\n",
+                "            await on_stream(call.write(request.message))\n"
+                "            self._unanswered[correlation_id] = request\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "room-is-looked-for-afterwards",
+        "P-66, I-88",
+        "whether a buffer was full is looked at when a part of it is taken already: a consumer that"
+        " has read ahead to its bound once asks for no more",
+        (
+            Edit(
+                "strandline/_fetcher.py",
+                _WAS_FULL + _TAKEN,
+                _TAKEN + _WAS_FULL,
+            ),
+        ),
+    ),
+    Mutant(
+        "lagging-broker-makes-a-topic-go",
+        "P-72, P-83",
+        "a broker that has not heard of a topic yet, or has just started, has the client take it"
+        " for deleted: what waits to be sent fails, and consumers end",
+        (
+            Edit(
+                "strandline/_core/cluster_view.py",
+                "        elif metadata_offset > known.metadata_offset:\n"
+                "            self._forget(known, changes)\n"
+                "            changes.unknown.append(known.name)\n",
+                "        else:\n"
+                "            self._forget(known, changes)\n"
+                "            changes.unknown.append(known.name)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "grant-is-taken-for-a-later-one",
+        "I-106",
+        "a member takes a partition up at the offset that it asked for under an earlier grant,"
+        " though another has read on in between: records come twice, and the offset goes back",
+        (
+            Edit(
+                _RECONCILING,
+                "if self._grants.get(key) == grant\n",
+                "if key in self.granted\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "what-is-being-revoked-is-not-owned",
+        "I-134, I-132",
+        "a partition counts as given up from the coordinator's word on, while the application still"
+        " works on it: it cannot be committed, and on a new stream it goes to another at once",
+        (
+            Edit(
+                _RECONCILING,
+                "        return self.granted | (self.assigned - self.lost)\n",
+                "        return self.granted\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "not-coordinator-asks-nobody",
+        "I-88",
+        "who is told that a broker coordinates the group no more does not ask for metadata: the"
+        " member goes back there until its session is over",
+        (
+            Edit(
+                "strandline/_coordinator.py",
+                "if isinstance(error, BrokerUnreachable | NotCoordinator) or not",
+                "if isinstance(error, BrokerUnreachable) or not",
+            ),
+        ),
+    ),
+    Mutant(
+        "added-partition-is-read-from-its-end",
+        "I-18",
+        "a consumer of whole topics begins in a partition that was added where the policy says, not"
+        " at its first record: with `latest` it never sees what was written before it noticed",
+        (
+            Edit(
+                "strandline/_core/whole_topics.py",
+                "                    position.reset(EARLIEST)\n",
+                "                    position.reset(EARLIEST if policy is None else policy)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "leader-is-found-and-nobody-told",
+        "P-66, I-88",
+        "batches of a partition that had no leader, or another one, are not offered when metadata"
+        " names one: they wait for a timer or their deadline",
+        (
+            Edit(
+                _SENDER,
+                "        for queue in self.queues.values():\n"
+                "            if not queue.idle:\n"
+                "                self.dispatch(queue)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "own-commit-is-overtaken",
+        "I-106, P-113",
+        "auto-commit goes on with what was handed over before the last poll though the application"
+        " has committed a later offset itself: that goes back, and records come twice",
+        (
+            Edit(
+                "strandline/_core/commit_state.py",
+                "        if not commit.by_itself:\n"
+                "            for key in commit.offsets:\n"
+                "                self._processed.pop(key, None)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "fenced-epoch-is-final",
+        "I-33",
+        "a client takes a leader epoch that has ended for an error that no retry mends: producers"
+        " and consumers fail at an election, where newer metadata would do",
+        (
+            Edit(
+                "strandline_proto/errors.py",
+                "    code = 74\n    retriable = True\n",
+                "    code = 74\n    retriable = False\n",
+            ),
+        ),
+    ),
+)

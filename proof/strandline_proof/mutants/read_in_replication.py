@@ -1,0 +1,130 @@
+"""Bugs that a reader of the code chose: leaders, followers, flushes, fetch sessions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+_LEADER: Final = "strandline_broker/core/leader.py"
+
+READ_IN_REPLICATION: Final = (
+    Mutant(
+        "no-allowance-for-new-members",
+        "I-25",
+        "a new leader gives members of the ISR no time before their first fetch, and proposes to go"
+        " on alone: after each election producers are refused for want of replicas",
+        (
+            Edit(
+                _LEADER,
+                "            followers[member.broker_id] ="
+                " known._replace(caught_up_ms=self._now_ms)\n",
+                "            followers[member.broker_id] = known\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "proposal-outlives-its-partition-epoch",
+        "I-28, P-59",
+        "a leader that hears of another change of its partition keeps its proposal, which can be"
+        " committed no more: the ISR stands still, and the watermark waits for who was to join",
+        (
+            Edit(
+                _LEADER,
+                "        # be applied (I-27).\n        self._proposal = None\n",
+                "        # be applied (I-27).\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "eligible-again-and-no-leader-hears",
+        "I-88, I-89",
+        "leaders hear of brokers that came back only where their own partition changes: a replica"
+        " that has everything again does not rejoin the ISR",
+        (
+            Edit(
+                "strandline_broker/hosts/eligibility.py",
+                "        self._named = dict.fromkeys((*self._told, *led))\n",
+                "        self._named = dict.fromkeys(led)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "acknowledged-at-its-last-offset",
+        "I-19",
+        "acks=all waits for a batch's last offset instead of the one behind it: a batch of one"
+        " record is acknowledged as soon as all before it is committed",
+        (
+            Edit(
+                "strandline_broker/hosts/appends.py",
+                "        waiter = self._wait(done.next_offset, outcome, acks, on_done)\n",
+                "        waiter = self._wait(done.next_offset - 1, outcome, acks, on_done)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "alarm-of-a-poll-rings-once",
+        "P-66, I-88",
+        "an alarm that rings for an earlier poll is not set for the one that waits: a fetch without"
+        " news is not answered, and its reader gives the stream up",
+        (
+            Edit(
+                "strandline_broker/hosts/long_poll.py",
+                "        if self._loop.time() < self._until:\n"
+                "            self._set_alarm(self._until)\n"
+                "        else:\n"
+                "            self.end()\n",
+                "        if self._loop.time() >= self._until:\n            self.end()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "watermark-before-the-records",
+        "I-43",
+        "a follower takes the high watermark of an answer before it appends the records: one that"
+        " has caught up at rest does not know what of it is committed until somebody writes",
+        (
+            Edit(
+                "strandline_broker/core/follower.py",
+                "        effects: list[Effect] = [Append()] if answer.has_records else []\n"
+                "        effects.append(AdvanceHighWatermark(Offset(answer.high_watermark)))\n",
+                "        effects: list[Effect] = [\n"
+                "            AdvanceHighWatermark(Offset(answer.high_watermark))\n"
+                "        ]\n"
+                "        effects += [Append()] if answer.has_records else []\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "silent-joiner-and-no-tick",
+        "I-29, I-88",
+        "nothing looks at the time while the watermark waits for a replica that is about to join:"
+        " if that falls silent, producers wait until somebody else moves",
+        (
+            Edit(
+                _LEADER,
+                "            elif self._is_about_to_join(broker_id, follower):\n"
+                "                return True\n"
+                "        return False\n",
+                "        return False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "asked-for-during-a-flush",
+        "P-66, I-88",
+        "a flush that is asked for while another runs wakes nobody: under flush.policy=always the"
+        " last append is neither durable nor acknowledged until the next one",
+        (
+            Edit(
+                "strandline_broker/hosts/flusher.py",
+                "            self._wake.clear()\n"
+                "            if self._over is None:\n"
+                "                await self._flush_wanted(on_flushed)\n",
+                "            if self._over is None:\n"
+                "                await self._flush_wanted(on_flushed)\n"
+                "            self._wake.clear()\n",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,116 @@
+"""Bugs that a reader of the code chose: segments, indexes, cuts, retention."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+READ_IN_STORAGE: Final = (
+    Mutant(
+        "batch-at-the-limit-is-read",
+        "I-12",
+        "near the log's end a consumer is given a batch of one record that stands at the very high"
+        " watermark; after an election it may have read what nobody has",
+        (
+            Edit(
+                "strandline_broker/storage/recent_batches.py",
+                "        j = bisect_left(lasts, limit)\n",
+                "        j = bisect_right(lasts, limit)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "last-of-equal-times-is-indexed",
+        "I-78",
+        "the time index names the last of several batches with one largest timestamp, so who asks"
+        " for that time begins behind the others",
+        (
+            Edit(
+                "strandline_broker/storage/segment.py",
+                "if header.max_timestamp > self.latest_timestamp and header.record_count > 0:\n",
+                "if header.max_timestamp >= self.latest_timestamp and header.record_count > 0:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "epoch-that-begins-at-the-cut-stays",
+        "I-47, I-88",
+        "a cut leaves the epoch whose first record was cut: a follower that has to give up all of"
+        " its last epoch asks by that epoch again and again, and copies nothing",
+        (
+            Edit(
+                "strandline_broker/storage/leader_epochs.py",
+                "        keep = bisect_left(starts, offset)\n",
+                "        keep = bisect_right(starts, offset)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "place-behind-a-read-in-any-segment",
+        "P-34, I-88",
+        "where the last cold read ended is remembered by its offset alone: a reader that goes on in"
+        " the next segment, or in one that was cleaned, is sent to a byte of the one before",
+        (
+            Edit(
+                "strandline_broker/storage/log_reader.py",
+                "known=behind[2] if behind[0] is segment and behind[1] == start else None",
+                "known=behind[2] if behind[1] == start else None",
+            ),
+        ),
+    ),
+    Mutant(
+        "time-index-outlives-a-cut",
+        "I-78",
+        "a cut leaves the times of what it took in the time index: after a truncation a look-up by"
+        " time passes over records that took their place",
+        (
+            Edit(
+                "strandline_broker/storage/segment.py",
+                "            end_offset = self.base_offset\n"
+                "        else:\n"
+                "            times = times.cut(end_offset)\n",
+                "            end_offset = self.base_offset\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "snapshots-outlive-a-cut",
+        "I-58, P-39",
+        "a cut leaves the producers' snapshots above it: a start after the log has grown past them"
+        " takes a repetition for new, or what is new for a repetition",
+        (
+            Edit(
+                "strandline_broker/storage/log_cut.py",
+                "    log.snapshots.remove_above(end_offset)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "retention-counts-what-has-gone",
+        "I-74",
+        "retention by size holds every segment against the size of before: once the log is too"
+        " large by one, all that is committed and sealed goes",
+        (
+            Edit(
+                "strandline_broker/core/retention.py",
+                "        log_bytes -= segment.size_bytes\n        count += 1\n",
+                "        count += 1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "due-now-is-never-removed",
+        "I-74",
+        "files whose delay ends in the very millisecond of the look are forgotten and stay: the"
+        " room that retention was to free is not there before a restart",
+        (
+            Edit(
+                "strandline_broker/storage/deleted_segments.py",
+                "        due = [path for due_ms, path in self._waiting if due_ms <= now_ms]\n",
+                "        due = [path for due_ms, path in self._waiting if due_ms < now_ms]\n",
+            ),
+        ),
+    ),
+)
