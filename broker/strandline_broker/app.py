@@ -157,6 +157,7 @@ class Broker:
 
     def _on_applied(self) -> None:
         self.shards.published()
+        self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
 
     async def _bind(self) -> None:

@@ -57,16 +57,32 @@ class FetchStreams:
         self._metadata = metadata
         self._controller = controller
         self._open_fetch = open_fetch
+        self._under_way: dict[BrokerId, tuple[Endpoint, FetchStream]] = {}
 
     async def run(self, fetcher: Fetcher, leader: BrokerId) -> None:
         """One stream to the leader's broker, to its end."""
-        listener = self._config.current.inter_broker_listener_name
-        endpoint = self._metadata.view.endpoint(leader, listener)
+        endpoint = self._endpoint(leader)
         if endpoint is None:
             raise ConnectionError(f"no address of broker {leader} is known yet")
         cluster_id, epoch = self._metadata.cluster_id, self._controller.broker_epoch
         async with self._open_fetch(endpoint) as call:
-            await FetchStream(fetcher, self._config, cluster_id, epoch, call).run()
+            stream = FetchStream(fetcher, self._config, cluster_id, epoch, call)
+            self._under_way[leader] = endpoint, stream
+            try:
+                await stream.run()
+            finally:
+                del self._under_way[leader]
+
+    def on_published(self) -> None:
+        """A broker may have begun anew elsewhere. The machine that it was on need not say so: one
+        whose power went says nothing, and its partitions would wait until that is noticed.
+        """
+        for leader, (endpoint, stream) in self._under_way.items():
+            if self._endpoint(leader) not in (endpoint, None):
+                stream.leave()
+
+    def _endpoint(self, broker: BrokerId) -> Endpoint | None:
+        return self._metadata.view.endpoint(broker, self._config.current.inter_broker_listener_name)
 
 
 class FetchStream:
@@ -91,14 +107,21 @@ class FetchStream:
         self._asked_s: float | None = None
         """Since when an answer is waited for."""
         self._session_id = 0
+        self._left = asyncio.Event()
+        self._is_applying = False
+
+    def leave(self) -> None:
+        """Nobody is at the other end any more: end, but not within an answer."""
+        self._left.set()
 
     async def run(self) -> None:
         self._fetcher.begin()
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
+                aside = [group.create_task(self._until_left())]
                 await self._write()
-                aside = [
+                aside += [
                     group.create_task(self._write_what_changes()),
                     group.create_task(self._watch()),
                 ]
@@ -109,7 +132,10 @@ class FetchStream:
                         raise ConnectionError("the leader's broker ended the stream")
                     self._asked_s = None
                     self._session_id = response.session_id
+                    self._is_applying = True
                     await self._fetcher.apply(response, self._answers)
+                    self._is_applying = False
+                    self._check_left()
                     self._answers += 1
                     if self._answers == self._requests or self._fetcher.has_changes:
                         await self._write()
@@ -117,6 +143,15 @@ class FetchStream:
                     task.cancel()
         finally:
             self._stream.cancel()
+
+    async def _until_left(self) -> None:
+        await self._left.wait()
+        if not self._is_applying:
+            self._check_left()
+
+    def _check_left(self) -> None:
+        if self._left.is_set():
+            raise ConnectionError("the leader's broker has another address now")
 
     async def _watch(self) -> None:
         """Ends the stream when an answer is overdue (P-80): one timer, and not one for each."""

@@ -62,6 +62,10 @@ class Fetchers:
         for fetcher in self._by_leader.values():
             fetcher.on_flushed(key)
 
+    def on_published(self) -> None:
+        """What is known of the brokers may have changed."""
+        self._streams.on_published()
+
     def _fetcher(self, leader: BrokerId) -> Fetcher:
         fetcher = self._by_leader.get(leader)
         if fetcher is None:

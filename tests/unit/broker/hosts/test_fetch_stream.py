@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ import pytest
 
 from strandline_broker.hosts import fetch_stream
 from strandline_broker.hosts.fetch_messages import FetchResponse
-from strandline_broker.hosts.fetch_stream import FetchStream
-from strandline_proto.ids import BrokerEpoch
+from strandline_broker.hosts.fetch_stream import FetchStream, FetchStreams
+from strandline_proto.ids import BrokerEpoch, BrokerId
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from strandline_broker.hosts.fetch_messages import FetchRequest
 
 
@@ -108,3 +111,66 @@ async def test_a_leader_that_does_not_answer_is_given_up(monkeypatch: pytest.Mon
         await asyncio.wait_for(stream_of(Changes(), leader).run(), 10)
     assert isinstance(ended.value.exceptions[0], TimeoutError)
     assert loop.time() - began_s >= last_s + 0.1
+
+
+async def streams_of(leader: Leader, fetcher: Any) -> tuple[Any, FetchStreams, asyncio.Task[None]]:
+    """Where brokers are, and the stream to broker 1, which is at `old`."""
+    at: dict[int, object] = {1: "old"}
+    current: Any = stream_of(fetcher, leader)._config.current
+    current.inter_broker_listener_name = "L"
+    view = SimpleNamespace(endpoint=lambda broker, listener: at.get(broker))
+
+    @asynccontextmanager
+    async def open_fetch(endpoint: object) -> AsyncIterator[Leader]:
+        assert endpoint == "old"
+        yield leader
+
+    metadata: Any = SimpleNamespace(view=view, cluster_id="c")
+    controller: Any = SimpleNamespace(broker_epoch=lambda: BrokerEpoch(1))
+    config: Any = SimpleNamespace(current=current)
+    opens: Any = open_fetch
+    streams = FetchStreams(config, metadata, controller, opens)
+    running = asyncio.create_task(streams.run(fetcher, BrokerId(1)))
+    await turns()
+    return at, streams, running
+
+
+async def test_a_stream_ends_when_its_leader_has_begun_anew_elsewhere() -> None:
+    """The machine that it was on may be silent: what nobody there copies, nobody commits (I-88)."""
+    leader = Leader()
+    at, streams, running = await streams_of(leader, Changes())
+    streams.on_published()
+    at[1] = None
+    streams.on_published()
+    await turns()
+    assert not running.done(), "it may be where it was"
+    at[1] = "new"
+    streams.on_published()
+    with pytest.raises(ExceptionGroup, match="unhandled") as ended:
+        await asyncio.wait_for(running, 10)
+    assert isinstance(ended.value.exceptions[0], ConnectionError)
+    assert leader.is_cancelled
+    streams.on_published()
+
+
+async def test_what_a_leader_has_answered_before_it_went_is_applied_to_the_end() -> None:
+    """A follower that stops within an answer has appended and not learned the watermark (I-43)."""
+
+    class Slow(Changes):
+        applied = 0
+
+        async def apply(self, response: FetchResponse, number: int) -> None:
+            await turns()
+            self.applied += 1
+
+    leader, fetcher = Leader(), Slow()
+    at, streams, running = await streams_of(leader, fetcher)
+    leader.answer()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    at[1] = "new"
+    streams.on_published()
+    with pytest.raises(ExceptionGroup):
+        await asyncio.wait_for(running, 10)
+    assert fetcher.applied == 1
+    assert len(leader.requests) == 1
