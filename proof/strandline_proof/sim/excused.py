@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from strandline_chaos.checkers import FINAL_READ
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -24,16 +26,24 @@ def without(events: Sequence[Event], excuses: Mapping[int, Excuse]) -> list[Even
     """The history as far as no excuse covers it.
 
     Of a partition whose excuse is over, what was sent before may be in the log or not, wherever it
-    was acknowledged; what is read or told counts from the offset on that is judged again.
+    was acknowledged; what is read or told counts from the offset on that is judged again. Offsets
+    before that name other records by and by, and a deposed leader may still serve what they named
+    first. The last reading asks none: it has what is sent since then, wherever that is.
     """
     if not excuses:
         return list(events)
     begun = {event.op: event.index for event in events if event.type == "invoke"}
-    found = (_without(event, begun.get(event.op, event.index), excuses) for event in events)
+    last = {process for event in events if event.f == FINAL_READ for process in event.value}
+    found = (
+        _without(event, begun.get(event.op, event.index), excuses, is_last=event.process in last)
+        for event in events
+    )
     return [event for event in found if event is not None]
 
 
-def _without(event: Event, begun: int, excuses: Mapping[int, Excuse]) -> Event | None:
+def _without(
+    event: Event, begun: int, excuses: Mapping[int, Excuse], *, is_last: bool
+) -> Event | None:
     """The event of an operation that began at `begun`; None if nothing is left of it."""
 
     def covers(key: int, index: int) -> bool:
@@ -49,8 +59,9 @@ def _without(event: Event, begun: int, excuses: Mapping[int, Excuse]) -> Event |
             return replace(event, type="info", value=[["send", key, value]])
         return event
     if event.f == "poll" and event.type == "ok":
+        judged_from = {key: excuse.judged_from for key, excuse in excuses.items()}
         runs = [
-            [key, [pair for pair in pairs if key not in excuses or _is_judged(pair, excuses[key])]]
+            [key, [pair for pair in pairs if is_last or pair[0] >= judged_from.get(key, 0)]]
             for key, pairs in event.value[0][1]
             if not covers(key, event.index)
         ]
@@ -59,7 +70,3 @@ def _without(event: Event, begun: int, excuses: Mapping[int, Excuse]) -> Event |
         ends = [pair for pair in event.value[0][1] if not covers(pair[0], begun)]
         return replace(event, value=[["ends", ends]])
     return event
-
-
-def _is_judged(pair: Sequence[int], excuse: Excuse) -> bool:
-    return pair[0] >= excuse.judged_from

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import count
 from typing import Any
 
+from strandline_chaos.checkers import FINAL_READ
 from strandline_chaos.history import Event
 from strandline_proof.sim.excused import Excuse, without
 from strandline_proof.sim.plan import Plan
@@ -23,8 +24,8 @@ class Told:
         self.events: list[Event] = []
         self._ops = count(1)
 
-    def add(self, kind: Any, f: str, value: Any, op: int) -> None:
-        self.events.append(Event(len(self.events), 0, 1, kind, f, value, op))
+    def add(self, kind: Any, f: str, value: Any, op: int, *, by: int = 1) -> None:
+        self.events.append(Event(len(self.events), 0, by, kind, f, value, op))
 
     def begins(self, value: int) -> int:
         op = next(self._ops)
@@ -34,8 +35,9 @@ class Told:
     def acknowledged(self, op: int, value: int, offset: int) -> None:
         self.add("ok", "send", [["send", 0, [offset, value]]], op)
 
-    def reads(self, *pairs: tuple[int, int]) -> None:
-        self.add("ok", "poll", [["poll", [[0, [list(pair) for pair in pairs]]]]], next(self._ops))
+    def reads(self, *pairs: tuple[int, int], by: int = 1) -> None:
+        runs = [[0, [list(pair) for pair in pairs]]]
+        self.add("ok", "poll", [["poll", runs]], next(self._ops), by=by)
 
     def left(self, excuse: Excuse) -> list[tuple[str, str, Any]]:
         return [(e.type, e.f, e.value[0][1:]) for e in without(self.events, {0: excuse})]
@@ -69,6 +71,19 @@ def test_what_was_sent_before_may_be_there_or_not_and_what_came_after_counts() -
         ("ok", "send", [0, [11, 3]]),
         ("ok", "poll", [[[0, [[10, 2], [11, 3]]]]]),
     ]
+
+
+def test_the_last_reading_has_what_was_sent_since_then_wherever_it_is() -> None:
+    """Offsets are used again: value 4 stands where another one was lost, and is looked for."""
+    history = told()
+    history.acknowledged(history.begins(4), 4, 3)
+    history.reads((3, 4), (10, 2), (11, 3))
+    history.add("info", FINAL_READ, [2], -1)
+    history.reads((3, 4), (10, 2), (11, 3), by=2)
+    found = without(history.events, {0: OVER})
+    assert found[-4].value == [["send", 0, [3, 4]]]
+    assert found[-3].value == [["poll", [[0, [[10, 2], [11, 3]]]]]]
+    assert found[-1].value == [["poll", [[0, [[3, 4], [10, 2], [11, 3]]]]]]
 
 
 def test_other_partitions_are_left_alone() -> None:
