@@ -44,7 +44,7 @@ class _Known:
         taken them away.
         """
         end = partition.log.log_end_offset
-        if end < self.end:
+        if end < self.end or 0 <= self.end < partition.log.log_start_offset:  # or begun anew behind
             self.is_cut = True
             self.since = {batch: at for batch, at in self.since.items() if batch[1] < end}
         before, is_new_life = self.last, self.life != node.incarnation

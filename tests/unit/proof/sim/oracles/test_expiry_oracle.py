@@ -16,7 +16,7 @@ class Scene:
         self.some: Counter[str] = Counter()
         self.oracle = ExpiryOracle(2000, lambda: self.now, self.some)
         self.known: list[tuple[int, int, int, int]] = []
-        self.log = SimpleNamespace(log_end_offset=10)
+        self.log = SimpleNamespace(log_start_offset=0, log_end_offset=10)
         self.is_locked = False
         self.node: Any = SimpleNamespace(
             name="broker-1", incarnation=1, wall_offset_s=0.0, ahead_s=0.0
@@ -59,6 +59,23 @@ def test_a_cut_or_another_life_may_take_a_producer_with_it() -> None:
     scene.look(0.2, (7, 3))
     scene.node.incarnation = 2
     scene.look(0.3)
+
+
+def test_a_log_that_begins_anew_behind_its_end_knows_nobody() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 9))
+    scene.log.log_start_offset = 10
+    scene.look(0.1, (7, 9))
+    scene.log.log_start_offset = scene.log.log_end_offset = 14
+    scene.is_locked = True
+    scene.look(0.2, (7, 9))
+    scene.is_locked = False
+    scene.look(0.3)
+    assert not scene.some
+    scene.log.log_start_offset, scene.log.log_end_offset = 15, 16
+    scene.look(0.4, (7, 15))
+    with pytest.raises(Violation, match=r"forgotten 1\.000 s after"):
+        scene.look(1.4)
 
 
 def test_a_start_does_not_make_the_last_batch_a_later_one() -> None:
