@@ -126,13 +126,19 @@ class LogView:
         return True
 
     def cut(self, end: int) -> list[Entry]:
-        """The log now ends at `end`; returns what went."""
+        """The log now ends at `end`; returns what went. It ends within a batch only where it was
+        begun anew at its start, which lay there.
+        """
         keep = bisect_left(self.entries, end, key=BASE)
+        splits = keep > 0 and self.entries[keep - 1].end > end
+        if splits:
+            keep -= 1
         gone = self.entries[keep:]
         del self.entries[keep:]
         del self._places[keep:]
         self._segment, self._position = self._places[-1] if self._places else (self.start, 0)
-        if end < self.start or (self._places and self._bytes(self._segment) is None):
+        is_gone = self._places and self._bytes(self._segment) is None
+        if end < self.start or splits or is_gone:
             self.begin_at(end)
         return gone
 
@@ -164,7 +170,7 @@ class LogView:
 
     def holds(self, entry: Entry) -> bool:
         """Whether this very entry is here, and by induction all before it, or was removed."""
-        if entry.base < self.start:
+        if entry.end <= self.start:
             return True
         at = bisect_left(self.entries, entry.base, key=BASE)
         return at < len(self.entries) and self.entries[at].identity == entry.identity
@@ -185,7 +191,7 @@ class LogView:
         """Whether a loss of power would leave an entry that is held, and the segment before it: to
         their last bytes, which are written last.
         """
-        if entry.base < self.start:
+        if entry.end <= self.start:
             return True
         at = bisect_left(self.entries, entry.base, key=BASE)
         segment, stop = self._places[at]
