@@ -135,6 +135,12 @@ class Oracles:
         self.heartbeats.on_restored()
         self.replicas.on_restored()
 
+    def on_copied(self, of: str, to: str) -> None:
+        """A machine begins with a copy of another one's directory (P-71)."""
+        self.compaction.on_copied(of, to)
+        if self.expiry is not None:
+            self.expiry.on_copied(of, to)
+
     def on_double_gone(self, node: Node) -> None:
         """A machine is gone for good, with its disk (P-71)."""
         self.on_power_lost([node], wiped=True)

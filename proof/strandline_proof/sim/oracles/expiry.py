@@ -7,7 +7,7 @@ loaded anew, who was known may be so no more.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_proof.sim.oracles.violation import Violation
@@ -82,6 +82,13 @@ class ExpiryOracle:
         self._sometimes = sometimes
         self._known: dict[tuple[str, object], _Known] = {}
         """By node and partition."""
+
+    def on_copied(self, of: str, to: str) -> None:
+        """The directory of one machine, with the times of its files, is another's too."""
+        for (name, key), known in list(self._known.items()):
+            if name == of:
+                last, since = dict(known.last), dict(known.since)
+                self._known[to, key] = replace(known, life=-1, last=last, since=since)
 
     def on_step(self, node: Node, key: object, partition: Partition) -> None:
         known = self._known.get((node.name, key))

@@ -47,7 +47,7 @@ class DoubleStrikes:
         if disk == "copy":
             twin.disk.root = copy.deepcopy(struck.disk.root)
             settle(twin.disk.root)
-            scene.oracles.compaction.on_copied(node, twin.name)
+            scene.oracles.on_copied(node, twin.name)
         scene.oracles.watch_double(twin)
         until_s = scene.world.loop.now + for_s
         ended = twin.on_exit

@@ -87,6 +87,19 @@ def test_a_start_does_not_make_the_last_batch_a_later_one() -> None:
     assert scene.some["producer forgotten"] == 1
 
 
+def test_a_copied_directory_has_the_times_of_the_first() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3), (8, 4))
+    scene.look(1.9, (7, 3), (8, 5))
+    scene.oracle.on_copied("broker-1", "twin1-1")
+    scene.node.name = "twin1-1"
+    scene.look(2.0, (7, 3), (8, 5))
+    scene.look(2.1, (8, 5))
+    assert scene.some["producer forgotten"] == 1
+    with pytest.raises(Violation, match=r"producer 8 is forgotten 0\.300 s after its last batch"):
+        scene.look(2.2)
+
+
 def test_a_start_does_not_make_anybody_be_forgotten_sooner() -> None:
     scene = Scene()
     scene.look(0.0, (7, 3))
