@@ -25,6 +25,7 @@ async def test_files_that_were_flushed_are_let_go(tmp_path: Path) -> None:
         running = asyncio.create_task(flusher.run(lambda _: None))
         await flusher.flushed(log)
         assert log.durable_offset == log.log_end_offset == 1
+        await asyncio.get_running_loop().run_in_executor(disk, int)  # its thread has gone on
         held = [o for o in gc.get_objects() if isinstance(o, FlushTicket) and o.log is log]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
