@@ -274,4 +274,19 @@ FOLLOWING: Final = (
         " applied (I-81), an envelope that does not follow is refused before (P-79), and along that"
         " log no epoch of a partition falls (I-30, an oracle)",
     ),
+    Mutant(
+        "stays-where-its-leader-was",
+        "I-88",
+        "a stream is kept to the machine that its leader's broker was on, until its silence is"
+        " noticed",
+        (
+            Edit(
+                "strandline_broker/hosts/fetch_stream.py",
+                "            if self._endpoint(leader) not in (endpoint, None):\n",
+                "            if endpoint is None:\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_fetch_stream.py"
+        "::test_a_stream_ends_when_its_leader_has_begun_anew_elsewhere",
+    ),
 )
