@@ -137,6 +137,7 @@ class Leading:
 
     def on_follower_fetch(self, at: Position, *, broker_id: int, broker_epoch: int) -> None:
         """A follower was read to from there on (P-35)."""
+        before = self.machine.followers.get(BrokerId(broker_id))
         self.carry_out(
             self.machine.on_follower_fetch(
                 BrokerId(broker_id),
@@ -147,6 +148,10 @@ class Leading:
                 now_ms=monotonic_ms(self._clock),
             )
         )
+        known = None if before is None else before.log_end_offset
+        if known is not None and at.fetch_offset < known:
+            for listener in self.replica_listeners:
+                listener.on_set_back(self._partition, broker_id)
 
     def on_durable(self) -> None:
         durable = self._partition.log.durable_offset

@@ -14,3 +14,6 @@ class Listener:
 
     def on_watermark(self, partition: Partition) -> None:
         """The high watermark has risen; that alone gives a follower nothing to read."""
+
+    def on_set_back(self, partition: Partition, broker_id: int) -> None:
+        """A request of that replica has named less of it than its leader had heard of before."""

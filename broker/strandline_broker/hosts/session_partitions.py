@@ -91,6 +91,8 @@ class SessionPartitions(Listener):
         self._kept: dict[Key, _Kept] = {}
         self._news: dict[Key, None] = {}
         self._quiet: dict[Key, None] = {}  # watermarks to mention in the next answer
+        self._again: dict[Key, None] = {}
+        """To be looked at with the next request."""
         self._held: dict[Key, None] = {}
         """Copies for a reassignment that the throttle does not admit yet."""
 
@@ -107,6 +109,19 @@ class SessionPartitions(Listener):
     def on_watermark(self, partition: Partition) -> None:
         self._quiet[partition.key] = None
 
+    def on_set_back(self, partition: Partition, broker_id: int) -> None:
+        """A request that was stuck on its way, in a stream that was given up, may come after what
+        this one has said since. Which of the two is alive its next request shows: that says again
+        where the replica is, as nothing else would where it has everything (P-56).
+        """
+        key, kept = partition.key, self._kept.get(partition.key)
+        if kept is None or self.replica.broker_id != broker_id:
+            return
+        if kept.level_ms is not None:
+            self._end_level(key, kept)
+        kept.noted = None
+        self._again[key] = None
+
     def remember(self, request: FetchRequest) -> None:
         """What it asks for from here on."""
         for key in request.forgotten:
@@ -120,6 +135,8 @@ class SessionPartitions(Listener):
             # What it was told it may have dropped, in an answer to an older request.
             self._kept[key] = _Kept(position)
             self._news[key] = None
+        self._news.update(self._again)
+        self._again = {}
         self._heard_ms = monotonic_ms(self._clock)
 
     def _check_room(self) -> None:
@@ -137,6 +154,7 @@ class SessionPartitions(Listener):
         if kept is not None and kept.level_ms is not None:
             self._end_level(key, kept)
         self._news.pop(key, None)
+        self._again.pop(key, None)
         self._held.pop(key, None)
         partition = self._replicas.partitions.get(key)
         if partition is not None:

@@ -289,4 +289,17 @@ FOLLOWING: Final = (
         history="tests/unit/broker/hosts/test_fetch_stream.py"
         "::test_a_stream_ends_when_its_leader_has_begun_anew_elsewhere",
     ),
+    Mutant(
+        "set-back-by-a-late-request",
+        "I-25, I-88",
+        "a request that comes late, of a stream before, says for good how far its follower has got",
+        (
+            Edit(
+                "strandline_broker/hosts/leading.py",
+                "        if known is not None and at.fetch_offset < known:\n",
+                "        if known is not None and at.fetch_offset < 0:\n",
+            ),
+        ),
+        Needs(corpus="set-back-by-a-late-request"),
+    ),
 )

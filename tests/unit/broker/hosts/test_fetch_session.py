@@ -187,6 +187,36 @@ async def test_a_follower_that_names_an_earlier_position_had_everything_until_th
         assert at.tick() == []
 
 
+async def test_a_late_request_of_a_stream_before_sets_nobody_back_for_long(tmp_path: Path) -> None:
+    """It had waited in a connection that was given up. In an idle partition nothing else would say
+    where the follower is, and it would leave the ISR for good (I-25, I-88).
+    """
+    async with led(tmp_path) as at:
+        at.append()
+        follower, late = at.follower(2), at.follower(2)
+        await follower.ask(0)
+        await follower.ask(1)
+        await late.ask(0)
+        assert at.leader.followers[BrokerId(2)].log_end_offset == 0
+        assert (await follower.ask()).partitions == {}
+        assert at.leader.followers[BrokerId(2)].log_end_offset == 1
+        at.clock.now_s += LAG_S + 1
+        assert at.tick() == []
+
+
+async def test_a_stream_that_says_no_more_does_not_speak_for_its_follower(tmp_path: Path) -> None:
+    """The later one is alive: the follower has lost what it had, and names less."""
+    async with led(tmp_path) as at:
+        at.append()
+        before, follower = at.follower(2), at.follower(2)
+        await before.ask(0)
+        await before.ask(1)
+        await follower.ask(0)
+        await follower.ask()
+        at.tick()
+        assert at.leader.followers[BrokerId(2)].log_end_offset == 0
+
+
 async def test_who_has_everything_is_asked_for_as_soon_as_it_may_join(tmp_path: Path) -> None:
     """I-24: it names no position then, and no record need come."""
     async with led(tmp_path, isr=(1,)) as at, run_node(tmp_path / "2", 2) as other:
