@@ -16,6 +16,8 @@ from strandline_proof.sim.oracles.log_view import BASE, END, LogView
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from strandline_proof.sim.disk import SimDisk
     from strandline_proof.sim.oracles.log_view import Entry, Identity
 
@@ -61,8 +63,8 @@ class Committed:
         self._ids: dict[Identity, Entry] = {}
         self._committed: dict[Identity, Entry] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
-        self.lost_on: dict[str, None] = {}
-        """Nodes that lost committed records with the power and do not have them again."""
+        self.lost_on: dict[str, bool] = {}
+        """Nodes that lack committed records which went with the power; whether these might go."""
         self._cut_short: dict[str, int] = {}
         """Where the logs end of nodes that lost any records with the power, until they append."""
         self._replaced: set[str] = set()
@@ -406,11 +408,14 @@ class Committed:
         self._lost(node, wiped=wiped)
 
     def _lost(self, node: str, *, wiped: bool = False) -> None:
-        self.lost_on[node] = None
+        may = self.lost_on[node] = wiped or not self._always
         enough = self.min_insync if self._left is None else min(self.min_insync, self._left)
-        if self._alone or ((wiped or not self._always) and len(self.lost_on) >= enough):
-            self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
-            self.permitted = self.excused
+        if self._alone or (may and len(self.lost_on) >= enough):
+            self._permit()
+
+    def _permit(self) -> None:
+        self.excused = f"{', '.join(self.lost_on)} lost unflushed records with the power"
+        self.permitted = self.excused
 
     def on_replaced(self, old: str, new: str, view: LogView) -> None:
         """Another machine is the same broker now. It may have nothing of what the one before it has
@@ -430,6 +435,13 @@ class Committed:
             self._left = isr + elr
         elif isr >= self.min_insync:
             self._left = None
+
+    def on_left_with(self, members: Collection[str]) -> None:
+        """Others were taken away, and only these are in the ISR and the ELR now. Whoever did that
+        need not have known yet what had become of them (I-86).
+        """
+        if members and self.excused is None and all(map(self.lost_on.get, members)):
+            self._permit()
 
     def on_removed(self, node: str) -> None:
         """The node holds the partition no more, and what it lost is held by others."""

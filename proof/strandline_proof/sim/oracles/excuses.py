@@ -31,9 +31,7 @@ class ExcuseOracle:
         *,
         ends: bool = True,
     ) -> None:
-        """`ends`: whether an excuse does. That is on trial: after a loss of all power a record that
-        was told in a step with its end has been called lost.
-        """
+        """`ends`: whether an excuse does, which is on trial."""
         self._ends = ends
         self._control = control
         self._held = held

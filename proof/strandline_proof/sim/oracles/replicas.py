@@ -292,6 +292,9 @@ class ReplicaOracle:
                 ghost = self.committed[key]
                 ghost.min_insync = min(ghost.min_insync, self._control.min_insync(decided))
                 ghost.on_members(len(decided.isr), len(decided.elr), removed=removed)
+                if removed:
+                    left = (*decided.isr, *decided.elr)
+                    ghost.on_left_with([self._nodes[int(member)].name for member in left])
                 self._unclean.on_decided(decided, ghost)
                 if self._unclean.is_allowed(key, decided):
                     leader = self._nodes[int(decided.leader)].name

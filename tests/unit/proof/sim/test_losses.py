@@ -43,6 +43,26 @@ def test_one_of_two_may_lose_nothing_that_counts() -> None:
     assert found.excused is not None
 
 
+@pytest.mark.parametrize("always", [False, True])
+def test_nobody_may_be_left_who_has_it(always: bool) -> None:
+    """A broker is dead and its disk is gone before its session ends: it stays in the ISR, alone."""
+    found = ghost(always=always)
+    found.on_power_lost("broker-1", log(*found.entries), log(), counted=True, wiped=True)
+    found.on_left_with(["broker-1", "broker-2"])
+    assert found.excused is None
+    found.on_left_with(["broker-1"])
+    assert found.excused is not None
+
+
+def test_what_was_to_be_durable_is_missed_whoever_is_left() -> None:
+    found = ghost(always=True)
+    found.on_damaged("broker-1", LAST)
+    assert found.on_cut([LAST], "broker-1", "cut", start=0, misread=False)
+    found.on_left_with(["broker-1"])
+    found.on_left_with([])
+    assert found.excused is None
+
+
 def survived() -> Committed:
     """Both have lost all, and a leader of epoch 2 has committed a log that lacks the last."""
     found = ghost()
