@@ -48,7 +48,7 @@ def left_by(node: Node, *, is_server: bool) -> str:
 
 def left_behind(world: World, seed: int) -> str:
     """What servers have and need no more when the clients have gone; empty if nothing. Some seeds
-    look at open files too, which is on trial: a cleaning that a wiped disk ended kept some open.
+    look at open files too, which is on trial.
     """
     files = seed % FILES_EVERY == 0 and world.topology.work != Work()
     return left_at_servers(world) or (left_open(world) if files else "")
