@@ -55,9 +55,5 @@ COPY requirements/spark.txt /tmp/spark.txt
 RUN pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes -r /tmp/spark.txt
 COPY --from=build /wheels /tmp/wheels
 RUN pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps /tmp/wheels/*.whl
-COPY tools/warm_kernel.py /tmp/warm_kernel.py
 USER strandline
-# The kernel is compiled here, once, and not by each worker of each job.
-ENV NUMBA_CACHE_DIR=/var/lib/strandline/numba
-RUN python /tmp/warm_kernel.py
 ENTRYPOINT ["strandline-spark"]

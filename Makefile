@@ -35,7 +35,6 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml tools/hatch_
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--require-hashes -r requirements/data.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(BIN)/python tools/warm_kernel.py
 	@touch $@
 
 test: setup ## run every gate, the whole test suite, and fresh seeds of the simulator

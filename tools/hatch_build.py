@@ -33,8 +33,9 @@ class ExtensionBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if why := compile_into(target, Path(self.root, SOURCE)):
             target.unlink(missing_ok=True)
             self.app.display_warning(
-                f"{SOURCE} is not compiled, so brokers check records in Python, some hundred times"
-                f" slower; install a C compiler and Python's headers and install again: {why}"
+                f"{SOURCE} is not compiled, so brokers check records and Spark jobs find them in"
+                f" Python, some hundred times slower; install a C compiler and Python's headers and"
+                f" install again: {why}"
             )
             return
         build_data["artifacts"].append(f"/{TARGET}")

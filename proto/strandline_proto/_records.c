@@ -1,5 +1,7 @@
-/* The records of an uncompressed batch, walked once. The twin in record_walk.py says what is checked
- * and gives the same answers; a test compares the two over hostile bytes.
+/* Walks over records that lie uncompressed: `walk` checks those of a batch that a stranger has made,
+ * `rows` and `headers` find where keys and values lie in many batches. The twins in record_walk.py
+ * and row_walk.py say what is checked and give the same answers; tests compare them over hostile
+ * bytes.
  *
  * The bytes are a stranger's. No byte is read before its position was compared with the end of the
  * record, which was compared with the end of the batch; a length is compared with what is left, and
@@ -182,8 +184,215 @@ walk(PyObject *Py_UNUSED(module), PyObject *args)
                          (long long)w.max_timestamp);
 }
 
+/* Where keys and values lie: rows. */
+
+struct rows {
+    const uint8_t *data;
+    int64_t start, stop, capacity;
+    int32_t *marks, *batch_of, *headers;  /* `headers` has three lines of `capacity` */
+    uint8_t *nulls;                       /* two lines */
+    int64_t *offsets, *timestamps;
+    int64_t found, last_mark;
+};
+
+enum { BODY_START, BODY_END, COUNT, BASE_OFFSET, LAST_OFFSET, BASE_TIMESTAMP, APPEND_TIME, FIELDS };
+
+/* A zigzag number of 64 bits in at most ten bytes. 0 if none ends before `end`. */
+static int
+varint(const uint8_t *data, int64_t *at, int64_t end, int64_t *number)
+{
+    uint64_t raw = 0;
+    int64_t next = *at;
+    for (int shift = 0; shift < 64 && next < end; shift += 7) {
+        uint8_t byte = data[next++];
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *at = next;
+            *number = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A length and where so many bytes begin and end; -1 stands for none where `nullable`. */
+static int
+span(const uint8_t *data, int64_t *at, int64_t end, int nullable, int64_t *length, int64_t *first)
+{
+    if (!varint(data, at, end, length) || *length < (nullable ? -1 : 0) || *length > end - *at)
+        return 0;
+    *first = *at;
+    if (*length > 0)
+        *at += *length;
+    return 1;
+}
+
+static int64_t
+sum_within(int64_t a, int64_t b)
+{
+    int64_t sum;
+    if (!__builtin_add_overflow(a, b, &sum))
+        return sum;
+    return b < 0 ? INT64_MIN : INT64_MAX;
+}
+
+/* 0 if the batch does not hold exactly its records. */
+static int
+rows_of_batch(struct rows *r, const int64_t *batch, int32_t number)
+{
+    const uint8_t *data = r->data;
+    int64_t at = batch[BODY_START], end = batch[BODY_END];
+    int64_t previous = batch[BASE_OFFSET], offset;
+    for (int64_t n = 0; n < batch[COUNT]; n++) {
+        int64_t length, time, delta, key, value, count, key_length, value_length;
+        if (!varint(data, &at, end, &length) || length <= 0 || length > end - at)
+            return 0;
+        int64_t record_end = at + length;
+        at++;  /* attributes */
+        if (!varint(data, &at, record_end, &time) || !varint(data, &at, record_end, &delta)
+            || !span(data, &at, record_end, 1, &key_length, &key)
+            || !span(data, &at, record_end, 1, &value_length, &value)
+            || !varint(data, &at, record_end, &count)
+            || count < 0 || count > (record_end - at) / 2 || (count == 0 && at != record_end))
+            return 0;
+        if (__builtin_add_overflow(batch[BASE_OFFSET], delta, &offset)
+            || offset < previous || offset > batch[LAST_OFFSET])
+            return 0;
+        if (r->start <= offset && offset < r->stop) {
+            int64_t row = r->found++;
+            int32_t *marks = r->marks + 4 * row;
+            marks[0] = (int32_t)key;
+            marks[1] = (int32_t)(key_length > 0 ? key + key_length : key);
+            marks[2] = (int32_t)value;
+            r->last_mark = value_length > 0 ? value + value_length : value;
+            marks[3] = (int32_t)r->last_mark;
+            r->nulls[row] = key_length < 0;
+            r->nulls[r->capacity + row] = value_length < 0;
+            r->offsets[row] = offset;
+            r->timestamps[row] = batch[APPEND_TIME] >= 0
+                ? batch[APPEND_TIME] : sum_within(batch[BASE_TIMESTAMP], time);
+            r->batch_of[row] = number;
+            r->headers[row] = (int32_t)at;
+            r->headers[r->capacity + row] = (int32_t)record_end;
+            r->headers[2 * r->capacity + row] = (int32_t)count;
+        }
+        at = record_end;
+        if (offset == INT64_MAX)
+            return n + 1 == batch[COUNT] && at == end;
+        previous = offset + 1;
+    }
+    return at == end;
+}
+
+/* Whether all batches lie within the data, with room for a row for each record. */
+static int
+rows_fit(const int64_t *batches, Py_ssize_t count, Py_ssize_t data_size, int64_t capacity)
+{
+    for (Py_ssize_t b = 0; b < count; b++) {
+        const int64_t *batch = batches + FIELDS * b;
+        if (batch[BODY_START] < 0 || batch[BODY_END] < batch[BODY_START]
+            || batch[BODY_END] > data_size || batch[COUNT] < 0 || batch[COUNT] > capacity)
+            return 0;
+        capacity -= batch[COUNT];
+    }
+    return 1;
+}
+
+static PyObject *
+rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    enum { DATA, BATCHES, MARKS, NULLS, OFFSETS, TIMESTAMPS, BATCH_OF, HEADERS, BUFFERS };
+    Py_buffer b[BUFFERS];
+    long long start, stop;
+    if (!PyArg_ParseTuple(args, "y*y*LLw*w*w*w*w*w*", &b[DATA], &b[BATCHES], &start, &stop,
+                          &b[MARKS], &b[NULLS], &b[OFFSETS], &b[TIMESTAMPS], &b[BATCH_OF],
+                          &b[HEADERS]))
+        return NULL;
+    int64_t capacity = b[OFFSETS].len / 8;
+    Py_ssize_t count = b[BATCHES].len / (8 * FIELDS), broken = 0;
+    const int64_t *batches = b[BATCHES].buf;
+    struct rows r = {
+        .data = b[DATA].buf, .start = start, .stop = stop, .capacity = capacity,
+        .marks = b[MARKS].buf, .batch_of = b[BATCH_OF].buf, .headers = b[HEADERS].buf,
+        .nulls = b[NULLS].buf, .offsets = b[OFFSETS].buf, .timestamps = b[TIMESTAMPS].buf,
+    };
+    int fits = b[DATA].len <= INT32_MAX && count <= INT32_MAX
+        && b[BATCHES].len == count * 8 * FIELDS && b[OFFSETS].len == capacity * 8
+        && b[TIMESTAMPS].len == capacity * 8 && b[NULLS].len == capacity * 2
+        && b[BATCH_OF].len == capacity * 4 && b[HEADERS].len == capacity * 12
+        && b[MARKS].len == capacity * 16 + 4
+        && rows_fit(batches, count, b[DATA].len, capacity);
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        while (broken < count && rows_of_batch(&r, batches + FIELDS * broken, (int32_t)broken))
+            broken++;
+        r.marks[4 * r.found] = (int32_t)r.last_mark;
+        Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < BUFFERS; i++)
+        PyBuffer_Release(&b[i]);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "the arrays do not fit the batches");
+    return Py_BuildValue("(Ln)", (long long)r.found, broken < count ? broken : (Py_ssize_t)-1);
+}
+
+/* 0 if the bytes of a row are not exactly its headers; `header` is the number of the next one. */
+static int
+headers_of_row(const uint8_t *data, int64_t at, int64_t end, int64_t count, int64_t *header,
+               int32_t *marks, uint8_t *nulls)
+{
+    for (; count > 0; count--, ++*header) {
+        int64_t key, value, key_length, value_length;
+        if (!span(data, &at, end, 0, &key_length, &key)
+            || !span(data, &at, end, 1, &value_length, &value))
+            return 0;
+        int32_t *mark = marks + 4 * *header;
+        mark[0] = (int32_t)key;
+        mark[1] = (int32_t)(key + key_length);
+        mark[2] = (int32_t)value;
+        mark[3] = (int32_t)at;
+        mark[4] = (int32_t)at;
+        nulls[*header] = value_length < 0;
+    }
+    return at == end;
+}
+
+static PyObject *
+headers(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer data, places, marks, nulls;
+    if (!PyArg_ParseTuple(args, "y*y*w*w*", &data, &places, &marks, &nulls))
+        return NULL;
+    Py_ssize_t count = places.len / 12, broken = 0;
+    const int32_t *at = places.buf, *end = at + count, *counts = end + count;
+    int64_t header = 0, room = nulls.len;
+    int fits = data.len <= INT32_MAX && places.len == count * 12 && marks.len == room * 16 + 4;
+    for (Py_ssize_t row = 0; fits && row < count; row++) {
+        fits = at[row] >= 0 && at[row] <= end[row] && end[row] <= data.len && counts[row] >= 0
+            && counts[row] <= room;
+        room -= counts[row];
+    }
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        *(int32_t *)marks.buf = 0;
+        while (broken < count && headers_of_row(data.buf, at[broken], end[broken], counts[broken],
+                                                &header, marks.buf, nulls.buf))
+            broken++;
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&places);
+    PyBuffer_Release(&marks);
+    PyBuffer_Release(&nulls);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "the arrays do not fit the headers");
+    return PyLong_FromSsize_t(broken < count ? broken : -1);
+}
+
 static PyMethodDef methods[] = {
     {"walk", walk, METH_VARARGS, "As record_walk.walk_in_python."},
+    {"rows", rows, METH_VARARGS, "As row_walk.rows_in_python."},
+    {"headers", headers, METH_VARARGS, "As row_walk.headers_in_python."},
     {NULL, NULL, 0, NULL},
 };
 

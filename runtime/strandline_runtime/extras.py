@@ -15,7 +15,7 @@ MODULES: Final = {
         "grpc_reflection",
         "re2",
     ),
-    "spark": ("pyspark", "pyarrow", "deltalake", "numba", "msgspec", "fastavro"),
+    "spark": ("pyspark", "pyarrow", "deltalake", "numpy", "msgspec", "fastavro"),
 }
 """Import packages of each extra that users install."""
 

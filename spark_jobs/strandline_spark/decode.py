@@ -1,7 +1,7 @@
 """Raw batch bytes of one partition, as FetchRange delivers them, to Arrow record batches. No Python
 loop over rows.
 
-Python looks at each batch's header and checks its CRC; a compiled kernel finds where each record's
+Python looks at each batch's header and checks its CRC; a compiled walk finds where each record's
 key and value lie; Arrow's `take` copies them out of the raw buffer. Bodies of compressed and of
 plain batches are laid into one buffer in the order of their offsets, so rows never come out mixed.
 
@@ -21,7 +21,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from strandline_proto.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, iter_headers
 from strandline_proto.decompression import Bound, decompress
 from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion
-from strandline_spark.kernel import SOUND, walk_headers, walk_records
+from strandline_spark import row_walk
+from strandline_spark.row_walk import SOUND
 from strandline_spark.schema import HEADER_TYPE, PLAIN, TIMESTAMP_TYPE, arrow_schema
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class _Body:
 
 @dataclass(frozen=True, slots=True)
 class _Positions:
-    """What the kernel found of the rows of a group: see `walk_records`."""
+    """What was found of the rows of a group: see `row_walk.rows`."""
 
     marks: Any
     nulls: Any
@@ -184,9 +185,8 @@ class RangeDecoder:
         timestamps = np.empty(rows_max, np.int64)
         batch_of = np.empty(rows_max, np.int32)
         headers = np.empty((3, rows_max), np.int32)
-        raw = np.frombuffer(buffer, np.uint8)
-        rows, broken = walk_records(
-            raw,
+        rows, broken = row_walk.rows(
+            buffer,
             batches,
             self.position,
             self.stop,
@@ -207,7 +207,7 @@ class RangeDecoder:
             marks[: 4 * rows + 1], nulls, offsets[:rows], timestamps[:rows], batch_of[:rows]
         )
         makers = self._makers(positions, group, pa.py_buffer(buffer))
-        makers["headers"] = lambda: self._headers(raw, pa.py_buffer(buffer), headers[:, :rows])
+        makers["headers"] = lambda: self._headers(buffer, headers[:, :rows])
         columns = [makers[name]() for name in self._schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -244,7 +244,7 @@ class RangeDecoder:
         }
 
     def _batch_table(self, group: list[_Body]) -> Any:
-        """One row for each batch, as the kernel wants it. Counts are bounded before anything is
+        """One row for each batch, as the walk wants it. Counts are bounded before anything is
         allocated by them.
         """
         table = np.empty((len(group), 7), np.int64)
@@ -285,7 +285,7 @@ class RangeDecoder:
         self.position = end
         self.leader_epoch = last.leader_epoch
 
-    def _headers(self, raw: Any, data: Any, headers: Any) -> Any:
+    def _headers(self, buffer: Buffer, headers: Any) -> Any:
         counts = headers[2]
         total = int(counts.sum())
         kind = self._schema.field("headers").type
@@ -294,10 +294,10 @@ class RangeDecoder:
         marks = np.empty(4 * total + 1, np.int32)
         nulls = np.zeros(total, np.bool_)
         with_headers = np.ascontiguousarray(headers[:, counts > 0])
-        broken = walk_headers(raw, with_headers, marks, nulls)
+        broken = row_walk.headers(buffer, with_headers, marks, nulls)
         if broken != SOUND:
             raise CorruptMessage(f"{self._where(self.position)}: a record's headers do not parse")
-        spans = _spans(marks, data)
+        spans = _spans(marks, pa.py_buffer(buffer))
         keys = _text(_taken(spans, 0, total, np.zeros(total, np.bool_)))
         pairs = pa.StructArray.from_arrays(
             [keys, _taken(spans, 2, total, nulls)], fields=list(HEADER_TYPE)

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark import class_archive
+from strandline_spark import class_archive, row_walk
 from strandline_spark.errors import EnvironmentProblem, OptionError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN: Final = 17
+_logger: Final = logging.getLogger(__name__)
 START_SECONDS_MAX: Final = 120.0
 POLL_SECONDS: Final = 0.05
 END_SECONDS: Final = 5.0
@@ -82,6 +83,14 @@ def check_java() -> None:
         raise EnvironmentProblem(f"{java} is Java {found[1]}, Spark needs 17; {_JAVA_REMEDY}")
 
 
+def warn_of_slow_walks(*, is_compiled: bool = row_walk.IS_COMPILED) -> None:
+    if not is_compiled:
+        _logger.warning(
+            "warning: records are found in Python, some hundred times slower than compiled; install"
+            " a C compiler and Python's headers, then the package again"
+        )
+
+
 def is_local(master: str) -> bool:
     """Whether everything runs on this machine, in the driver's JVM and its children."""
     return master.partition("[")[0] == "local"
@@ -120,6 +129,7 @@ def start_session(
     EnvironmentProblem if Java or Spark cannot be started, or no master answers.
     """
     check_java()
+    warn_of_slow_walks()
     set_worker_python(worker_python)
     os.makedirs(os.path.dirname(os.path.abspath(log_path)), exist_ok=True)
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]

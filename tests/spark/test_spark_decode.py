@@ -160,10 +160,10 @@ def test_a_flipped_bit_that_the_checksum_covers_is_an_error(
 
 @settings(deadline=None, max_examples=300)
 @given(_BATCHES.filter(lambda made: made.codec == 0 and not made.control), st.data())
-def test_records_that_contradict_their_format_never_crash_the_kernel(
+def test_records_that_contradict_their_format_never_crash_the_walk(
     made: MadeBatch, data: st.DataObject
 ) -> None:
-    # The checksum is made to fit again, so that the kernel itself meets the damage.
+    # The checksum is made to fit again, so that the walk itself meets the damage.
     log = lay_out([made], base_offset=0)
     damaged = bytearray(log.data)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -23,12 +23,12 @@ def test_nothing_is_said_when_everything_is_there() -> None:
 
 
 def test_what_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    _without(monkeypatch, "typer", "rich", "numba")
+    _without(monkeypatch, "typer", "rich", "numpy")
     assert extras.what_is_missing("broker") == (
         "typer, rich are not installed: pip install 'strandline[broker]'"
     )
     assert extras.what_is_missing("spark") == (
-        "numba is not installed: pip install 'strandline[spark]'"
+        "numpy is not installed: pip install 'strandline[spark]'"
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from strandline_spark.session import _configuration, with_task_failures
+from strandline_spark.session import _configuration, warn_of_slow_walks, with_task_failures
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,12 @@ def test_workers_of_a_cluster_keep_their_memory_as_local_ones_do() -> None:
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "67108864",
         "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
     }
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_who_finds_records_in_python_is_told(
+    is_compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_slow_walks(is_compiled=is_compiled)
+    told = ["install a C compiler" in message for message in caplog.messages]
+    assert told == ([] if is_compiled else [True])
