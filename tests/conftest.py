@@ -4,12 +4,16 @@ Markers `spark`, `maven` and `docker` skip where a JDK, Maven, a Docker
 engine or the folder of shared data is missing. In CI that is a failure, except for want of the
 shared folder (and of the engine that its script would have started): a green run must not hide what
 was off.
+
+Files of tests lie in memory where there is room, as what waits for a disk here waits for nothing
+that a test looks at. TMPDIR says another place.
 """
 
 import gc
 import os
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -51,6 +55,9 @@ LONGEST = (
     "property/test_storage_time_lookup_property.py",
 )
 """What takes longest by `pytest --durations`, in that order."""
+MEMORY = "/dev/shm"
+ROOM_BYTES = 4 << 30
+"""A whole run needs a tenth of it."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -87,6 +94,23 @@ def _docker_missing() -> str | None:
     if answer.returncode != 0:
         return "the Docker engine or `docker compose` does not answer: start the engine"
     return None
+
+
+def pytest_configure() -> None:
+    """Before any directory is made; the processes that tests are spread over inherit it."""
+    if "TMPDIR" not in os.environ and _has_room(MEMORY):
+        os.environ["TMPDIR"] = MEMORY
+        tempfile.tempdir = None
+
+
+def _has_room(path: str) -> bool:
+    """And runs programs: some tests write theirs."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return False
+    runs = not disk.f_flag & os.ST_NOEXEC
+    return runs and os.access(path, os.W_OK) and disk.f_bavail * disk.f_frsize >= ROOM_BYTES
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
