@@ -60,6 +60,13 @@ _MALLOC: Final = {
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
 }
+# What `spark-submit` does, but that Ctrl-C is not the JVM's, and that the JVM is not told Spark's
+# home: it would have its interpreters import PySpark from the zip file there, which each of them
+# compiles anew, in place of the package beside it, which is compiled.
+_START: Final = """trap '' INT
+exec() { unset SPARK_HOME; builtin exec "$@"; }
+. "$0" "$@"
+"""
 
 _jvms: list[subprocess.Popen[bytes]] = []
 """The JVM of this process, at most one: PySpark keeps one gateway."""
@@ -251,12 +258,14 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
     """
     from pyspark.find_spark_home import _find_spark_home
 
-    submit = os.path.join(_find_spark_home(), "bin", "spark-submit")
+    home = _find_spark_home()
     options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", submit, *options, "pyspark-shell"]
+    start = (os.path.join(home, "bin", "spark-class"), "org.apache.spark.deploy.SparkSubmit")
+    command = ["bash", "-c", _START, *start, *options, "pyspark-shell"]
     with tempfile.TemporaryDirectory() as directory, open(log_path, "ab") as log:
         connection = os.path.join(directory, "connection")
         environment = {**_MALLOC, **os.environ, "SPARK_CONNECT_MODE": "0"}
+        environment |= {"SPARK_HOME": home, "PYTHONHASHSEED": "0"}
         environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = connection
         jvm = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
