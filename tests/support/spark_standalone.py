@@ -32,6 +32,10 @@ _STARTED: Final = re.compile(r"Starting Spark master at (spark://[\w.]+:\d+)")
 _FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SHORT: Final = "-XX:TieredStopAtLevel=1"
 """For JVMs that live for seconds: code is compiled once, and soon."""
+_COMPILED: Final = """
+PYTHONPATH=$(printf %s "$PYTHONPATH" | tr : '\\n' | grep -Ev '[.](zip|jar)$' | paste -sd :)
+"""
+"""PySpark as pip has compiled it, not from Spark's zip file, which each process compiles anew."""
 _END_S: Final = 20.0
 
 
@@ -96,7 +100,8 @@ class SparkStandalone:
         (path / PYTHON).unlink(missing_ok=True)
         if python is not None:
             launcher = path / PYTHON
-            launcher.write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
+            first = _COMPILED if python == sys.executable else "\n"
+            launcher.write_text(f'#!/bin/sh{first}exec "{python}" "$@"\n')
             launcher.chmod(0o755)
         work = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / host)]
         self._start(
