@@ -12,7 +12,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,53 @@ def _server_error(ended: CompletedCommand) -> str:
     last = ended.err.strip().splitlines()[-1]
     assert last.startswith("error: "), ended.err
     return last
+
+
+# What waits for more than ten seconds does so while the others run.
+
+
+@pytest.fixture(scope="module")
+def beside() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def twin(
+    cluster: LocalCluster, beside: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> Future[CompletedCommand]:
+    """A second broker 1."""
+    (port,) = free_ports(1)
+    own = (
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"log.dirs={tmp_path_factory.mktemp('twin') / 'data'}",
+    )
+    return beside.submit(run_server, cluster, "broker-1", *own)
+
+
+NOBODYS = "127.0.0.1:1"
+"""No user's program may listen there."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nowhere(beside: ThreadPoolExecutor) -> dict[tuple[object, ...], Future[CompletedCommand]]:
+    """Commands to a cluster of which no broker is there."""
+    commands: tuple[tuple[object, ...], ...] = (
+        ("status",),
+        ("health",),
+        ("offsets", "t"),
+        ("topic", "list", "--timeout", 3),
+        ("topic", "create", "t", "--timeout", 3),
+        ("config", "describe", "topic", "t", "--timeout", 3),
+        ("config", "alter", "broker", "--default", "--set", "log.roll.ms=5", "--timeout", 3),
+        ("produce", "t", "--timeout", 3),
+        ("consume", "t", "--exit-at-end", "--timeout", 3),
+    )
+    to = ("--bootstrap", NOBODYS)
+    return {
+        command: beside.submit(strandline, *command, *to, stdin="line\n", deadline_s=30)
+        for command in commands
+    }
 
 
 # Topics.
@@ -313,11 +361,22 @@ def test_a_batch_for_a_follower_is_refused_with_the_leader_to_go_to(cluster: Loc
     assert _values(cluster, "follower") == []
 
 
-@pytest.mark.parametrize("brokers", [1, 2])
-def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(
-    make_cluster: MakeCluster, brokers: int
-) -> None:
-    cluster = make_cluster(brokers=brokers)
+def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(make_cluster: MakeCluster) -> None:
+    """Alone, and with another replica. Both at once: all that they do is wait."""
+    with ThreadPoolExecutor(2) as pool:
+        for brokers, ended in [(n, pool.submit(_fill_a_disk, make_cluster, n)) for n in (1, 2)]:
+            error = ended.result()
+            assert "lines were not acknowledged" in error
+            if brokers == 1:
+                assert "free disk space" in error
+            else:
+                # The other replica leads meanwhile and may be the last that has answered (I-99).
+                assert "free disk space" in error or "NotEnoughReplicas" in error
+
+
+def _fill_a_disk(make_cluster: MakeCluster, brokers: int) -> str:
+    """What a producer to so many brokers is told whose leader's disk is full."""
+    cluster = make_cluster(brokers=brokers, name=f"of-{brokers}")
     _create(cluster, "full", "--replication-factor", brokers)
     assert _on(cluster, "produce", "full", stdin="before\n").status == 0
     leader = cluster.process(where_is(cluster.address(1), "full").leader).pid
@@ -328,18 +387,13 @@ def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(
     # With another replica: time enough for it to lead, and for the full one to be out of sync.
     full = _on(cluster, "produce", "full", "--timeout", 4 * brokers**2, stdin=lines)
     assert full.status == 1
-    assert "lines were not acknowledged" in full.error
-    if brokers == 1:
-        assert "free disk space" in full.error
-    else:
-        # The other replica leads meanwhile and may be the last that has answered (I-99).
-        assert "free disk space" in full.error or "NotEnoughReplicas" in full.error
     acknowledged = 2000 - int(full.error.split()[0])
     resource.prlimit(leader, resource.RLIMIT_FSIZE, (limit, hard))
     assert _on(cluster, "produce", "full", stdin="after\n").status == 0
     values = _values(cluster, "full")
     assert values[: 1 + acknowledged] == ["before", *lines.splitlines()[:acknowledged]]
     assert values[-1] == "after"
+    return full.error
 
 
 def test_a_batch_for_another_leader_epoch_is_refused(make_cluster: MakeCluster) -> None:
@@ -417,17 +471,9 @@ def test_a_data_directory_in_use_is_refused(cluster: LocalCluster) -> None:
 
 
 def test_a_second_broker_with_the_same_id_is_refused_and_the_first_serves_on(
-    cluster: LocalCluster, tmp_path: Path
+    cluster: LocalCluster, twin: Future[CompletedCommand]
 ) -> None:
-    (port,) = free_ports(1)
-    error = _server_error(
-        run_server(
-            cluster,
-            "broker-1",
-            f"listeners=PLAINTEXT://127.0.0.1:{port}",
-            f"log.dirs={tmp_path / 'twin'}",
-        )
-    )
+    error = _server_error(twin.result())
     assert "1" in error
     assert _on(cluster, "health").status == 0
 
@@ -503,18 +549,23 @@ def test_without_a_controller_creating_fails_in_time_and_producing_goes_on(
     _create(cluster, "going")
     cluster.kill("controller")
     options = ("--bootstrap", cluster.bootstrap, "--timeout", 5)
-    for command in (
+    commands = (
         ("topic", "create", "never"),
         ("config", "alter", "topic", "going", "--set", "retention.ms=5"),
-    ):
-        refused = strandline(*command, *options, deadline_s=20)
-        assert refused.status == 1
-        assert "controller" in refused.error
+    )
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(strandline, *one, *options, deadline_s=20) for one in commands]
+        produce = ("produce", "going", *options)
+        sent = pool.submit(strandline, *produce, stdin="never\n", deadline_s=40)
+        for ended in waiting:
+            refused = ended.result()
+            assert refused.status == 1
+            assert "controller" in refused.error
+        late = sent.result()
     described = _on(cluster, "config", "describe", "topic", "going", "--format", "json")
     assert described.json == [], "brokers know what is configured without the controller"
     # A new idempotent producer needs an id, and where brokers hold none in store only the
     # controller has one. It is told so by its deadline; records that need no id go on.
-    late = strandline("produce", "going", *options, stdin="never\n", deadline_s=40)
     assert late.status in (0, 1)
     assert late.status == 0 or "1 of 1 lines were not acknowledged" in late.error
     assert _on(cluster, "produce", "going", "--acks", 1, stdin="line\n").status == 0
@@ -525,29 +576,14 @@ def test_without_a_controller_creating_fails_in_time_and_producing_goes_on(
     assert len(state["brokers"]) == 3
 
 
-def test_without_any_broker_every_command_fails_in_time() -> None:
-    (port,) = free_ports(1)
-    nowhere = ("--bootstrap", f"127.0.0.1:{port}")
-    commands: tuple[tuple[object, ...], ...] = (
-        ("status",),
-        ("offsets", "t"),
-        ("topic", "list", "--timeout", 3),
-        ("topic", "create", "t", "--timeout", 3),
-        ("config", "describe", "topic", "t", "--timeout", 3),
-        ("config", "alter", "broker", "--default", "--set", "log.roll.ms=5", "--timeout", 3),
-        ("produce", "t", "--timeout", 3),
-        ("consume", "t", "--exit-at-end", "--timeout", 3),
-    )
-    # At once: all that they do is wait.
-    with ThreadPoolExecutor(len(commands) + 1) as pool:
-        health = pool.submit(strandline, "health", *nowhere)
-        refusals = pool.map(
-            lambda command: strandline(*command, *nowhere, stdin="line\n", deadline_s=30), commands
-        )
-        for command, refused in zip(commands, refusals, strict=True):
-            assert refused.status == 1, command
-            assert str(port) in refused.error
-        assert health.result().status == 1
+def test_without_any_broker_every_command_fails_in_time(
+    nowhere: dict[tuple[object, ...], Future[CompletedCommand]],
+) -> None:
+    for command, ended in nowhere.items():
+        refused = ended.result()
+        assert refused.status == 1, command
+        if command != ("health",):
+            assert NOBODYS in refused.error
 
 
 # Java.
