@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,9 +45,9 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkStanda
 
 
 def start_job(
-    standalone: SparkStandalone, broker: FakeBroker, root: Path, *more: str
+    standalone: SparkStandalone, broker: FakeBroker, root: Path, *more: str, executors: int = 1
 ) -> subprocess.Popen[str]:
-    return standalone.start_job(GOOD, broker.address, root, *more)
+    return standalone.start_job(GOOD, broker.address, root, *more, executors=executors)
 
 
 def finished(job: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -152,15 +153,20 @@ def test_a_worker_that_cannot_do_the_work_ends_the_job_by_name(
     fill(broker.create("t", 2), 4)
     hidden = tmp_path / "data"
     hidden.mkdir()
-    standalone.add_worker(BARE, bare_python(tmp_path / "bare"))
     python, environment = other_python(tmp_path / "old")
-    standalone.add_worker(OLD, python, environment=environment)
     apart = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", HIDE, str(hidden))
-    standalone.add_worker(APART, before=apart)
+    with ThreadPoolExecutor() as pool:
+        for added in (
+            pool.submit(standalone.add_worker, BARE, bare_python(tmp_path / "bare")),
+            pool.submit(standalone.add_worker, OLD, python, environment=environment),
+            pool.submit(standalone.add_worker, APART, before=apart),
+        ):
+            added.result()
     left = set(EXPECTED)
     while left:
         # It goes on until it knows: an executor may join after the first batch.
-        job = start_job(standalone, broker, hidden, "--every", "1s")
+        there = len(left) + 1
+        job = start_job(standalone, broker, hidden, "--every", "1s", executors=there)
         status, out, err = finished(job)
         assert (status, out) == (1, ""), err
         (line,) = (one for one in err.splitlines() if one.startswith("error: "))

@@ -32,6 +32,10 @@ _STARTED: Final = re.compile(r"Starting Spark master at (spark://[\w.]+:\d+)")
 _FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SHORT: Final = "-XX:TieredStopAtLevel=1"
 """For JVMs that live for seconds: code is compiled once, and soon."""
+_WAIT_FOR_CORES: Final = (
+    "-Dspark.cores.max={} -Dspark.scheduler.minRegisteredResourcesRatio=1"
+    " -Dspark.scheduler.maxRegisteredResourcesWaitingTime=120s"
+)
 _COMPILED: Final = """
 PYTHONPATH=$(printf %s "$PYTHONPATH" | tr : '\\n' | grep -Ev '[.](zip|jar)$' | paste -sd :)
 """
@@ -125,9 +129,10 @@ class SparkStandalone:
         *more: str,
         job: Sequence[str] = (),
         outputs: tuple[int | IO[str], int | IO[str]] = (subprocess.PIPE, subprocess.PIPE),
+        executors: int = 1,
     ) -> subprocess.Popen[str]:
         """A job (else `ingest bronze` of topic `t` into `root`), planned by the Python of the
-        worker `host`.
+        worker `host`. Its first task waits for so many executors.
         """
         places = ("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint"))
         arguments = [
@@ -135,15 +140,19 @@ class SparkStandalone:
             *("--bootstrap", bootstrap, "--format", "json"),
             *("--master", self.url, "--worker-python", PYTHON, *more),
         ]
-        path = f"{self.directory / host}.bin:{os.environ['PATH']}"
+        own = {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PATH": f"{self.directory / host}.bin:{os.environ['PATH']}",
+            "JDK_JAVA_OPTIONS": _SHORT,
+        }
+        if executors > 1:
+            own["SPARK_SUBMIT_OPTS"] = _WAIT_FOR_CORES.format(executors)
         return subprocess.Popen(
             [sys.executable, "-m", "strandline_spark.main", *arguments],
             stdout=outputs[0],
             stderr=outputs[1],
             text=True,
-            env=clean_environ(
-                {"SPARK_LOCAL_IP": "127.0.0.1", "PATH": path, "JDK_JAVA_OPTIONS": _SHORT}
-            ),
+            env=clean_environ(own),
             start_new_session=True,
         )
 
