@@ -9,7 +9,8 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from strandline_proof.sim.run import Run, RunResult, run_plan
 from strandline_proof.sim.sweep import shrink
 from strandline_proof.sim.topology import Topology
 
+Running = subprocess.Popen[str]
 QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
 DIGESTS = """
 import sys
@@ -74,34 +76,36 @@ def every_kind_at_once(seed: int) -> Plan:
     return Plan(1, topology, tuple(faults), chaos_s=1.0 + 0.25 * len(faults))
 
 
-def digests_in_processes(plans: list[Plan], hash_seeds: Sequence[str]) -> list[list[str]]:
-    """In a process for each hash seed, all at the same time."""
-    told = "".join(json.dumps(plan.document()) + "\n" for plan in plans)
+@contextlib.contextmanager
+def elsewhere(plans: list[Plan], hash_seeds: Sequence[str], file: Path) -> Iterator[list[Running]]:
+    """A process for each hash seed, all at the same time, that prints the digests."""
+    file.write_text("".join(json.dumps(plan.document()) + "\n" for plan in plans))
     with contextlib.ExitStack() as stack:
-        processes = [
+        yield [
             stack.enter_context(
                 subprocess.Popen(
                     [sys.executable, "-c", DIGESTS],
                     env=os.environ | {"PYTHONHASHSEED": hash_seed},
-                    stdin=subprocess.PIPE,
+                    stdin=stack.enter_context(file.open()),
                     stdout=subprocess.PIPE,
                     text=True,
                 )
             )
             for hash_seed in hash_seeds
         ]
-        return [process.communicate(told, timeout=300)[0].split() for process in processes]
 
 
-def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
+def test_a_seed_is_the_same_in_every_process_and_under_every_hash_seed(tmp_path: Path) -> None:
     """This process has a random one, and so another each time."""
     plans = [draw_plan(5), every_kind_at_once(3), every_kind_at_once(12)]
     assert plans[0].topology.groups
-    here = [run_plan(plan) for plan in plans]
-    digests = [result.digest for result in here]
+    with elsewhere(plans, ["0", "4711"], tmp_path / "plans") as processes:
+        here = [run_plan(plan) for plan in plans]
+        digests = [result.digest for result in here]
+        for process in processes:
+            assert process.communicate(timeout=300)[0].split() == digests
     assert len(set(digests)) == len(plans)
     assert len(here[1].struck | here[2].struck) >= 0.9 * len(KINDS)
-    assert digests_in_processes(plans, ["0", "4711"]) == [digests] * 2
     assert run_plan(plans[0]).digest == digests[0]
 
 
