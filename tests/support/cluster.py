@@ -52,7 +52,13 @@ def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
             cluster.kill_all()
 
 
-def eventually(question: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
+def eventually(
+    question: Callable[[], T | None],
+    what: str,
+    deadline_s: float = DEADLINE_S,
+    *,
+    poll_s: float = _POLL_S,
+) -> T:
     """The first answer of `question` that is neither None nor False. Fails at the deadline."""
     deadline = time.monotonic() + deadline_s
     while True:
@@ -60,4 +66,4 @@ def eventually(question: Callable[[], T | None], what: str, deadline_s: float = 
         if answer is not None and answer is not False:
             return answer
         assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
