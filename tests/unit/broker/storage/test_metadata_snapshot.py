@@ -1,8 +1,10 @@
 """Snapshots beside the controller's log: what a start begins from, and what may go (I-8, P-84)."""
 
+import copy
 import errno
 import random
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -22,7 +24,6 @@ from strandline_broker.storage.metadata_snapshot import (
 )
 from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
-from strandline_proof.sim.owner import Stopped
 from strandline_proto.batch import Compression, build_batch, read_header
 from strandline_proto.errors import CorruptMessage
 from support.controller_store import StoreRun, fold, same, some_decisions
@@ -223,10 +224,19 @@ def test_a_snapshot_that_fails_is_given_up_and_the_log_goes_on(disk: FaultyDisk,
 class Machine:
     """A disk, and the process that runs on it."""
 
-    def __init__(self, seed: int) -> None:
-        self.disk = SimDisk(random.Random(seed), lambda: 1000.0)
+    def __init__(self) -> None:
+        self.rng = random.Random(0)
+        self.disk = SimDisk(self.rng, lambda: 1000.0)
         self.process: SimFs | None = None
         self.asked = self.decided = 0
+
+    def ended(self, seed: int) -> Self:
+        """Another that is as this one, but for its process, which ends in this moment."""
+        other = copy.deepcopy(self)
+        other.rng.seed(seed)
+        other.disk.crashes.clear()
+        other.end()
+        return other
 
     def start(self) -> StoreRun:
         self.end()
@@ -236,13 +246,6 @@ class Machine:
     def end(self) -> None:
         if self.process is not None:
             self.process.alive = False
-
-    def end_at(self, operation: int) -> None:
-        def crash(number: int, name: str) -> None:
-            if number == operation:
-                self.end()
-
-        self.disk.crashes.append(crash)
 
     def story(self) -> ControllerState:
         """Two processes that decide and keep snapshots; what was decided is read from the store, as
@@ -299,26 +302,23 @@ def test_the_offline_verifier_knows_sound_snapshots_from_bad_ones(disk: FaultyDi
 @pytest.mark.parametrize("survival", [0.0, 0.5, None])
 def test_no_disk_operation_is_a_bad_moment_to_end(survival: float | None) -> None:
     """`survival` None: the process is killed, and the page cache stays."""
-    operation = 0
-    while True:
-        operation += 1
-        machine = Machine(operation)
-        machine.end_at(operation)
-        try:
-            machine.story()
-            break
-        except Stopped:
-            machine.disk.crashes.clear()
+    machine = Machine()
+
+    def end_before(operation: int, name: str) -> None:
+        after = machine.ended(operation)
         if survival is not None:
-            machine.disk.lose_power(survival)
-        assert not damage(SimFs(machine.disk), "/data"), operation
-        again = machine.start()
-        assert machine.decided <= known(again) <= machine.asked, operation
-        assert same(again.state, fold(BATCHES[: known(again)])), operation
+            after.disk.lose_power(survival)
+        assert not damage(SimFs(after.disk), "/data"), (operation, name)
+        again = after.start()
+        assert after.decided <= known(again) <= after.asked, (operation, name)
+        assert same(again.state, fold(BATCHES[: known(again)])), (operation, name)
         assert not any("not read" in report for report in again.reports), again.reports
         if operation % 4 == 0:
-            assert same(machine.story(), fold(BATCHES)), operation
-    assert operation > 200
+            assert same(after.story(), fold(BATCHES)), (operation, name)
+
+    machine.disk.crashes.append(end_before)
+    machine.story()
+    assert machine.disk.operations > 200
 
 
 def test_a_compressed_batch_is_none_of_the_controllers() -> None:
