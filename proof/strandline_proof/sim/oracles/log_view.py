@@ -103,13 +103,14 @@ class LogView:
             pass
 
     def _read_one(self, *, check: bool = False) -> bool:
-        data = self._bytes(self._segment)
-        at, expected = self._position, self.end
-        if data is None or at + HEADER.size > len(data):
-            if expected == self._segment or self._bytes(expected) is None:
-                return False
+        expected = self.end
+        if expected != self._segment and self._bytes(expected) is not None:
+            # What still stands behind the end of the one before is no part of the log: a start that
+            # finds damage there cuts nothing, and goes on here (I-7).
             self._segment, self._position = expected, 0
-            return self._read_one(check=check)
+        data, at = self._bytes(self._segment), self._position
+        if data is None or at + HEADER.size > len(data):
+            return False
         base, length, epoch, magic, crc, _, delta = HEADER.unpack_from(data, at)
         reaches_back = not self.entries and base < expected <= base + delta
         if (base != expected and not reaches_back) or magic != 2:

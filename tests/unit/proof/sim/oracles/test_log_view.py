@@ -1,11 +1,19 @@
-"""What a log holds that was begun anew within a batch: where a log start lay there (I-75)."""
+"""What a log holds that was begun anew within a batch, where a log start lay there (I-75), or that
+goes on in a new segment behind damage (I-7).
+"""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
+
+import pytest
 
 from strandline_proof.sim.disk import SimDisk
+from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.inode import Inode
 from strandline_proof.sim.oracles.log_view import Entry, LogView
+from support.storage import LARGE, Store, damaged
 
 FIRST, SECOND = Entry(0, 11, 0, 6, None), Entry(11, 28, 0, 7, (0, 0))
 
@@ -34,3 +42,41 @@ def test_a_cut_within_a_batch_takes_it_and_begins_the_log_anew() -> None:
 def test_a_cut_between_batches_takes_what_is_behind_it() -> None:
     view = log(0, FIRST, SECOND)
     assert view.cut(11) == [SECOND]
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_a_damaged_log_goes_on_where_its_next_segment_begins(*, is_torn: bool) -> None:
+    """What was never promised, and is no batch to a start, stays behind the damage."""
+    disk = SimDisk(random.Random(0), lambda: 0.0)
+    store = Store(Path("/data"), LARGE, SimFs(disk))
+    store.append(b"a")
+    store.append(b"b")
+    store.flush()
+    store.checkpoint()
+    store.append(b"c")
+    view = LogView(disk, f"{store.log_dir}")
+    before = view.read_to(3, "before")
+    store.kill()
+    file = disk.find(store.log.segments[0].path())
+    assert isinstance(file, Inode)
+    file.sync()
+    (_, damage, _), (_, tail, end) = view.place(1), view.place(2)
+    if is_torn:
+        file.truncate(end - 5, 0.0)
+        file.sync()
+    else:
+        file.flip(tail + 30, 1)
+    file.flip(damage + 30, 1)
+    store.start()
+    assert damaged(store.log) == [(1, 2)]
+    assert [s.base_offset for s in store.log.segments] == [0, 2]
+    assert view.cut(2) == before[2:]
+    for value in (b"d", b"e"):
+        store.append(value, epoch=1)
+    appended = [(2, 1), (3, 1)]
+    assert [entry.identity for entry in view.read_to(4, "it goes on")] == appended
+    anew = LogView(disk, f"{store.log_dir}")
+    assert anew.read_to(4, "read anew")[:2] == before[:2]
+    assert [entry.identity for entry in anew.entries[2:]] == appended
+    anew.read_valid()
+    assert anew.end == 4
