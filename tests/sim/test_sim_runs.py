@@ -193,6 +193,19 @@ def test_a_fault_that_lies_in_wait_has_struck_when_it_does() -> None:
     assert run_plan(with_faults(near)).struck == {"crash-point": 1}
 
 
+def test_a_misread_that_begins_during_a_start_takes_nothing_from_the_logs_that_are_opened() -> None:
+    """Above the recovery point it would look like a torn tail (I-7)."""
+    faults = []
+    for broker, at_s in (("broker-1", 2.5), ("broker-2", 3.0)):
+        misread = {"node": broker, "for_s": 0.3, "rate": 0.5}
+        faults.append(Fault(at_s, "kill", {"node": broker, "restart_s": 0.1}))
+        faults.append(Fault(at_s + 0.1005, "misread", misread))
+    run = Run(with_faults(*faults, partitions=1))
+    assert run.execute().failure is None
+    assert "recovery" not in {line.event for line in run.world.timeline.lines}
+    assert all(run.world.nodes[fault.arguments["node"]].disk.counts["misread"] for fault in faults)
+
+
 def test_an_operation_that_hangs_for_five_seconds_is_survived() -> None:
     hang = {"node": "leader-0", "for_s": 3.0, "probability": 0.2, "stall_s": 5.0}
     result = run_plan(with_faults(Fault(1.5, "stalling-disk", hang)))

@@ -16,6 +16,7 @@ from strandline_proof.sim.disk_parts import (
     Change,
     Directory,
     DiskFaults,
+    can_be_misread,
     os_error,
     parts,
 )
@@ -53,6 +54,8 @@ class SimDisk:
         """The segment that there was last no room for."""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
+        self.recovers: Callable[[], bool] = lambda: False
+        """Whether what reads now opens a log: that cannot tell a misread from a torn tail."""
         self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
         self.counts: dict[str, int] = {}
         """How often each fault has really struck."""
@@ -160,6 +163,13 @@ class SimDisk:
             pause_s = delay(operation, path)
             if pause_s > 0:
                 self.stand_still(pause_s)
+
+    def is_misread(self, path: str) -> bool:
+        """Whether a read of that file goes wrong."""
+        rate = self.faults.misread
+        if rate == 0.0 or not can_be_misread(path) or self.recovers():
+            return False
+        return self.strikes(rate, "misread")
 
     def misread(self, data: bytearray, length: int, offset: int) -> bytes:
         """As much as was asked for, from elsewhere in the file."""

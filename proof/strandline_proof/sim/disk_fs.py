@@ -8,11 +8,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_proof.sim.disk_parts import (
-    Directory,
-    can_be_misread,
-    os_error,
-)
+from strandline_proof.sim.disk_parts import Directory, os_error
 from strandline_proof.sim.inode import Inode
 from strandline_proof.sim.owner import Stopped
 from strandline_runtime.runtime import FileStat
@@ -93,8 +89,7 @@ class SimFs:
         if self._disk.strikes(self._disk.faults.read_error, "read error"):
             raise os_error(errno.EIO, "")
         data = self._inode(fd).data
-        rate = self._disk.faults.misread
-        if rate and can_be_misread(self._paths[fd]) and self._disk.strikes(rate, "misread"):
+        if self._disk.is_misread(self._paths[fd]):
             return self._disk.misread(data, length, offset)
         return bytes(data[offset : offset + length])
 

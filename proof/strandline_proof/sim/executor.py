@@ -56,6 +56,11 @@ class SimExecutor(concurrent.futures.Executor):
         return True
 
     @property
+    def runs(self) -> bool:
+        """Whether its function runs now, and does not stand still."""
+        return self._hang_s is not None
+
+    @property
     def goes_aside(self) -> bool:
         """Whether its function runs now, and may stand still."""
         return self._aside is not None and self._aside.goes_on

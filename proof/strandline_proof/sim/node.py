@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 EXECUTOR_S: Final = (0.00005, 0.002)
 """What a job of a thread takes, least and most, on a disk that is well."""
+RECOVERY: Final = "recovery-"
+"""How the names of threads begin that open logs, at a start or later."""
 
 
 class SimClock:
@@ -64,6 +66,7 @@ class Node:
         self.disk = SimDisk(rng, self._wall)
         self.disk.stalled = self._stall
         self.disk.stand_still = self._stand_still
+        self.disk.recovers = lambda: any(thread.runs for thread in self._recoveries)
         self.owner: Owner | None = None
         self.process: Any = None
         self.incarnation = 0
@@ -93,6 +96,8 @@ class Node:
         self._fs: SimFs | None = None
         self._stop: asyncio.Event | None = None
         self._threads: list[SimExecutor] = []
+        self._recoveries: list[SimExecutor] = []
+        """Of its threads: those that open logs."""
 
     @property
     def running(self) -> bool:
@@ -168,9 +173,10 @@ class Node:
         owner.set_rate(self.loop.now, self.rate)
         owner.on_step = self.on_step
         self._fs = SimFs(self.disk)
-        self.disk.faults.misread = 0.0  # a start cannot tell a misread from a torn tail
+        self.disk.faults.misread = 0.0  # what opens logs is spared all of it (`SimDisk.recovers`)
         self.process = None
         self._threads.clear()
+        self._recoveries.clear()
         self._stop = asyncio.Event()
         runtime = Runtime(
             clock=cast("Clock", SimClock(self.loop, owner)),
@@ -199,6 +205,8 @@ class Node:
     def _executor(self, name: str) -> SimExecutor:
         thread = SimExecutor(self.loop, self._latency, lambda: bool(self.disk.delays))
         self._threads.append(thread)
+        if name.startswith(RECOVERY):
+            self._recoveries.append(thread)
         return thread
 
     def _latency(self) -> float:

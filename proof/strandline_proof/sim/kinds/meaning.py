@@ -42,7 +42,8 @@ MEANING: Final[dict[str, str]] = {
     "write-error": "EIO on writes",
     "short-write": "a part of the bytes is written",
     "read-error": "EIO on reads",
-    "misread": "bytes of another place, or older ones, are read; not of the compacted topic, where"
+    "misread": "bytes of another place, or older ones, are read; not by what opens a log, to which"
+    " they look like a torn tail, and not of the compacted topic, where"
     " a later batch of the same size cannot be told from the one that was asked for",
     "disk-full": "no room, then room again",
     "bit-flip": "bits of a log, index or time index change, in a running broker or a stopped one;"

@@ -316,6 +316,17 @@ def test_a_misread_gives_bytes_of_another_place_of_a_log_only() -> None:
     assert fs.pread(fs.open("/a.other", RW), 5, 3) == data[3:8]
 
 
+def test_what_opens_a_log_misreads_nothing_of_it() -> None:
+    disk = new_disk()
+    fs = SimFs(disk)
+    fd = fs.open("/a.log", RW)
+    fs.pwrite(fd, bytes(range(200)), 0)
+    disk.faults.misread = 1.0
+    disk.recovers = lambda: True
+    assert {fs.pread(fd, 5, 3) for _ in range(20)} == {bytes(range(3, 8))}
+    assert disk.counts == {}
+
+
 def test_a_file_that_is_put_back_from_a_copy_is_right_again() -> None:
     _, fs, inode, fd = flipped()
     inode.restore()
