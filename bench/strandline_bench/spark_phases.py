@@ -61,7 +61,7 @@ def _read(ours: Ours, *, direct: bool) -> dict[str, float]:
     options = parse_options(given)
     spent = dict.fromkeys((*WORKER, "parquet"), 0.0)
     ranges = Planner(options).batch_ranges()
-    # The kernel is compiled, or loaded, at its first record.
+    # Modules are imported at the first record.
     _drain(options, replace(ranges[0], stop=ranges[0].start + 1))
     with _timed_reading(spent), tempfile.TemporaryDirectory() as folder:
         for planned in ranges:
@@ -88,13 +88,13 @@ def _drain(options: "SourceOptions", planned: Any) -> None:
 def _timed_reading(spent: dict[str, float]) -> Iterator[None]:
     """`copies` gets all of the decoder's time."""
     from strandline_proto import hot_calls
-    from strandline_spark import decode, ranges
+    from strandline_spark import decode, ranges, row_walk
 
     calls = _TimedCalls(hot_calls, spent)
     with contextlib.ExitStack() as stack:
         for owner, name, phase in (
             (decode, "crc_matches", "crc"),
-            (decode, "walk_records", "decode"),
+            (row_walk, "rows", "decode"),
         ):
             stack.enter_context(_replaced(owner, name, _timed(getattr(owner, name), spent, phase)))
         stack.enter_context(_replaced(ranges, "hot_calls", calls))
