@@ -103,6 +103,15 @@ def nowhere(beside: ThreadPoolExecutor) -> dict[tuple[object, ...], Future[Compl
     }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def full_disks(
+    beside: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, Future[str]]:
+    """By the number of brokers: what a producer was told."""
+    folders = {brokers: tmp_path_factory.mktemp(f"full-of-{brokers}") for brokers in (1, 2)}
+    return {n: beside.submit(_fill_a_disk, folder, n) for n, folder in folders.items()}
+
+
 # Topics.
 
 
@@ -361,22 +370,31 @@ def test_a_batch_for_a_follower_is_refused_with_the_leader_to_go_to(cluster: Loc
     assert _values(cluster, "follower") == []
 
 
-def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(make_cluster: MakeCluster) -> None:
-    """Alone, and with another replica. Both at once: all that they do is wait."""
-    with ThreadPoolExecutor(2) as pool:
-        for brokers, ended in [(n, pool.submit(_fill_a_disk, make_cluster, n)) for n in (1, 2)]:
-            error = ended.result()
-            assert "lines were not acknowledged" in error
-            if brokers == 1:
-                assert "free disk space" in error
-            else:
-                # The other replica leads meanwhile and may be the last that has answered (I-99).
-                assert "free disk space" in error or "NotEnoughReplicas" in error
+def test_a_leader_whose_disk_is_full_says_so_and_loses_nothing(
+    full_disks: dict[int, Future[str]],
+) -> None:
+    """Alone, and with another replica."""
+    for brokers, ended in full_disks.items():
+        error = ended.result()
+        assert "lines were not acknowledged" in error
+        if brokers == 1:
+            assert "free disk space" in error
+        else:
+            # The other replica leads meanwhile and may be the last that has answered (I-99).
+            assert "free disk space" in error or "NotEnoughReplicas" in error
 
 
-def _fill_a_disk(make_cluster: MakeCluster, brokers: int) -> str:
+def _fill_a_disk(directory: Path, brokers: int) -> str:
     """What a producer to so many brokers is told whose leader's disk is full."""
-    cluster = make_cluster(brokers=brokers, name=f"of-{brokers}")
+    cluster = LocalCluster.create(directory, brokers=brokers, port=0)
+    try:
+        cluster.up()
+        return _filled(cluster, brokers)
+    finally:
+        cluster.kill_all()
+
+
+def _filled(cluster: LocalCluster, brokers: int) -> str:
     _create(cluster, "full", "--replication-factor", brokers)
     assert _on(cluster, "produce", "full", stdin="before\n").status == 0
     leader = cluster.process(where_is(cluster.address(1), "full").leader).pid
