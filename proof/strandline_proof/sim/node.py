@@ -72,6 +72,8 @@ class Node:
         self.incarnation = 0
         self.exits: list[str] = []
         """Why processes of this node ended by themselves, oldest first."""
+        self.died_of: BaseException | None = None
+        """The error of the last of them, if it was one."""
         self.on_step: Callable[[], None] | None = None
         """Called after each step of its process, while that lives."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
@@ -226,6 +228,7 @@ class Node:
         self._timeline.add(self.name, "error" if why else "info", "process ended", fields)
         if why:
             self.exits.append(why)
+        self.died_of = error
         self._remember_end(in_order=not why)
         self._die()
         if why:

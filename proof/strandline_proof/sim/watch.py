@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline import StrandlineError
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
@@ -219,7 +220,7 @@ class Oracles:
 
     def _on_exit(self, node: Node, why: str) -> None:
         """A process ends by itself only where its own disk has failed it, or where another says
-        that it is the same server.
+        that it is the same server. Our applications end by what they are told and cannot decide.
         """
         if not why:
             if left := left_by(node, is_server=node.name in self._world.topology.servers):
@@ -240,7 +241,10 @@ class Oracles:
             return
         disk_failed = node.disk.has_failed or node.disk.counts.get("disk full")
         if not (disk_failed and any(reason in why for reason in DISK_REASONS)):
-            self._world.loop.fail(Violation("exit", f"{node.name} stopped: {why}"))
+            is_told = isinstance(node.died_of, StrandlineError)
+            self._world.loop.fail(
+                Violation("I-183" if is_told else "exit", f"{node.name} stopped: {why}")
+            )
 
     def _has_double(self, node: Node) -> bool:
         """Whether there has been another process that says it is the same server."""
