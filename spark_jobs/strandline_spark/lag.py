@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from strandline_proto.batch import read_header
 from strandline_proto.errors import NONE
 from strandline_proto.v1 import fetch_pb2
 from strandline_spark.cluster import Cluster, stub_for
@@ -161,6 +160,9 @@ def _first_timestamp(
     leader: Leader, tp: TopicPartition, start: int, stop: int, seconds: float
 ) -> int | None:
     """None if the leader does not say."""
+    # A planner's process loads this module for its first batch, and asks for no timestamp.
+    from strandline_proto.batch import read_header
+
     call = stub_for(leader.address).FetchRange(
         fetch_pb2.FetchRangeRequest(
             topic_id=leader.topic_id,

@@ -34,6 +34,9 @@ START_SECONDS_MAX: Final = 120.0
 POLL_SECONDS: Final = 0.05
 END_SECONDS: Final = 5.0
 _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_CHECKPOINT_FILES: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _LOG_CONFIGURATION: Final = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 TASK_FAILURES_MAX: Final = 4
 """As on a cluster: a local master takes the first failure of a task for the end of the query."""
@@ -165,6 +168,7 @@ def start_session(
     try:
         session = builder.getOrCreate()
         _end_accumulators_quietly(session)
+        _keep_checkpoints_without_forks(session)
         return session
     except Py4JError as why:
         raise EnvironmentProblem(
@@ -279,6 +283,18 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
         with open(connection, "rb") as file:
             port, secret_size = struct.unpack(">ii", file.read(8))
             return port, file.read(secret_size).decode("utf-8")
+
+
+def _keep_checkpoints_without_forks(session: SparkSession) -> None:
+    """Checkpoints are on a local disk. Spark's usual way to write a file there starts `chmod`,
+    twice for each micro-batch; this one writes the same files, whose names come by a rename too.
+    """
+    from py4j.protocol import Py4JError
+
+    jvm: Any = session.sparkContext._jvm
+    with contextlib.suppress(Py4JError):  # another version of Spark may have it elsewhere
+        jvm.java.lang.Class.forName(_CHECKPOINT_FILES)
+        session.conf.set("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINT_FILES)
 
 
 def _configuration(master: str, memory: str, *, direct: bool, worker_python: str) -> dict[str, str]:

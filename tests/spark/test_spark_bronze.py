@@ -303,3 +303,10 @@ def test_a_checkpoint_of_another_table_is_refused(
     run(spark, job)
     with pytest.raises(TableError, match="of another job or of another table"):
         prepare(replace(job, table=str(tmp_path / "other")))
+
+
+def test_a_session_writes_checkpoints_without_starting_other_programs(spark: SparkSession) -> None:
+    """Fails when a version of Spark has the class elsewhere: `session.py` names it."""
+    chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None)
+    assert chosen is not None
+    assert chosen.endswith(".FileSystemBasedCheckpointFileManager")
