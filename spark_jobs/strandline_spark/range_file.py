@@ -12,6 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from strandline_spark.codecs import codec_of_each
 from strandline_spark.durable import sync, sync_names
 
 ROW_GROUP_BYTES: Final = 32 << 20
@@ -59,7 +60,9 @@ class RangeFile:
     """A file that comes to be with its first record."""
 
     def __init__(self, root: str, path: str, schema: Any, options: dict[str, Any]) -> None:
-        """`path` is relative to the table's folder `root`."""
+        """`path` is relative to the table's folder `root`; `options` are ParquetWriter's, and name
+        the codec of what packs.
+        """
         self.path = path
         self.bounds = Bounds()
         self._root = root
@@ -85,10 +88,12 @@ class RangeFile:
     def _flush(self) -> None:
         if not self._pending:
             return
+        table = pa.Table.from_batches(self._pending)
         if self._writer is None:
             os.makedirs(os.path.dirname(self._full_path), exist_ok=True)
-            self._writer = pq.ParquetWriter(self._full_path, self._schema, **self._options)
-        table = pa.Table.from_batches(self._pending)
+            codecs = codec_of_each(table, self._options["compression"])
+            options = self._options | {"compression": codecs}
+            self._writer = pq.ParquetWriter(self._full_path, self._schema, **options)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._pending, self._pending_bytes = [], 0
 
