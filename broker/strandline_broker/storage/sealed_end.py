@@ -1,5 +1,8 @@
 """Where a sealed segment's offsets end, found by the last entry of its index and the batches behind
-it: what a start can afford to know of each segment that it need not read.
+it, and its largest timestamp: what a start can afford to know of a segment that it need not read.
+
+The last entry of the time index is held against the batch that it names (I-78), which is mostly one
+of those.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from strandline_broker.storage.batch_walk import walk
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.file import File
 from strandline_broker.storage.offset_index import ENTRY_SIZE
-from strandline_broker.storage.time_index import ENTRY
+from strandline_broker.storage.time_index import ENTRY, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from strandline_broker.storage.segment import Segment
@@ -27,31 +30,46 @@ def end_by_index(fs: FileSystem, segment: Segment) -> int | None:
     """
     try:
         entry = _last_offset_entry(fs, segment)
-        timed = _has_times(fs, segment)
+        latest = _last_time_entry(fs, segment)
     except FileNotFoundError:
         return None
     if segment.size == 0:
         return segment.base_offset
     if entry is None:
         return None
-    last_offset, position = entry
-    if not timed:
+    if latest is None:
         # Only a segment without any record, of headers that compaction left, may have no time.
         if File(fs, segment.path("timeindex")).size() > 0:
             return None
-        last_offset, position = _FIRST_BATCH
-    end = None
+        entry = _FIRST_BATCH
     try:
-        file = File(fs, segment.path())
-        for at, header in walk(file, position, segment.size, offset=segment.base_offset):
-            if at == position and last_offset not in (-1, header.last_offset):
-                return None
-            if not timed and header.record_count > 0:
-                return None
-            end = header.next_offset
+        end, largest = _walk_from(File(fs, segment.path()), segment, entry, latest)
     except BadBatch:
         return None
+    if latest is not None and latest[0] >= 0:
+        if largest != latest[0] and segment.is_contradicted([latest]):
+            return None
+        segment.know_latest(*latest)
     return end if end is not None and end <= segment.end_offset else None
+
+
+def _walk_from(
+    file: File, segment: Segment, entry: tuple[int, int], latest: tuple[int, int] | None
+) -> tuple[int | None, int]:
+    """(one past the last offset, the largest timestamp of the batch that the time index names, if
+    it is met); no end where a batch contradicts an index.
+    """
+    last_offset, position = entry
+    end, largest = None, NO_TIMESTAMP
+    for at, header in walk(file, position, segment.size, offset=segment.base_offset):
+        if at == position and last_offset not in (-1, header.last_offset):
+            return None, largest
+        if latest is None and header.record_count > 0:
+            return None, largest
+        if latest is not None and header.base_offset <= latest[1] <= header.last_offset:
+            largest = header.max_timestamp
+        end = header.next_offset
+    return end, largest
 
 
 def _last_offset_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | None:
@@ -78,19 +96,18 @@ def _last_offset_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | No
     return segment.base_offset + relative, position
 
 
-def _has_times(fs: FileSystem, segment: Segment) -> bool:
-    """Whether the time index has entries, and the last names an offset of this segment."""
+def _last_time_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | None:
+    """(timestamp, offset) of the last entry of the time index, without a timestamp where zeros
+    follow it; None if there is none or that cannot be.
+    """
     file = File(fs, segment.path("timeindex"))
     size = file.size()
     if size == 0 or size % ENTRY.size != 0:
-        return False
+        return None
     timestamp, relative = ENTRY.unpack(file.read(ENTRY.size, size - ENTRY.size))
     if timestamp == 0 and relative == 0:
         indexes = segment.read_indexes()
-        return indexes is not None and len(indexes[1]) > 0
+        has_times = indexes is not None and len(indexes[1]) > 0
+        return (NO_TIMESTAMP, segment.base_offset) if has_times else None
     batch = segment.base_offset + int(relative)
-    if relative < 0 or batch >= segment.end_offset:
-        return False
-    if timestamp >= 0:
-        segment.know_latest(timestamp, batch)
-    return True
+    return (timestamp, batch) if segment.base_offset <= batch < segment.end_offset else None

@@ -25,6 +25,7 @@ from strandline_broker.storage.file import (
 from strandline_broker.storage.offset_index import ENTRY_SIZE, RELATIVE_MAX, OffsetIndex
 from strandline_broker.storage.recent_batches import RecentBatches
 from strandline_broker.storage.time_index import ENTRY, TimeIndex, read_last
+from strandline_broker.storage.times_check import is_contradicted
 from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
 
 if TYPE_CHECKING:
@@ -150,11 +151,11 @@ class Segment:
 
     def latest(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch with it); -1 if no batch has a
-        timestamp. Read once from the end of the time index.
+        timestamp. Read once from the end of the time index, and held against that batch.
         """
         if not self._latest_is_known:
             found = read_last(self._fs, self.path("timeindex"), self.base_offset)
-            if found is None or not self.base_offset <= found[1] < self.end_offset:
+            if found is None or self.is_contradicted([found]):
                 found = self._scan_latest()
             self.know_latest(*found)
         return self.latest_timestamp, self.latest_batch
@@ -171,6 +172,11 @@ class Segment:
             if header.max_timestamp > latest and header.record_count > 0:
                 latest, batch = header.max_timestamp, header.last_offset
         return latest, batch
+
+    def is_contradicted(self, times: list[tuple[int, int]]) -> bool:
+        """Whether one of these entries of its time index is not what its batch says (I-78)."""
+        view = self._view or self._open()
+        return any(is_contradicted(self, view, *entry) for entry in times)
 
     def modified_ms(self) -> int:
         """When the file was written to last, in milliseconds since the epoch."""
@@ -349,8 +355,9 @@ class Segment:
         Walks from the last index entry below, but not from before `low`, a byte and the offset of
         the batch there; raises BadBatch if what is there does not end at `position`.
         """
-        _, offsets, times = self.view()
-        offsets = offsets.cut(position)
+        _, offsets, known = self.view()
+        offsets, times = offsets.cut(position), known
+        doubted = known.around(OFFSET_MAX if end_offset is None else end_offset)
         if end_offset is None:
             end_offset = self.base_offset
         else:
@@ -358,7 +365,11 @@ class Segment:
         file = File(self._fs, self.path(), WRITE)
         start = offsets.last_position
         named = self._seems_at(file, start) if start > 0 and len(times) > 0 else None
-        if named is None or named.last_offset > offsets.last_offset:
+        if (
+            named is None
+            or named.last_offset > offsets.last_offset
+            or self.is_contradicted(doubted)
+        ):
             offsets, start = OffsetIndex(self.base_offset), 0
             times = TimeIndex(self.base_offset)
         offset = self.base_offset if start == 0 or named is None else named.base_offset

@@ -181,8 +181,7 @@ def first_record_at(
     before byte `end`.
     """
     view = segment.view()
-    floor = view.times.floor(timestamp)
-    headers = _walk_from(segment, view, floor, end=end, gaps_below=gaps_below)
+    headers = _walk_from_time(segment, view, timestamp, end=end, gaps_below=gaps_below)
     for step in paced(headers, HEADERS_A_STEP):
         if step is None:
             yield
@@ -222,6 +221,22 @@ def latest_timestamp_from(
                 elif record.offset >= log_start:
                     latest = max(latest, record.timestamp)
     return latest
+
+
+def _walk_from_time(
+    segment: Segment, view: View, timestamp: int, *, end: int, gaps_below: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from the one that the time index names on; from the first,
+    if that one is not of the time that the index says (I-78).
+    """
+    said, offset = view.times.floor(timestamp)
+    found = first_batch_to(segment, view, offset, end, gaps_below=gaps_below)
+    if found is not None and found[1].base_offset <= offset and found[1].max_timestamp == said:
+        position, first = found
+        yield from walk(view.file, position, end, offset=first.base_offset, gaps_below=gaps_below)
+    else:
+        offset = segment.base_offset
+        yield from _walk_from(segment, view, offset, end=end, gaps_below=gaps_below)
 
 
 def _walk_from(

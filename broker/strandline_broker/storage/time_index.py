@@ -84,9 +84,12 @@ class TimeIndex:
     @property
     def last(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch that has it)."""
-        if not self._timestamps:
+        return self._entry(len(self) - 1)
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        if number < 0:
             return NO_TIMESTAMP, self.base_offset
-        return self._timestamps[-1], self.base_offset + self._offsets[-1]
+        return self._timestamps[number], self.base_offset + self._offsets[number]
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry if `timestamp` is later than every one before."""
@@ -94,12 +97,21 @@ class TimeIndex:
             self._offsets.append(offset - self.base_offset)
             self._timestamps.append(timestamp)
 
-    def floor(self, timestamp: int) -> int:
-        """An offset before which no record is at or after `timestamp`, but within its own batch."""
-        i = bisect_right(self._timestamps, timestamp)
-        return self.base_offset + self._offsets[i - 1] if i > 0 else self.base_offset
+    def floor(self, timestamp: int) -> tuple[int, int]:
+        """The last entry that is not later than `timestamp`: (its timestamp, an offset before which
+        no record is at or after `timestamp`, but within its own batch).
+        """
+        return self._entry(bisect_right(self._timestamps, timestamp) - 1)
 
     def cut(self, offset: int) -> TimeIndex:
         """A new index of the entries below `offset`; readers may still hold this one."""
-        keep = bisect_left(self._offsets, offset - self.base_offset)
+        keep = self._count_below(offset)
         return TimeIndex(self.base_offset, self._timestamps[:keep], self._offsets[:keep])
+
+    def around(self, offset: int) -> list[tuple[int, int]]:
+        """The last entry below `offset` and the first of the others, as far as there are any."""
+        keep = self._count_below(offset)
+        return [self._entry(i) for i in (keep - 1, keep) if 0 <= i < len(self)]
+
+    def _count_below(self, offset: int) -> int:
+        return bisect_left(self._offsets, offset - self.base_offset)

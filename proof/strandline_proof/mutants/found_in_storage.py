@@ -43,6 +43,20 @@ FOUND_IN_STORAGE: Final = (
         Needs(corpus="another-digit-in-the-epoch-checkpoint"),
     ),
     Mutant(
+        "times-believed-against-the-batches",
+        "I-78",
+        "the last entry of a time index is right whatever its batch says: a flipped bit makes the"
+        " largest timestamp of a segment too early, and lookups by time pass over its records",
+        (
+            Edit(
+                "strandline_broker/storage/sealed_end.py",
+                "if largest != latest[0] and segment.is_contradicted([latest]):\n",
+                "if largest != latest[0] and segment.is_contradicted([]):\n",
+            ),
+        ),
+        Needs(corpus="passed-over-by-a-flipped-time"),
+    ),
+    Mutant(
         "cut-by-headers-alone",
         "I-1, I-15",
         "what stays of a segment is not read before it is cut: a length that a disk has changed"

@@ -11,7 +11,7 @@ from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.offset_index import OffsetIndex
 from strandline_broker.storage.recent_batches import KEPT, RecentBatches
 from strandline_broker.storage.sealed_file import SealedFile
-from strandline_broker.storage.time_index import TimeIndex
+from strandline_broker.storage.time_index import NO_TIMESTAMP, TimeIndex
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
 
@@ -80,13 +80,17 @@ def test_an_offset_index_finds_the_greatest_entry_not_above(
 def test_a_time_index_comes_back_and_finds_the_greatest_entry_not_above(
     pairs: tuple[list[int], list[int]], zeros: int, asked: int
 ) -> None:
+    none = NO_TIMESTAMP, 10
     entries = [(t, o) for t, o in zip(*pairs, strict=False) if t >= 1]
     index = TimeIndex(10, [t for t, _ in entries], [o for _, o in entries])
     found = TimeIndex.parse(10, index.serialize() + bytes(12 * zeros))
     assert found is not None
     assert found.serialize() == index.serialize()
-    assert found.floor(asked) == max((10 + o for t, o in entries if t <= asked), default=10)
-    assert len(found.cut(asked)) == sum(10 + o < asked for _, o in entries)
+    assert found.floor(asked) == max(((t, 10 + o) for t, o in entries if t <= asked), default=none)
+    below = [(t, 10 + o) for t, o in entries if 10 + o < asked]
+    others = [(t, 10 + o) for t, o in entries if 10 + o >= asked]
+    assert len(found.cut(asked)) == len(below)
+    assert found.around(asked) == below[-1:] + others[:1]
 
 
 @pytest.mark.parametrize(
