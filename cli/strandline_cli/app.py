@@ -1,5 +1,10 @@
 """The command tree. Command modules import typer and nothing heavy, so that `--help` is quick."""
 
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
 import typer
 
 from strandline_cli.commands.broker import broker_app
@@ -25,6 +30,7 @@ from strandline_cli.commands.stop import stop
 from strandline_cli.commands.strays import strays
 from strandline_cli.commands.topic import topic_app
 from strandline_cli.commands.up import up
+from strandline_cli.errors import UsageMistake
 from strandline_cli.main import version
 
 
@@ -66,7 +72,29 @@ def build_app() -> typer.Typer:
     app.add_typer(demo_app(), name="demo")
     app.add_typer(chaos_app(), name="chaos")
     app.command("bench", add_help_option=False)(_bench)
+    _refuse_nan(app)
     return app
+
+
+def _refuse_nan(app: typer.Typer) -> None:
+    """No option of any command takes it: to typer it is neither below a bound nor above it."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        command.callback = _without_nan(command.callback)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        _refuse_nan(group.typer_instance)
+
+
+def _without_nan(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def checked(**given: Any) -> Any:
+        for name, value in given.items():
+            if isinstance(value, float) and math.isnan(value):
+                raise UsageMistake(f"--{name.replace('_', '-')} nan is no number: give one")
+        return command(**given)
+
+    return checked
 
 
 def _show_version(wanted: bool) -> None:

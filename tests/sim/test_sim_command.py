@@ -171,7 +171,7 @@ def test_a_file_that_is_not_there_is_named(
         (["sim", "--crash-points", "1", "--first", "2"], "--first is where a sweep begins"),
         (["sim", "--seed", "1", "--jobs", "7"], "--jobs is for sweeps"),
         (["sim", "--seeds", "2", "--timeline"], "--timeline is of one run"),
-        (["sim", "--minutes", "nan"], "'--minutes'"),
+        (["sim", "--minutes", "nan"], "--minutes nan is no number"),
         (["sim", "--minutes", "inf"], "--minutes inf is no length of time"),
         (["model", "--profile", "paradise"], "there is no profile 'paradise'"),
         (["model", "--profile", "isr", "--deep"], "not both"),
