@@ -1,5 +1,6 @@
 """Open descriptors and indexes in memory are bounded over all logs of a broker."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -16,8 +17,11 @@ def descriptors() -> int:
 
 
 def open_below(path: Path) -> list[str]:
-    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    return [to for to in map(os.readlink, links) if to.startswith(f"{path}/")]
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # another thread has closed it meanwhile
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [to for to in found if to.startswith(f"{path}/")]
 
 
 def filled(directory: DataDirectory, index: int, config: LogConfig = SMALL) -> Log:
