@@ -2,8 +2,9 @@
 executors and their Python workers, the leader that is read, the controller. After each kill bronze
 and silver have every record once, and at the end gold is what a run without kills gives.
 
-Among the tests each of `KINDS` is killed once. `make spark-kills` kills ten times in two million
-records, executors and the controller too (KILLS=, RECORDS=, SEED=).
+Among the tests each of `KINDS` is killed once, on a local master. `make spark-kills` kills ten
+times in two million records on a standalone cluster, executors and the controller too (KILLS=,
+RECORDS=, SEED=).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.verify import verify
 from support.cluster import eventually, make_cluster
 from support.pipelines import rows_of
-from support.spark_standalone import end_session, spark_standalone, with_word
+from support.spark_standalone import end_session, spark_standalone, start_job, with_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,8 +59,10 @@ SEED: Final = int(os.environ.get("TEST_SPARK_SEED", "1"))
 PARTITIONS: Final = 4
 CHUNK: Final = 500
 DEADLINE_S: Final = 300
-WORKERS: Final = ("127.0.0.2", "127.0.0.3")[: int(os.environ.get("TEST_SPARK_WORKERS", "1"))]
-"""Each has an executor of its own: a JVM more to start after every kill of the job."""
+WORKERS: Final = ("127.0.0.2", "127.0.0.3")[: int(os.environ.get("TEST_SPARK_WORKERS", "0"))]
+"""Each has an executor of its own, a JVM more to start after every kill of the job; without any
+the tasks run in the job's JVM.
+"""
 QUERY: Final = Path(__file__).parents[1] / "support" / "duckdb_query.py"
 COUNTS: Final = "select count(*), count(distinct value) from delta"
 
@@ -94,9 +97,9 @@ sql = "SELECT window_start, window_end, count(*) AS n, sum(n) AS total FROM silv
 
 
 class Job:
-    """A pipeline on the standalone cluster, which is started again when it was killed."""
+    """A pipeline, which is started again when it was killed."""
 
-    def __init__(self, spark: SparkStandalone, bootstrap: str, root: Path) -> None:
+    def __init__(self, spark: SparkStandalone | None, bootstrap: str, root: Path) -> None:
         self._spark, self._bootstrap, self._root = spark, bootstrap, root
         self.file = root / "pipeline.toml"
         self.file.write_text(PIPELINE)
@@ -112,12 +115,13 @@ class Job:
     def start(self) -> None:
         self.starts += 1
         with (self._root / "job.out").open("a") as out, (self._root / "job.err").open("a") as err:
-            self.process = self._spark.start_job(
-                *(WORKERS[0], self._bootstrap, self._root),
-                *("--every", "1s"),
-                job=("run", str(self.file)),
-                outputs=(out, err),
-            )
+            run, outputs, every = ("run", str(self.file)), (out, err), ("--every", "1s")
+            if self._spark is None:
+                self.process = start_job(run, self._bootstrap, *every, outputs=outputs)
+            else:
+                self.process = self._spark.start_job(
+                    WORKERS[0], self._bootstrap, self._root, *every, job=run, outputs=outputs
+                )
 
     def rows(self) -> int:
         """In silver; the job is started again if it has ended and may have."""
@@ -153,7 +157,7 @@ class Job:
 class Striker:
     """Kills a process of each kind; what Spark does not start again by itself is started again."""
 
-    def __init__(self, cluster: LocalCluster, spark: SparkStandalone, job: Job) -> None:
+    def __init__(self, cluster: LocalCluster, spark: SparkStandalone | None, job: Job) -> None:
         self._cluster, self._spark, self._job = cluster, spark, job
         self.draw = random.Random(SEED)
         self.kinds: dict[str, Callable[[], None]] = {
@@ -189,7 +193,11 @@ class Striker:
         self._kill_on_a_worker("CoarseGrainedExecutorBackend")
 
     def _kill_on_a_worker(self, word: str) -> None:
-        sessions = [self._spark.pids[host] for host in WORKERS]
+        if self._spark is None:
+            assert self._job.process is not None
+            sessions = [self._job.process.pid]
+        else:
+            sessions = [self._spark.pids[host] for host in WORKERS]
         eventually(lambda: any(with_word(pid, word) for pid in sessions), f"{word} runs")
         self._kill(self.draw.choice([pid for pid in sessions if with_word(pid, word)]), word)
 
@@ -270,10 +278,14 @@ def with_topic(make_cluster: MakeCluster) -> LocalCluster:
 def test_every_record_is_in_the_table_once_whatever_was_killed(
     make_cluster: MakeCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    with ThreadPoolExecutor(1) as beside, spark_standalone(tmp_path / "spark") as standalone:
+    with contextlib.ExitStack() as stack:
+        beside = stack.enter_context(ThreadPoolExecutor(1))
         starting = beside.submit(with_topic, make_cluster)
-        for host in WORKERS:
-            standalone.add_worker(host)
+        standalone = None
+        if WORKERS:
+            standalone = stack.enter_context(spark_standalone(tmp_path / "spark"))
+            for host in WORKERS:
+                standalone.add_worker(host)
         cluster = starting.result()
         job = Job(standalone, cluster.bootstrap, tmp_path)
         striker = Striker(cluster, standalone, job)

@@ -135,25 +135,18 @@ class SparkStandalone:
         worker `host`. Its first task waits for so many executors.
         """
         places = ("--table", str(root / "table"), "--checkpoint", str(root / "checkpoint"))
-        arguments = [
-            *(job or ("ingest", "bronze", "--topics", "t", *places)),
-            *("--bootstrap", bootstrap, "--format", "json"),
-            *("--master", self.url, "--worker-python", PYTHON, *more),
-        ]
         own = {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PATH": f"{self.directory / host}.bin:{os.environ['PATH']}",
-            "JDK_JAVA_OPTIONS": _SHORT,
         }
         if executors > 1:
             own["SPARK_SUBMIT_OPTS"] = _WAIT_FOR_CORES.format(executors)
-        return subprocess.Popen(
-            [sys.executable, "-m", "strandline_spark.main", *arguments],
-            stdout=outputs[0],
-            stderr=outputs[1],
-            text=True,
-            env=clean_environ(own),
-            start_new_session=True,
+        return start_job(
+            job or ("ingest", "bronze", "--topics", "t", *places),
+            bootstrap,
+            *("--master", self.url, "--worker-python", PYTHON, *more),
+            outputs=outputs,
+            environment=own,
         )
 
     def kill_worker(self, host: str) -> None:
@@ -171,6 +164,27 @@ class SparkStandalone:
         for process in self.processes.values():
             process.wait_until_gone(_END_S)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def start_job(
+    job: Sequence[str],
+    bootstrap: str,
+    *more: str,
+    outputs: tuple[int | IO[str], int | IO[str]] = (subprocess.PIPE, subprocess.PIPE),
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """`strandline-spark JOB`, in a session of its own with all processes of Spark's that it starts;
+    on a local master unless the options name another.
+    """
+    arguments = [*job, "--bootstrap", bootstrap, "--format", "json", *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "strandline_spark.main", *arguments],
+        stdout=outputs[0],
+        stderr=outputs[1],
+        text=True,
+        env=clean_environ({"JDK_JAVA_OPTIONS": _SHORT, **(environment or {})}),
+        start_new_session=True,
+    )
 
 
 def in_session(leader: int) -> dict[int, str]:
