@@ -84,7 +84,7 @@ class Node:
         self.stalled_until_s = 0.0
         """An operation of its disk, on whichever thread, takes until then."""
         self.failed_before = 0
-        """How many flushes of its disk had failed when its process began."""
+        """How many faults had struck its disk when its process began."""
         self.clean_epoch = -1
         """Broker epoch of the last process that was registered, if it ended in order."""
         self.dark_s = float("-inf")

@@ -70,7 +70,7 @@ class Oracles:
         self.replicas.excuses.on_over = self._on_excuse_over
         self._over: dict[int, int] = {}
         """After which event of the history each partition is judged again."""
-        self.applied = AppliedOracle(world.nodes, self.control.decided)
+        self.applied = AppliedOracle(world.nodes, self.control.decided, self.replicas)
         self.applied.is_obeyed = lambda: not self.old_store
         self.fetches = FetchOracle(world.nodes)
         told = self.applied, self.fetches

@@ -3,7 +3,7 @@ answered, and the roles that it really has: never from what it says of itself el
 
 An answer that says "applied" is held against the roles (I-81): each replica that the log assigns to
 the broker by then, and that the answer does not call failed, is there, in that epoch or a newer
-one, and leads if it was to lead.
+one, and leads if it was to lead, or has led until its disk refused to read its log.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_proof.sim.oracles.disks import is_about
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import broker_id
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.oracles.decided import Decided, DecidedLog, Key
+    from strandline_proof.sim.oracles.replicas import ReplicaOracle
 
 METHOD: Final = "LeaderAndIsr"
 
@@ -35,9 +37,12 @@ class _Told:
 
 
 class AppliedOracle:
-    def __init__(self, nodes: Mapping[str, Node], decided: DecidedLog) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Node], decided: DecidedLog, replicas: ReplicaOracle
+    ) -> None:
         self._nodes = nodes
         self._decided = decided
+        self._replicas = replicas
         self._told: dict[str, _Told] = {}
         self._said: dict[str, list[Callable[[], None]]] = {}
         self.is_obeyed: Callable[[], bool] = lambda: True
@@ -101,9 +106,25 @@ class AppliedOracle:
             if then is None or then.offset <= since or me not in then.replicas:
                 continue
             partition = replicas.partitions.get(key)
-            if why := _lacks(partition, then, me):
+            why = _lacks(partition, then, me)
+            if why and not self._has_gone_out(node, key, partition, then):
                 return f"partition {key[1]} {why}"
         return ""
+
+    def _has_gone_out(self, node: Node, key: Key, partition: Any, then: Decided) -> bool:
+        """Whether it came to lead, and serves nothing since its disk refused to read the log. Its
+        heartbeats say so, not its answers, and the push that lets another lead may have to wait
+        for an earlier one.
+        """
+        if partition is None or partition.role is not None:
+            return False
+        if _epochs(partition) != then.epochs:
+            return False
+        ghost = self._replicas.ghost(key)
+        unread = node.disk.touched("read error", since=node.failed_before)
+        return ghost.has_led(then.leader_epoch, node.name, node.incarnation) and is_about(
+            f"{partition.log.path}/", unread
+        )
 
 
 class _Heard:
@@ -132,11 +153,15 @@ def _lacks(partition: Any, then: Decided, me: int) -> str:
         return f"is not here, and was decided at {then.epochs} (leader epoch, partition epoch)"
     if partition.gate.locked():
         return ""  # its role begins or ends
-    state = partition.state
-    epochs = None if state is None else (state.leader_epoch, state.partition_epoch)
+    epochs = _epochs(partition)
     if epochs is None or epochs < then.epochs:
         return f"is at {epochs} (leader epoch, partition epoch), {then.epochs} was decided"
     leads = None if partition.leader is None else partition.leader.leader_epoch
     if epochs == then.epochs and then.leader == me and leads != then.leader_epoch:
         return f"was to lead in epoch {then.leader_epoch}, and leads in {leads}"
     return ""
+
+
+def _epochs(partition: Any) -> tuple[int, int] | None:
+    state = partition.state
+    return None if state is None else (state.leader_epoch, state.partition_epoch)

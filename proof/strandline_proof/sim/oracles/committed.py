@@ -138,6 +138,10 @@ class Committed:
                 f" led by {known[0]} (life {known[1]})",
             )
 
+    def has_led(self, epoch: int, node: str, incarnation: int) -> bool:
+        """Whether that incarnation was seen to lead in the epoch."""
+        return self._leaders.get(epoch) == (node, incarnation)
+
     def on_log_start(
         self, start: int, view: LogView, where: str, *, leads: bool, retention_bytes: int | None
     ) -> str:

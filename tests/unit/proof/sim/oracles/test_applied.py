@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.oracles.applied import AppliedOracle
+from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.decided import Decided
 from strandline_proof.sim.oracles.violation import Violation
 
 ID = b"t" * 16
 KEY = ID, 0
+LOG = "/data/t-0"
+SEGMENT = f"{LOG}/00000000000000000000.log"
 THEN = Decided(20, (1, 2), (1, 2), 1, 3, 5)
 
 
@@ -23,7 +28,9 @@ class Scene:
         self.partition = SimpleNamespace(
             gate=SimpleNamespace(locked=lambda: False),
             state=SimpleNamespace(leader_epoch=3, partition_epoch=5),
+            role=SimpleNamespace(),
             leader=SimpleNamespace(leader_epoch=3),
+            log=SimpleNamespace(path=LOG),
         )
         self.partition.__dict__.update(replica)
         self.partitions = {KEY: self.partition}
@@ -33,7 +40,8 @@ class Scene:
             incarnation=1,
             stopping=False,
             process=process,
-            disk=SimpleNamespace(struck=[]),
+            disk=SimDisk(Random(1), lambda: 0.0),
+            failed_before=0,
         )
         log: Any = SimpleNamespace(
             keys=lambda: [KEY],
@@ -41,7 +49,12 @@ class Scene:
             as_of=lambda key, offset: THEN if offset >= THEN.offset else None,
         )
         nodes: Any = {"broker-1": self.node}
-        self.oracle = AppliedOracle(nodes, log)
+        self.ghost = Committed(0, min_insync=2, always=True)
+        replicas: Any = SimpleNamespace(ghost=lambda key: self.ghost)
+        self.oracle = AppliedOracle(nodes, log, replicas)
+
+    def leads_no_more(self) -> None:
+        self.partition.role = self.partition.leader = None
 
     def answers(self, *, failed: bool = False, **answer: Any) -> None:
         heard = self.oracle.overhear("broker-1")
@@ -88,3 +101,60 @@ def test_another_life_has_answered_nothing() -> None:
     scene.answers()
     scene.node.incarnation = 2
     assert scene.oracle.offset(scene.node) == -1
+
+
+def refused(scene: Scene, path: str = SEGMENT, fault: str = "read error") -> None:
+    scene.node.disk.struck.append((fault, path))
+
+
+def test_who_has_led_leads_no_more_once_its_disk_refuses_to_read_the_log() -> None:
+    scene = Scene()
+    scene.answers()
+    scene.ghost.on_led(3, "broker-1", 1)
+    refused(scene)
+    assert scene.oracle.lacks(scene.node, 20) == ""
+    scene.leads_no_more()
+    assert scene.oracle.lacks(scene.node, 20) == ""
+    scene.answers()  # of other replicas, which took longer
+
+
+@pytest.mark.parametrize("what", ["nothing", "another file", "another fault", "the life before"])
+def test_a_role_that_no_disk_has_ended_is_asked_for(what: str) -> None:
+    scene = Scene()
+    scene.ghost.on_led(3, "broker-1", 1)
+    if what == "another file":
+        refused(scene, "/data/t-01/00000000000000000000.log")
+    if what == "another fault":
+        refused(scene, fault="misread")
+    if what == "the life before":
+        refused(scene)
+        scene.node.failed_before = 1
+    scene.leads_no_more()
+    with pytest.raises(Violation, match="I-81"):
+        scene.answers()
+
+
+@pytest.mark.parametrize("led", [None, (2, "broker-1", 1), (3, "broker-1", 2), (3, "broker-2", 1)])
+def test_an_unread_log_is_no_reason_for_a_role_that_was_never_taken(
+    led: tuple[int, str, int] | None,
+) -> None:
+    scene = Scene()
+    if led is not None:
+        scene.ghost.on_led(*led)
+    refused(scene)
+    scene.leads_no_more()
+    with pytest.raises(Violation, match="I-81"):
+        scene.answers()
+
+
+@pytest.mark.parametrize(
+    "replica", [{"state": OLDER}, {"role": SimpleNamespace()}], ids=["in an older epoch", "follows"]
+)
+def test_an_unread_log_is_no_reason_for_another_role(replica: dict[str, Any]) -> None:
+    scene = Scene()
+    scene.ghost.on_led(3, "broker-1", 1)
+    refused(scene)
+    scene.leads_no_more()
+    scene.partition.__dict__.update(replica)
+    with pytest.raises(Violation, match="I-81"):
+        scene.answers()
