@@ -108,6 +108,52 @@ def test_an_error_behind_a_standstill_is_its_callers() -> None:
     ran(main)
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_a_function_has_met_is_known_with_its_outcome(hangs: bool) -> None:
+    async def main(machine: Machine) -> None:
+        thread, other = machine.threads
+        known: list[float] = []
+        if not hangs:
+            machine.stands_still_at("fsync")
+
+        def meets() -> None:
+            thread.when_known(lambda: known.append(round(machine.loop.now, 1)))
+            if hangs:
+                thread.hang(STILL_S)
+            machine.write("a")
+
+        job = thread.run(meets)
+        await other.run(machine.write, "b")
+        await asyncio.sleep(STILL_S / 2)
+        assert not known
+        assert not job.done()
+        await job
+        assert known == [STILL_S]
+        await thread.run(machine.write, "c")
+        assert known == [STILL_S], "once"
+
+    ran(main)
+
+
+def test_what_a_dead_process_would_have_known_nobody_knows() -> None:
+    async def main(machine: Machine) -> None:
+        machine.stands_still_at("fsync")
+        thread, known = machine.threads[0], list[str]()
+
+        def meets() -> None:
+            thread.when_known(lambda: known.append("met"))
+            machine.write("a")
+
+        thread.run(meets)
+        await asyncio.sleep(STILL_S / 2)
+        machine.fs.alive = False
+        thread.end()
+        await asyncio.sleep(STILL_S)
+        assert not known
+
+    ran(main)
+
+
 def test_only_a_thread_can_stand_still() -> None:
     async def main(machine: Machine) -> None:
         machine.stands_still_at("fsync")

@@ -50,8 +50,8 @@ class SimDisk:
         self.stand_still: Callable[[float], bool] = lambda _: False
         """Waits so long while others go on; False where nobody could."""
         self.path = ""
-        self.refused_in = ""
-        """The segment that there was last no room for."""
+        self.refused: Callable[[str], None] = lambda _: None
+        """Told of which segment there was no room for."""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
         self.recovers: Callable[[], bool] = lambda: False
@@ -210,7 +210,7 @@ class SimDisk:
             for what in ("disk full", "append refused")[: 1 + path.endswith(".log")]:
                 self.counts[what] = self.counts.get(what, 0) + 1
             if path.endswith(".log"):
-                self.refused_in = path
+                self.refused(path)
             raise os_error(errno.ENOSPC, "")
         if wanted > 1 and self.strikes(self.faults.short_write, "short write"):
             wanted = self._rng.randint(1, wanted - 1)

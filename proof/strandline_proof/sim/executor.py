@@ -45,6 +45,8 @@ class SimExecutor(concurrent.futures.Executor):
         self._hangs_until = 0.0
         self._hang_s: float | None = None
         """While a function runs: for how long its operations hang."""
+        self._known_then: list[Callable[[], None]] = []
+        """What is known with the outcome of the function that has begun."""
 
     def hang(self, seconds: float) -> bool:
         """An operation of the function that runs now comes back so much later, and with it all
@@ -76,6 +78,12 @@ class SimExecutor(concurrent.futures.Executor):
         aside.stand_still(seconds)
         self._hang_s = hang_s
         return True
+
+    def when_known(self, then: Callable[[], None]) -> None:
+        """Called by the function that runs now: `then` is for when the event loop gets its outcome,
+        after all that it hangs and stands still for.
+        """
+        self._known_then.append(then)
 
     def end(self) -> None:
         """Its process has ended: what stands still gets to know it from its next operation."""
@@ -171,14 +179,16 @@ class SimExecutor(concurrent.futures.Executor):
         self._post(self._loop.now + pause_s, on_thread)
 
     def _tell(self, tell: Callable[[], None] | None, hang_s: float) -> None:
+        known, self._known_then = self._known_then, []
+        told = [*known, tell] if tell is not None else known
         if hang_s == 0.0:
-            if tell is not None:
-                tell()
+            for each in told:
+                each()
             return
         self._hangs_until = self._loop.now + hang_s
         self._free_at = max(self._free_at, self._hangs_until)
-        if tell is not None:
-            self._post(self._hangs_until, _named_as_of_a_thread(tell))
+        if told:
+            self._post(self._hangs_until, _named_as_of_a_thread(told))
 
     def _post(self, at_s: float, work: Callable[[], None]) -> None:
         self._loop.post(at_s - self._loop.now, OWNER.get(), work)
@@ -192,10 +202,11 @@ def _settle(future: asyncio.Future[Any], how: Callable[[Any], None], outcome: An
         how(outcome)
 
 
-def _named_as_of_a_thread(tell: Callable[[], None]) -> Callable[[], None]:
+def _named_as_of_a_thread(told: list[Callable[[], None]]) -> Callable[[], None]:
     """The loop knows by the name what goes on while it stands still."""
 
     def on_thread() -> None:
-        tell()
+        for each in told:
+            each()
 
     return on_thread

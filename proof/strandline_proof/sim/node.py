@@ -6,6 +6,7 @@ The process is the real one, built over a Runtime that is bound to the simulatio
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from prometheus_client import CollectorRegistry
@@ -66,6 +67,7 @@ class Node:
         self.disk = SimDisk(rng, self._wall)
         self.disk.stalled = self._stall
         self.disk.stand_still = self._stand_still
+        self.disk.refused = self._refused
         self.disk.recovers = lambda: any(thread.runs for thread in self._recoveries)
         self.owner: Owner | None = None
         self.process: Any = None
@@ -83,6 +85,8 @@ class Node:
         """A process has ended in any other way than in order; its disk is as it left it."""
         self.stalled_until_s = 0.0
         """An operation of its disk, on whichever thread, takes until then."""
+        self.refused_in: list[str] = []
+        """Segments that there was no room for, as the event loop of its process has got to know."""
         self.failed_before = 0
         """How many faults had struck its disk when its process began."""
         self.clean_epoch = -1
@@ -164,6 +168,15 @@ class Node:
         self.stalled_until_s = max(self.stalled_until_s, self.loop.now + seconds)
         return thread.stand_still(seconds)
 
+    def _refused(self, segment: str) -> None:
+        """What a thread is refused its event loop knows with the outcome of the whole function."""
+        known = partial(self.refused_in.append, segment)
+        thread = next((thread for thread in self._threads if thread.runs), None)
+        if thread is None:
+            known()
+        else:
+            thread.when_known(known)
+
     def start(self) -> None:
         """Begin a new life, if there is none."""
         if self.running:
@@ -177,6 +190,7 @@ class Node:
         self._fs = SimFs(self.disk)
         self.disk.faults.misread = 0.0  # what opens logs is spared all of it (`SimDisk.recovers`)
         self.process = None
+        self.refused_in = []
         self._threads.clear()
         self._recoveries.clear()
         self._stop = asyncio.Event()

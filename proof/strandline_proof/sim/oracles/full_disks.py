@@ -2,6 +2,7 @@
 
 A broker sends a heartbeat when the one before it has been answered. So what is wrong at two answers
 in a row, and has not changed in between, a whole heartbeat has been told of and has left as it is.
+What a thread was refused can be told of when the event loop has got to know it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     Complaint = tuple[object, ...]
 
-REFUSED = "append refused"
-"""How often a disk has had no room for bytes of a segment."""
-
 
 class _Known:
     """One process, since it began."""
@@ -43,13 +41,13 @@ class FullDiskOracle:
         self._known: dict[str, _Known] = {}
 
     def on_step(self, node: Node, state: ControllerState | None) -> None:
-        process, refused = node.process, node.disk.counts.get(REFUSED, 0)
+        process, refused = node.process, node.refused_in
         known = self._known.get(node.name)
         if known is None or known.process is not process:
-            known = self._known[node.name] = _Known(process, refused)
-        if refused != known.refused:
-            known.refused = refused
-            known.is_full = known.is_full or _is_in_use(process, node.disk.refused_in)
+            known = self._known[node.name] = _Known(process, len(refused))
+        for segment in refused[known.refused :]:
+            known.is_full = known.is_full or _is_in_use(process, segment)
+        known.refused = len(refused)
         if node.disk.capacity - node.disk.used >= ROOM_BYTES:
             known.is_full = False
         answer_s = process.lifecycle.last_answer_s
