@@ -8,6 +8,7 @@ taken side by side (`storage/steps.py`): many small files cost little more than 
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -46,12 +47,18 @@ class DiskLane:
 
     async def in_group(self, steps: Steps[T]) -> T:
         """Take the steps beside those of all who wait too, to their end, even if the caller is
-        cancelled. OSError or KafkaStorageError as they raise it.
+        cancelled. OSError or KafkaStorageError as they raise it; an OSError is the cause of a
+        `CancelledError` then.
         """
         asked = _Asked(steps)
         self._asked.append(asked)
         # The first job to run takes all that wait by then; the others find theirs done.
-        await to_the_end(self.thread, self._take_all)
+        try:
+            await to_the_end(self.thread, self._take_all)
+        except asyncio.CancelledError as cancelled:
+            if isinstance(asked.outcome, OSError):
+                raise cancelled from asked.outcome
+            raise
         if isinstance(asked.outcome, Exception):
             raise asked.outcome
         return asked.outcome

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.producer_state import ProducerStates
@@ -25,7 +25,7 @@ from strandline_proto.errors import KafkaStorageError, NotLeaderOrFollower, Wire
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from strandline_broker.core.follower import Follower
     from strandline_broker.core.leader import Leader
@@ -254,18 +254,23 @@ class Partition:
         Raises KafkaStorageError; unless the disk is full, its directory is out of service (P-24).
         """
         assert self.gate.locked(), self.name
-        try:
-            return await self._dirs.in_disk_pool(self.log, work)
-        except OSError as error:
-            raise self.refuse_write(error) from error
+        return await self._on_disk(self._dirs.in_disk_pool(self.log, work))
 
     async def in_disk_group(self, steps: Steps[T]) -> T:
         """As `in_disk_pool`, beside the same of other replicas."""
         assert self.gate.locked(), self.name
+        return await self._on_disk(self._dirs.lane(self.log).in_group(steps))
+
+    async def _on_disk(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return await self._dirs.lane(self.log).in_group(steps)
+            return await work
         except OSError as error:
             raise self.refuse_write(error) from error
+        except asyncio.CancelledError as cancelled:
+            # What a disk has refused it has refused, whoever waits for it (I-99, P-24).
+            if isinstance(cancelled.__cause__, OSError):
+                self.refuse_write(cancelled.__cause__)
+            raise
 
     def raise_log_start(self, to: int) -> bool:
         """Let the log begin at `to`, which is committed, and tell followers; False if it does.

@@ -63,15 +63,17 @@ async def test_a_group_is_bounded_so_that_others_have_the_thread_between_two() -
 async def test_steps_that_were_begun_are_ended_although_their_caller_is_cancelled() -> None:
     busy, seen = Busy(), list[str]()
     lane = DiskLane(busy.thread)
-    asked = asyncio.ensure_future(lane.in_group(steps("a", seen)))
+    full = OSError(28, "No space left on device")
+    asked = asyncio.ensure_future(lane.in_group(steps("a", seen, fails=full)))
     await asyncio.sleep(0)
     asked.cancel()
     await asyncio.sleep(0)
     assert not asked.done(), "it goes on for as long as the disk does"
     busy.release()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError) as cancelled:
         await asked
     assert seen == ["a1", "a2"]
+    assert cancelled.value.__cause__ is full
 
 
 async def test_a_log_has_always_the_same_thread_and_a_topic_has_all() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -84,6 +86,24 @@ async def test_an_append_that_is_cancelled_is_known_of_its_producer(
         assert partition.log.log_end_offset == COUNT
         (producer,) = partition.producers.snapshot()
         assert [batch.base_offset for batch in producer.batches] == [0]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+async def test_what_a_disk_refuses_is_known_although_its_caller_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    disks = f"{tmp_path}/a,{tmp_path}/b"
+    async with run_node(tmp_path, 2, log_dirs=disks) as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition, held = node.partition, Held(fails)
+        monkeypatch.setattr(partition.log, "append_as_follower", held)
+        await cancelled_at(held, append(partition, 0, epoch=1))
+        refusing = {os.path.dirname(partition.log.path)}
+        assert node.directory.full == (refusing if code == errno.ENOSPC else set())
+        assert set(node.directory.failed) == (refusing if code == errno.EIO else set())
 
 
 @pytest.mark.parametrize(("cut", "to"), [("truncate_to", 3), ("truncate_fully_and_start_at", 9)])
