@@ -168,6 +168,7 @@ class Run:
         world = self.world
         if self.plan.topology.groups:
             await self._stop(GROUP_ADMIN, COMMITTER)
+            world.groups.catches_up = True
             ends = self._readable()
             await self._until(
                 lambda: world.groups.owners_behind(ends), "a member of a group does not go on"
@@ -191,7 +192,7 @@ class Run:
     async def _end_groups(self) -> None:
         """Nothing is written any more: those who share it now read it to the end, and leave."""
         groups, topology = self.world.groups, self.plan.topology
-        groups.ends = True
+        groups.catches_up = True
         await self._stop(GROUP_ADMIN, COMMITTER)
         await self._until(
             lambda: groups.unsettled() or groups.behind(self._readable()),

@@ -154,9 +154,7 @@ class Member(ConsumerRebalanceListener):
                 await self._commit(consumer, self._given)
 
     def _work_s(self) -> float:
-        topology = self._world.topology
-        # One batch a poll: a member that is to reach the end while others write never would.
-        if self._groups.ends or (topology.work.lasting and topology.fetch_bytes < FETCH_BYTES):
+        if self._groups.catches_up:
             return 0.0
         work_s: float = self._rng.choice(WORK_S)
         return work_s

@@ -35,8 +35,11 @@ class Groups:
         self.is_judged: Callable[[str], bool] = lambda _group_id: True
         """Whether nothing that the group was told may be lost."""
         self.sometimes: Counter[str] = Counter()
-        self.ends = False
-        """Nothing is written any more: what is left is worked off without pauses."""
+        self.catches_up = False
+        """How far members must come is fixed: they lose no time by their work. A poll may give no
+        more than a batch (the least fetch, or a segment of one), and whoever works on each is
+        slower than writers are.
+        """
         self.over = False
         """Whether members that end, or have ended, are to stay so."""
         self._world = world
