@@ -213,14 +213,18 @@ class Partition:
 
     async def _shorten(self, work: Callable[[], None]) -> None:
         log = self.log
+        entries, cuts = log.producers, log.state.truncations
         log.keep_producers(None)
-        await self.abandon_cleaning()
         try:
+            await self.abandon_cleaning()
             await self.in_disk_pool(work)
         finally:  # a fetch that is cancelled meanwhile has cut it all the same (I-6)
             end = min(self.high_watermark, log.log_end_offset)
             self.high_watermark = max(end, log.log_start_offset)
-        await self.rebuild_producers()
+            if log.state.truncations == cuts:  # at its end, or refused: what is known holds (I-60)
+                log.keep_producers(entries)
+        if log.producers is None:
+            await self.rebuild_producers()
 
     async def abandon_cleaning(self) -> None:
         """Return once nothing of a cleaning of this log is left; the caller holds the gate."""

@@ -155,9 +155,7 @@ FOLLOWING: Final = (
         (
             Edit(
                 _PARTITION,
-                "            self.high_watermark = max(end, log.log_start_offset)\n"
-                "        await self.rebuild_producers()\n",
-                "            self.high_watermark = max(end, log.log_start_offset)\n"
+                "        if log.producers is None:\n            await self.rebuild_producers()\n",
                 "        self.take_producers(self.producers)\n",
             ),
         ),

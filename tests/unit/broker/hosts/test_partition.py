@@ -1,4 +1,6 @@
-"""A replica whose fetch is cancelled while its disk is at work (I-6, I-58)."""
+"""A replica whose fetch is cancelled while its disk is at work (I-6, I-58), or whose disk misreads
+what its producers have appended (I-60).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,11 +18,11 @@ import pytest
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.threads import to_the_end
 from strandline_proto.batch import build_batch, prefix
+from strandline_proto.errors import KafkaStorageError
 from support.replica_nodes import decide, run_node, state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from strandline_broker.hosts.partition import Partition
 
@@ -126,6 +130,53 @@ async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
 
         await cancelled_at(held, carry_out())
         assert partition.log.log_end_offset == partition.high_watermark == to
+
+
+def flip(file: Path, number: int) -> None:
+    """A bit in that one of two batches of a size."""
+    data = bytearray(file.read_bytes())
+    data[number * len(data) // 2 + PREFIX_SIZE] ^= 0x41
+    file.write_bytes(data)
+
+
+@asynccontextmanager
+async def misread(path: Path, number: int = 0) -> AsyncIterator[Partition]:
+    """A follower with two batches of one producer, one of which its disk misreads by now."""
+    async with run_node(path, 2) as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition = node.partition
+        for offset in (0, 3):
+            await append(partition, offset, epoch=1)
+        flip(Path(partition.log.segments[0].path()), number)
+        async with partition.gate:
+            yield partition
+
+
+def known(partition: Partition) -> list[int]:
+    """Where the producer's batches begin, as far as the replica knows them."""
+    assert partition.log.producers is not None, "nobody knows until the next role"
+    return [batch.base_offset for p in partition.producers.snapshot() for batch in p.batches]
+
+
+async def test_at_its_end_a_log_is_not_read_again(tmp_path: Path) -> None:
+    """Such a cut drops an epoch without records."""
+    async with misread(tmp_path) as partition:
+        await partition.truncate(2 * COUNT)
+        assert known(partition) == [0, COUNT]
+
+
+async def test_a_cut_that_is_refused_leaves_what_is_known(tmp_path: Path) -> None:
+    async with misread(tmp_path) as partition:
+        with pytest.raises(KafkaStorageError):
+            await partition.truncate(COUNT)
+        assert partition.log.log_end_offset == 2 * COUNT
+        assert known(partition) == [0, COUNT]
+
+
+async def test_a_log_that_begins_anew_knows_nobody(tmp_path: Path) -> None:
+    async with misread(tmp_path) as partition:
+        await partition.restart_at(COUNT)
+        assert known(partition) == []
 
 
 async def test_work_on_a_thread_ends_before_whoever_is_cancelled_twice() -> None:
