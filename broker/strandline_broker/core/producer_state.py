@@ -212,6 +212,15 @@ class ProducerStates:
         for header, coordinator_epoch in batches:
             self.on_append(header, now_ms, coordinator_epoch)
 
+    def keep(self, known: "ProducerStates") -> None:
+        """Take over whom `known`, a state of the same log end, has seen further: a replay passes
+        over what it cannot read, and what a disk fails to say once was said all the same.
+        """
+        for producer_id, before in known._producers.items():
+            read = self._producers.get(producer_id)
+            if read is None or _reach(before) > _reach(read):
+                self._producers[producer_id] = before
+
     def expire(self, now_ms: int) -> list[ProducerId]:
         """Forget producers that have not been used for the expiration time and have no open
         transaction (I-60). Returns their ids.
@@ -256,6 +265,12 @@ def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
         first = add_sequence(sequence, -delta)
         producer.batches.append(AppendedBatch(first, sequence, offset - delta, offset, timestamp))
     return producer
+
+
+def _reach(producer: _Producer) -> tuple[int, int]:
+    """How far into the log it is known: an end marker alone may have begun its epoch."""
+    last_offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
+    return producer.epoch, last_offset
 
 
 def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplicate:

@@ -232,20 +232,21 @@ class Partition:
 
     async def rebuild_producers(self) -> None:
         """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
-        snapshots.
+        snapshots. What is known already of this log stays so, whatever its disk says now (I-60).
         """
         clock = self._runtime.clock
-        self.take_producers(
-            await self.in_disk_pool(
-                partial(
-                    load_producers,
-                    self.log,
-                    expiration_ms=self._config.current.producer_id_expiration_ms,
-                    now_ms=monotonic_ms(clock),
-                    wall_ms=wall_ms(clock),
-                )
+        producers = await self.in_disk_pool(
+            partial(
+                load_producers,
+                self.log,
+                expiration_ms=self._config.current.producer_id_expiration_ms,
+                now_ms=monotonic_ms(clock),
+                wall_ms=wall_ms(clock),
             )
         )
+        if self.log.producers is not None:
+            producers.keep(self.producers)
+        self.take_producers(producers)
 
     def take_producers(self, producers: ProducerStates) -> None:
         """What the producers have appended up to the log's end."""

@@ -254,3 +254,28 @@ def test_what_comes_back_from_a_file_counts_as_used_then() -> None:
     s.rebuild([], 500, states(*run_of(1)).entries())
     assert s.expire(DAY + 499) == []
     assert s.expire(DAY + 500) == [P]
+
+
+def test_of_what_is_known_and_what_is_read_the_further_is_kept() -> None:
+    """I-60: a replay passes over what its disk cannot read."""
+    log = run_of(3)
+    for known, read in ((3, 2), (2, 3), (3, 0), (0, 3)):
+        s = states(*log[:read])
+        s.keep(states(*log[:known]))
+        assert s.snapshot() == states(*log).snapshot()
+
+
+def test_an_epoch_that_an_end_marker_began_is_further_than_any_batch_before() -> None:
+    known = states(*run_of(2))
+    known.on_append(end_marker(120, epoch=1), 0, 0)
+    s = states(*run_of(2))
+    s.keep(known)
+    assert s.snapshot() == known.snapshot()
+
+
+def test_who_is_kept_counts_as_used_when_it_was() -> None:
+    s, known = states(), ProducerStates(DAY)
+    known.on_append(run_of(1)[0], 500)
+    s.keep(known)
+    assert s.expire(DAY + 499) == []
+    assert s.expire(DAY + 500) == [P]

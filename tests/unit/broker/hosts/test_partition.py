@@ -173,6 +173,14 @@ async def test_a_cut_that_is_refused_leaves_what_is_known(tmp_path: Path) -> Non
         assert known(partition) == [0, COUNT]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+async def test_what_a_replay_passes_over_stays_known(tmp_path: Path, number: int) -> None:
+    async with misread(tmp_path, number) as partition:
+        await partition.rebuild_producers()
+        assert partition.log.replay_lacks
+        assert known(partition)[-1] == COUNT
+
+
 async def test_a_log_that_begins_anew_knows_nobody(tmp_path: Path) -> None:
     async with misread(tmp_path) as partition:
         await partition.restart_at(COUNT)
