@@ -143,6 +143,13 @@ class Job:
         actions: Any = self._delta.get_add_actions(flatten=True)
         return sum(actions.column("num_records").to_pylist())
 
+    def sessions_of_tasks(self) -> list[int]:
+        """Of the workers, or of the job itself on a local master."""
+        if self._spark is not None:
+            return [self._spark.pids[host] for host in WORKERS]
+        assert self.process is not None
+        return [self.process.pid]
+
     def wait_for(self, enough: Callable[[int], bool], what: str) -> None:
         """A look at the table costs the processor that the job needs."""
         eventually(lambda: enough(self.rows()), what, DEADLINE_S, poll_s=0.1)
@@ -157,8 +164,8 @@ class Job:
 class Striker:
     """Kills a process of each kind; what Spark does not start again by itself is started again."""
 
-    def __init__(self, cluster: LocalCluster, spark: SparkStandalone | None, job: Job) -> None:
-        self._cluster, self._spark, self._job = cluster, spark, job
+    def __init__(self, cluster: LocalCluster, job: Job) -> None:
+        self._cluster, self._job = cluster, job
         self.draw = random.Random(SEED)
         self.kinds: dict[str, Callable[[], None]] = {
             "driver": self._driver,
@@ -187,17 +194,13 @@ class Striker:
         self._kill(self._job.process.pid, "org.apache.spark.deploy.SparkSubmit")
 
     def _python(self) -> None:
-        self._kill_on_a_worker("pyspark.daemon")
+        self._kill_where_tasks_run("pyspark.daemon")
 
     def _executor(self) -> None:
-        self._kill_on_a_worker("CoarseGrainedExecutorBackend")
+        self._kill_where_tasks_run("CoarseGrainedExecutorBackend")
 
-    def _kill_on_a_worker(self, word: str) -> None:
-        if self._spark is None:
-            assert self._job.process is not None
-            sessions = [self._job.process.pid]
-        else:
-            sessions = [self._spark.pids[host] for host in WORKERS]
+    def _kill_where_tasks_run(self, word: str) -> None:
+        sessions = self._job.sessions_of_tasks()
         eventually(lambda: any(with_word(pid, word) for pid in sessions), f"{word} runs")
         self._kill(self.draw.choice([pid for pid in sessions if with_word(pid, word)]), word)
 
@@ -288,7 +291,7 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
                 standalone.add_worker(host)
         cluster = starting.result()
         job = Job(standalone, cluster.bootstrap, tmp_path)
-        striker = Striker(cluster, standalone, job)
+        striker = Striker(cluster, job)
         job.start()
         print(f"seed {SEED}: {KILLS} kills in {RECORDS:,} records")  # noqa: T201 - progress
         try:

@@ -207,8 +207,7 @@ class SimDisk:
         self.stall()
         room = self.capacity - self._used
         if room <= 0 < wanted:
-            for what in ("disk full", "append refused")[: 1 + path.endswith(".log")]:
-                self.counts[what] = self.counts.get(what, 0) + 1
+            self.counts["disk full"] = self.counts.get("disk full", 0) + 1
             if path.endswith(".log"):
                 self.refused(path)
             raise os_error(errno.ENOSPC, "")
