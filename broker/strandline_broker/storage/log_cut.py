@@ -141,7 +141,8 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
     log.state.check_usable()
     segments = log.segments
     interval = log.config.index_interval_bytes
-    _limit_checkpoints(log, 0, log.log_end_offset)
+    # Of an empty log at 0 they promise too little: as if its first segment were missing (I-75).
+    _limit_checkpoints(log, 0, max(log.log_end_offset, offset))
     try:
         log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)

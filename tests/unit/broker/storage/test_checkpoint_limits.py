@@ -7,7 +7,7 @@ import pytest
 
 from strandline_broker.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from support.disk import Hurried
-from support.storage import LARGE, Store
+from support.storage import LARGE, Store, damaged
 
 KEY = ("t", 0)
 
@@ -54,6 +54,18 @@ def test_a_limit_of_a_removed_log_does_not_land_in_the_next_of_its_name(tmp_path
     store.directory.write_log_starts({KEY: 1000})
     log = store.restart()
     assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (following, 0, 0)
+
+
+def test_an_empty_log_that_begins_anew_is_not_said_to_begin_before_that(tmp_path: Path) -> None:
+    """No checkpoint of it promises anything but that it begins at 0 (I-75, I-7)."""
+    store = Store(tmp_path / "data", LARGE, fs=Hurried())
+    store.checkpoint(0)
+    store.log.truncate_fully_and_start_at(28)
+    store.append(b"x")
+    store.flush()
+    store.directory.write_recovery_points({KEY: 29})  # right before the log starts, in one go
+    log = store.restart()
+    assert (log.log_start_offset, damaged(log), store.values()) == (28, [], [b"x"])
 
 
 @pytest.mark.parametrize("compacted", [False, True])
