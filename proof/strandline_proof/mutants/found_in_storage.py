@@ -176,6 +176,14 @@ FOUND_IN_STORAGE: Final = (
         Needs(corpus="log-start-under-a-limit"),
     ),
     Mutant(
+        "empty-log-moves-without-a-limit",
+        "I-75",
+        "an empty log begins anew while the checkpoint of log starts still says 0: after a restart"
+        " its first segment seems to be missing",
+        (Edit(_CUT, "max(log.log_end_offset, offset)", "log.log_end_offset"),),
+        Needs(corpus="an-empty-log-that-began-anew"),
+    ),
+    Mutant(
         "old-promises-outlive-a-creation",
         "I-7, P-51",
         "a replica is made before what was promised of the one before is taken back",
