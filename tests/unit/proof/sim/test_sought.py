@@ -1,6 +1,7 @@
 """What a reader that goes where it likes was told of times, against what was sent."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,24 @@ TIMES = {0: 100, 1: 300, 2: 200, 3: 400}
 """Of the records at these offsets, whose values are ten times as much."""
 
 
-def judge(*lookups: Lookup, read: dict[tuple[int, int], int] | None = None, **how: Any) -> None:
+def judge(
+    *lookups: Lookup,
+    read: dict[tuple[int, int], int] | None = None,
+    unread: Sequence[int] = (),
+    acknowledged: Mapping[int, int | None] | None = None,
+    **how: Any,
+) -> None:
+    """`unread`: offsets that nobody else reads; `acknowledged`: by offset, what its sender is
+    told.
+    """
     world: Any = SimpleNamespace(partitions=1)
     stamps, history = Stamps(world), History(None, lambda: 0)
     for offset, time_ms in TIMES.items():
         stamps.on_send(0, offset * 10, None, time_ms)
-    history.polled(1, history.invoke_poll(1), {0: [(o, o * 10) for o in TIMES]})
+    for offset, told in (acknowledged or {}).items():
+        value = offset * 10
+        history.sent(2, history.invoke_send(2, 0, value), 0, value, told)
+    history.polled(1, history.invoke_poll(1), {0: [(o, o * 10) for o in TIMES if o not in unread]})
     seeker = Seeker(world, Counter())
     seeker.lookups += lookups
     seeker.read |= read or {}
@@ -62,6 +75,28 @@ def test_a_wrong_answer_is_told(lookup: Lookup, why: str) -> None:
     with pytest.raises(Violation, match=why):
         judge(lookup)
     judge(lookup, excused={0})
+
+
+def test_what_is_deleted_unread_stands_where_its_sender_was_told() -> None:
+    unread: dict[str, Any] = {"unread": (0, 1), "acknowledged": {0: 0, 1: 1}, "removed": {0: 2}}
+    judge(asked(100, 0, 100), asked(101, 1, 300), **unread)
+    with pytest.raises(Violation, match="is at offset 0, and is said to be at offset 1"):
+        judge(asked(100, 1, 300), **unread)
+    with pytest.raises(Violation, match="of time 100, and there is one of 300"):
+        judge(asked(90, 1, 100), **(unread | {"acknowledged": {1: 1}}))
+
+
+def test_what_is_deleted_before_anybody_is_told_of_it_has_a_time_that_nothing_else_has() -> None:
+    unread: dict[str, Any] = {"unread": (0, 1), "acknowledged": {0: 0, 1: None}}
+    judge(asked(101, 1, 300), **unread, removed={0: 2})
+    for time_ms, offset, said_ms, removed in (
+        (101, 1, 300, 1),  # it cannot have been deleted
+        (350, 1, 300, 2),
+        (101, 1, 301, 2),
+        (101, 1, 400, 2),
+    ):
+        with pytest.raises(Violation, match="there is one of"):
+            judge(asked(time_ms, offset, said_ms), **unread, removed={0: removed})
 
 
 @pytest.mark.parametrize("read", [{(0, 2): 30}, {(0, 4): 40}])
