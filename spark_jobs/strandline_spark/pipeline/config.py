@@ -1,9 +1,11 @@
-"""pipeline.toml, read and checked: every mistake is an OptionError that names the key, the value
-and, where the file shows it, the line.
+"""pipeline.toml, read and checked: every mistake is an OptionError that names the key, the line and
+the value. Checks begin their messages with the place, `[section] key` or `[[gold]] step, key`, and
+it is given its line here.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tomllib
@@ -15,8 +17,9 @@ import msgspec
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
-from strandline_spark.pipeline.explained import explained
+from strandline_spark.pipeline.explained import explained, located
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
+from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.steps import GoldStep
 
 if TYPE_CHECKING:
@@ -119,20 +122,22 @@ def parse_pipeline(text: str, path: str) -> Pipeline:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as why:
         raise OptionError(f"{path} is no TOML: {why}") from why
+    lines = Lines(text)
     try:
         keys = msgspec.convert(found, FileKeys)
     except msgspec.ValidationError as why:
-        raise OptionError(f"{path}: {explained(str(why), found, text)}") from why
+        raise OptionError(f"{path}: {explained(str(why), found, lines)}") from why
+    names = [step.name for step in keys.gold]
     try:
-        return _Checker(keys, text, os.path.dirname(path)).pipeline(path)
+        return _Checker(keys, lines, os.path.dirname(path)).pipeline(path)
     except OptionError as why:
-        raise OptionError(f"{path}: {why}") from why.__cause__
+        raise OptionError(f"{path}: {located(str(why), lines, names)}") from why.__cause__
 
 
 class _Checker:
-    def __init__(self, keys: FileKeys, text: str, folder: str) -> None:
+    def __init__(self, keys: FileKeys, lines: Lines, folder: str) -> None:
         self._keys = keys
-        self._text = text
+        self._lines = lines
         self._root = os.path.join(folder, keys.pipeline.directory)
         self._folder = folder
 
@@ -141,18 +146,19 @@ class _Checker:
         _check_name("[pipeline] name", top.name)
         if not top.topics or len(set(top.topics)) < len(top.topics) or "" in top.topics:
             raise OptionError(f"[pipeline] topics = {top.topics}: name one or more, each once")
+        _check_folder("[pipeline] directory", top.directory)
         at = self._placed
-        silver_path = at("silver", silver.table)
+        silver_path = at("[silver] table", silver.table, "silver")
         beside = os.path.join(os.path.dirname(silver_path), "quarantine")
         pipeline = Pipeline(
             file=path,
             name=top.name,
             topics=tuple(top.topics),
-            checkpoint=at("_checkpoint", top.checkpoint),
+            checkpoint=at("[pipeline] checkpoint", top.checkpoint, "_checkpoint"),
             start=top.start,
-            bronze=at("bronze", self._keys.bronze.table),
+            bronze=at("[bronze] table", self._keys.bronze.table, "bronze"),
             silver=silver_path,
-            quarantine=beside if silver.quarantine is None else at("", silver.quarantine),
+            quarantine=at("[silver] quarantine", silver.quarantine, beside),
             record_losses=self._keys.bronze.on_loss == "record",
             max_offsets_per_trigger=self._keys.bronze.max_offsets_per_trigger,
             parse=self._parse_settings(silver),
@@ -163,11 +169,12 @@ class _Checker:
         _check_folders(pipeline)
         return pipeline
 
-    def _placed(self, default: str, given: str | None) -> str:
-        path = os.path.join(self._root, default) if given is None else given
-        if "://" in path:
-            raise OptionError(f"{path!r}: tables and checkpoints lie in folders of this machine")
-        return os.path.normpath(os.path.join(self._folder, path))
+    def _placed(self, where: str, given: str | None, default: str) -> str:
+        """`default` is below the pipeline's directory, `given` below the file's."""
+        if given is None:
+            return os.path.normpath(os.path.join(self._root, default))
+        _check_folder(where, given)
+        return os.path.normpath(os.path.join(self._folder, given))
 
     def _parse_settings(self, silver: SilverKeys) -> ParseSettings:
         for key, formats in _FORMAT_KEYS.items():
@@ -224,18 +231,19 @@ class _Checker:
             ) from why
 
     def _steps(self) -> Iterator[GoldStep]:
-        lines = _lines_of_statements(self._text)
-        seen: set[str] = set()
+        seen: list[str] = []
         for number, step in enumerate(self._keys.gold):
-            _check_name(f"[[gold]] {number + 1}, name", step.name)
-            if step.name in seen:
-                raise OptionError(
-                    f"[[gold]] {step.name}: two steps have this name; give each its own"
-                )
-            seen.add(step.name)
-            line = lines[number] if number < len(lines) else 1
-            table = self._placed(os.path.join("gold", step.name), step.table)
-            yield checked_step(step, table, line)
+            where = f"[[gold]] {step.name}"
+            try:
+                _check_name(f"[[gold]] {number + 1}, name", step.name)
+                if step.name in seen:
+                    raise OptionError(f"{where}, name: two steps have this name; give each its own")
+                seen.append(step.name)
+                line = self._lines.of_text(("gold", number, "sql"))
+                table = self._placed(f"{where}, table", step.table, f"gold/{step.name}")
+                yield checked_step(step, table, line)
+            except OptionError as why:
+                raise OptionError(located(str(why), self._lines, seen, step=number)) from why
 
 
 def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
@@ -256,7 +264,7 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
             " fall between windows"
         )
     if step.sql.strip() == "":
-        raise OptionError(f"{where}, sql is empty; give a SELECT over the view silver")
+        raise OptionError(f"{where}, sql: it is empty; give a SELECT over the view silver")
     return GoldStep(
         name=step.name,
         table=table,
@@ -297,13 +305,15 @@ def limit_of(given: int | str | None) -> QuarantineLimit:
 
 def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
     if not given:
-        raise OptionError("[silver.columns] is empty; name at least one column and its type")
+        raise OptionError("[silver.columns]: name at least one column and its type")
     columns: dict[str, ColumnType] = {}
     taken = {name.lower(): name for name in (*OWN_COLUMNS, *WINDOW_COLUMNS)}
     for name, kind in given.items():
         where = f"[silver.columns] {name}"
         if not _COLUMN.fullmatch(name):
-            raise OptionError(f"{where}: a column's name has letters, digits and _ alone")
+            raise OptionError(
+                f"[silver.columns] {name!r}: a column's name has letters, digits and _ alone"
+            )
         if name.lower() in taken:
             raise OptionError(
                 f"{where}: the table has a column {taken[name.lower()]} already (names are the same"
@@ -323,28 +333,25 @@ def _check_name(where: str, name: str) -> None:
         raise OptionError(f"{where} = {name!r}: give letters, digits, - and _ alone")
 
 
+def _check_folder(where: str, given: str) -> None:
+    if "://" in given:
+        raise OptionError(
+            f"{where} = {given!r}: tables and checkpoints lie in folders of this machine"
+        )
+
+
 def _check_folders(pipeline: Pipeline) -> None:
     """Two tables in one folder, or one in another, would be each other's files."""
-    folders = [*pipeline.tables, ("checkpoint", pipeline.checkpoint)]
-    for i, (key, path) in enumerate(folders):
-        for other, there in folders[i + 1 :]:
-            if os.path.commonpath([path, there]) in (path, there):
-                raise OptionError(
-                    f"{key} and {other} have the folders {path} and {there}: give each a folder"
-                    " that is not in the other's"
-                )
-
-
-def _lines_of_statements(text: str) -> list[int]:
-    """The line on which each gold step's statement begins, in the order of the file."""
-    lines: list[int] = []
-    within = False
-    for number, line in enumerate(text.splitlines(), 1):
-        bare = line.strip()
-        if bare.startswith("["):
-            within = bare.startswith("[[gold]]")
-        elif within and (found := re.match(r'sql\s*=\s*("""|\'\'\'|["\'])(.*)', bare)):
-            # A line break right behind the quotes is no part of the text.
-            opens = len(found[1]) == 3 and found[2] == ""
-            lines.append(number + 1 if opens else number)
-    return lines
+    folders = {
+        "[pipeline] checkpoint": pipeline.checkpoint,
+        "[bronze] table": pipeline.bronze,
+        "[silver] table": pipeline.silver,
+        "[silver] quarantine": pipeline.quarantine,
+        **{f"[[gold]] {step.name}, table": step.table for step in pipeline.gold},
+    }
+    for (other, there), (where, path) in itertools.combinations(folders.items(), 2):
+        if os.path.commonpath([path, there]) in (path, there):
+            raise OptionError(
+                f"{where}: its folder {path} and that of {other}, {there}, are one, or one is in the"
+                " other; give each a folder of its own"
+            )

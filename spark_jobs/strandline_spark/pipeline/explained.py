@@ -1,10 +1,10 @@
-"""What msgspec finds wrong in a pipeline.toml, in the file's own words: section, key and line."""
+"""What is wrong in a pipeline.toml, in the file's own words: section, key and line."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,60 +17,104 @@ from strandline_spark.pipeline.keys import (
     SilverKeys,
 )
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$(.*)`)?")
-_AT: Final = re.compile(r"(.*) - at `\$(.*)`")
-_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`(?: - at `\$(.*)`)?")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_spark.pipeline.lines import Lines, Path
+
+_AT: Final = re.compile(r"(.*?)(?: - at `\$(.*)`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]*)`")
+_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_COLUMNS: Final = ("silver", "columns")
+_NAME: Final = r"'[^']*'|[^\s:=,]+"
+_PLACE: Final = re.compile(rf"\[\[gold\]\] ({_NAME})(?:, ({_NAME}))?|\[([\w.]+)\](?: ({_NAME}))?")
 
 
-def explained(why: str, found: dict[str, Any], text: str) -> str:
-    """What msgspec says, in the file's own words."""
-    if unknown := _UNKNOWN.fullmatch(why):
-        where, key = _section(unknown[2] or "", found), unknown[1]
-        known = _known_keys(unknown[2] or "")
-        near = difflib.get_close_matches(key, known, 1)
+def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
+    """What msgspec says of the content `found`."""
+    at = _AT.fullmatch(why)
+    assert at is not None
+    said, path = at[1], _path(at[2] or "", found)
+    key = _UNKNOWN.fullmatch(said) or _MISSING.fullmatch(said)
+    if key is not None:
+        path = (*path, key[1])
+    where, line = _where(path, found), f" (line {lines.of(path)})"
+    if _MISSING.fullmatch(said):
+        return f"{where} is missing{line}: give it a value"
+    if key is not None:
+        known = _known_keys(path)
+        near = difflib.get_close_matches(key[1], known, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
-        return (
-            f"{where}{key}{_line_of(text, key)}: unknown key{meant}; there are {', '.join(known)}"
-        )
-    if missing := _MISSING.fullmatch(why):
-        where = _section(missing[2] or "", found)
-        return f"{where}{missing[1]} is missing: give it a value"
-    if at := _AT.fullmatch(why):
-        path = at[2]
-        key = path.rpartition(".")[2]
-        return f"{_section(path.rpartition('.')[0], found)}{key}{_line_of(text, key)}: {at[1]}"
-    return why
+        return f"{where}{line}: unknown key{meant}; there are {', '.join(known)}"
+    if path[:2] == _COLUMNS and len(path) == 3:
+        said += ": give a type, as 'bigint', or { type = 'timestamp', format = '%d.%m.%Y' }"
+    return f"{where}{line}: {said}"
 
 
-def _section(path: str, found: dict[str, Any]) -> str:
-    """`.gold[1]` as `[[gold]] delays, `."""
-    path = path.removeprefix(".")
-    if step := re.fullmatch(r"gold\[(\d+|\.\.\.)\]", path):
-        steps = found.get("gold")
-        number = int(step[1]) if step[1].isdigit() else -1
-        if isinstance(steps, list) and 0 <= number < len(steps) and isinstance(steps[number], dict):
-            return f"[[gold]] {steps[number].get('name', number + 1)}, "
-        return "[[gold]] "
-    return f"[{path}] " if path else ""
+def located(said: str, lines: Lines, names: Sequence[str], *, step: int | None = None) -> str:
+    """With the line, if it begins with a place and has none yet: `[section] key`, or `[[gold]] step,
+    key`. `names` are those of the steps; `step` is the number of the one that is meant.
+    """
+    found = _PLACE.match(said)
+    if found is None or said.startswith(" (line ", found.end()):
+        return said
+    name, key, section, of_section = (part and part.strip("'") for part in found.groups())
+    path: Path = tuple(section.split(".")) if section else ("gold",)
+    if name:
+        number = names.index(name) if step is None and name in names else step
+        path = path if number is None else (*path, number)
+    if key or of_section:
+        path = (*path, key or of_section)
+    return f"{found[0]} (line {lines.of(path)}){said[found.end() :]}"
 
 
-def _known_keys(path: str) -> list[str]:
-    sections: dict[str, Any] = {
+def _path(text: str, found: dict[str, Any]) -> Path:
+    """Of `.gold[1].window`; msgspec says `.silver.columns[...]` for any column."""
+    columns, _, rest = text.partition("[...]")
+    path: Path = tuple(name or int(number) for name, number in _STEP.findall(columns))
+    if path == _COLUMNS and columns != text:
+        path = (*path, _wrong_column(found["silver"]["columns"]))
+    return path + tuple(name for name, _ in _STEP.findall(rest))
+
+
+def _where(path: Path, found: dict[str, Any]) -> str:
+    """`("gold", 1, "sql")` as `[[gold]] delays, sql`."""
+    if len(path) > 1 and path[0] == "gold":
+        step = found["gold"][path[1]]
+        rest = "".join(f", {part}" for part in path[2:3])
+        return f"[[gold]] {_name(step, int(path[1]))}{rest}"
+    if path[:2] == _COLUMNS and len(path) > 2:
+        rest = "".join(f", {part}" for part in path[3:])
+        return f"[silver.columns] {path[2]}{rest}"
+    if len(path) == 1:
+        inner = found.get(str(path[0]))
+        return f"[{path[0]}]" if isinstance(inner, dict) else str(path[0])
+    return f"[{path[0]}] {path[1]}"
+
+
+def _name(step: Any, number: int) -> Any:
+    return step.get("name", number + 1) if isinstance(step, dict) else number + 1
+
+
+def _wrong_column(columns: Any) -> str:
+    for name, kind in columns.items():
+        try:
+            msgspec.convert(kind, str | ColumnKeys)
+        except msgspec.ValidationError:
+            return str(name)
+    raise AssertionError(columns)
+
+
+def _known_keys(path: Path) -> list[str]:
+    """Beside the last one of the path."""
+    sections: dict[Any, Any] = {
         "pipeline": PipelineKeys,
         "silver": SilverKeys,
         "bronze": BronzeKeys,
         "gold": GoldKeys,
     }
-    head = re.split(r"[.\[]", path.removeprefix("."))[0]
-    kind = ColumnKeys if path.startswith(".silver.columns") else sections.get(head, FileKeys)
+    kind = sections[path[0]] if len(path) > 1 else FileKeys
+    if path[:2] == _COLUMNS:
+        kind = ColumnKeys
     return [field.name for field in msgspec.structs.fields(kind)]
-
-
-def _line_of(text: str, key: str) -> str:
-    """Where the key stands, if it stands once."""
-    lines = [
-        number
-        for number, line in enumerate(text.splitlines(), 1)
-        if re.match(rf'\s*["\']?{re.escape(key)}["\']?\s*=|\s*\[+\s*{re.escape(key)}\s*\]+', line)
-    ]
-    return f" (line {lines[0]})" if len(lines) == 1 else ""

@@ -18,6 +18,7 @@ from strandline_spark.pipeline.config import (
     parse_pipeline,
 )
 from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
+from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipelines import NAMES, text_of
 
 if TYPE_CHECKING:
@@ -113,44 +114,102 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "line", "said"),
     [
-        ('directory = "lake"', 'direktory = "lake"', r"direktory \(line 5\): unknown key .*direct"),
-        ('name = "clicks"', "", r"\[pipeline\] name is missing"),
-        ('name = "clicks"', "name = 5", r"\[pipeline\] name.*Expected `str`, got `int`"),
-        ('name = "clicks"', 'name = "a b"', r"\[pipeline\] name = 'a b'.*letters"),
-        ('topics = ["a", "b"]', "topics = []", r"\[pipeline\] topics = \[\].*one or more"),
-        ('topics = ["a", "b"]', 'topics = ["a", "a"]', "each once"),
-        ('directory = "lake"', 'directory = "s3://lake"', "folders of this machine"),
-        ('format = "json"', 'format = "xml"', r"\[silver\] format.*Invalid enum value 'xml'"),
-        ('event_time = "at"', 'event_time = "when"', r"event_time = 'when' is no column"),
-        ('event_time = "at"', 'event_time = "user"', "event_time"),
-        ('format = "json"', 'format = "json"\npattern = "x"', "pattern is for the format regex"),
-        ('format = "json"', 'format = "regex"', "needs the key pattern"),
-        ('quarantine_limit = "2.5%"', 'quarantine_limit = "few"', "quarantine_limit = 'few'"),
-        ('quarantine_limit = "2.5%"', "quarantine_limit = -1", "quarantine_limit = -1"),
-        ('user = "string"', 'user = "text"', r"\[silver.columns\] user: .*text"),
-        ('user = "string"', 'offset = "int"', r"\[silver.columns\] offset: .*already"),
-        ('user = "string"', 'AT = "int"', r"\[silver.columns\] at: .*already"),
-        ('user = "string"', '"a b" = "int"', "letters, digits and _"),
-        ('watermark = "30 seconds"', "", r"\[\[gold\]\] per_minute, watermark is missing"),
-        ('watermark = "30 seconds"', 'watermark = "soon"', "watermark = 'soon'.*5 minutes"),
-        ('window = "1 minute"', "", r"\[\[gold\]\] per_minute: give either window"),
-        ('window = "1 minute"', 'window = "1 minute"\nsession = "1 hour"', "give either window"),
-        ('window = "1 minute"', 'window = "1 minute"\nslide = "2 minutes"', "fall between windows"),
-        ('session_key = ["user"]', "", "session and session_key belong together"),
-        ('name = "sessions"', 'name = "per_minute"', "two steps have this name"),
-        ('name = "sessions"', 'name = "s"\ntable = "lake/gold/per_minute"', "give each a folder"),
-        ('name = "sessions"', 'name = "s"\ntable = "lake/silver/x"', "give each a folder"),
-        ("[pipeline]", "[pipeline", "is no TOML"),
+        ("[pipeline]", "extra = 1\n[pipeline]", 2, r"extra#: unknown key.*there are pipeline"),
+        ("[silver]", "[slver]", 7, r"\[slver\]#: unknown key \(did you mean silver"),
+        ('directory = "lake"', 'direktory = "lake"', 5, r"direktory#: unknown key .*directory"),
+        ('name = "clicks"', "", 2, r"\[pipeline\] name is missing#"),
+        ('name = "clicks"', "name = 5", 3, r"\[pipeline\] name#: Expected `str`, got `int`"),
+        ('name = "clicks"', 'name = "a b"', 3, r"\[pipeline\] name# = 'a b'.*letters"),
+        ('topics = ["a", "b"]', "topics = []", 4, r"\[pipeline\] topics# = \[\].*one or more"),
+        ('topics = ["a", "b"]', 'topics = ["a", "a"]', 4, "topics#.*each once"),
+        ('directory = "lake"', 'directory = "s3://lake"', 5, "directory#.*folders of this machine"),
+        ('format = "json"', 'format = "xml"', 8, r"\[silver\] format#.*Invalid enum value 'xml'"),
+        ('event_time = "at"', 'event_time = "when"', 9, r"event_time# = 'when' is no column"),
+        ('event_time = "at"', 'event_time = "user"', 9, "event_time#"),
+        (
+            'format = "json"',
+            'format = "json"\npattern = "x"',
+            9,
+            "pattern# is for the format regex",
+        ),
+        ('format = "json"', 'format = "regex"', 8, "format#.*needs the key pattern"),
+        ('quarantine_limit = "2.5%"', 'quarantine_limit = "few"', 11, "quarantine_limit# = 'few'"),
+        ('quarantine_limit = "2.5%"', "quarantine_limit = -1", 11, "quarantine_limit# = -1"),
+        ('user = "string"', 'user = "text"', 14, r"\[silver.columns\] user#: .*text"),
+        ('user = "string"', "user = 5", 14, r"\[silver.columns\] user#: .*`int`: give a type"),
+        ('user = "string"', "user = { typ = 5 }", 14, r"columns\] user, typ#: .*mean type"),
+        ('user = "string"', "user = { type = 5 }", 14, r"columns\] user, type#: Expected `str`"),
+        ('user = "string"', 'offset = "int"', 14, r"\[silver.columns\] offset#: .*already"),
+        ('user = "string"', 'AT = "int"', 15, r"\[silver.columns\] at#: .*already"),
+        ('user = "string"', '"a b" = "int"', 14, "'a b'#.*letters, digits and _"),
+        ('watermark = "30 seconds"', "", 18, r"\[\[gold\]\] per_minute, watermark is missing#"),
+        ('watermark = "30 seconds"', 'watermark = "soon"', 21, "watermark# = 'soon'.*5 minutes"),
+        ('watermark = "0 seconds"', 'watermark = "soon"', 31, "sessions, watermark# = 'soon'"),
+        ('window = "1 minute"', 'windo = "1 minute"', 20, "per_minute, windo#: .*mean window"),
+        ('window = "1 minute"', "", 18, r"\[\[gold\]\] per_minute#: give either window"),
+        ('window = "1 minute"', 'window = "1 minute"\nsession = "1 hour"', 18, "either window"),
+        ('window = "1 minute"', 'window = "1 minute"\nslide = "2 minutes"', 21, "slide#.*between"),
+        ('session_key = ["user"]', "", 27, "sessions#: session and session_key belong together"),
+        ('name = "sessions"', 'name = "a b"', 28, r"\[\[gold\]\] 2, name# = 'a b'"),
+        ('name = "sessions"', 'name = "per_minute"', 28, "name#: two steps have this name"),
+        ('name = "sessions"', 'name = "s"\ntable = "lake/gold/per_minute"', 29, "a folder of its"),
+        ('name = "sessions"', 'name = "s"\ntable = "lake/silver/x"', 29, "s, table#.*a folder of"),
     ],
 )
-def test_a_mistake_is_named_with_its_key(old: str, new: str, said: str) -> None:
+def test_a_mistake_is_named_with_its_key_and_line(old: str, new: str, line: int, said: str) -> None:
     text = WHOLE.replace(old, new, 1)
     assert text != WHOLE
-    with pytest.raises(OptionError, match=said) as raised:
+    with pytest.raises(OptionError, match=said.replace("#", rf" \(line {line}\)")) as raised:
         read(text)
-    assert str(raised.value).startswith("/srv/pipeline.toml")
+    assert str(raised.value).startswith("/srv/pipeline.toml: ")
+    assert str(raised.value).count("(line ") == 1
+
+
+def test_a_text_that_is_no_toml_is_named_with_its_line() -> None:
+    with pytest.raises(OptionError, match=r"/srv/pipeline.toml is no TOML: .*line 2"):
+        read(WHOLE.replace("[pipeline]", "[pipeline"))
+
+
+ODDLY_SPELT = """\
+silver.format = 1 # [silver]\r
+[ pipeline ]
+name = \"""
+[silver]
+fake = 1
+\"""
+topics = [
+ 'format = 2',
+]
+[[ gold ]]
+"s q" . 'l' = '''
+SELECT \u2028 1'''
+[[gold]]
+
+'sql' = "x = '''"
+[silver.columns] # sql = 1
+a = { type = 'int' }
+"""
+
+
+def test_a_key_is_found_however_toml_spells_it() -> None:
+    lines = Lines(ODDLY_SPELT)
+    wanted = {
+        ("silver", "format"): 1,
+        ("pipeline", "name"): 3,
+        ("pipeline", "topics"): 7,
+        ("gold", 0): 10,
+        ("gold", 0, "s q", "l"): 11,
+        ("gold", 0, "absent"): 10,
+        ("gold", 1, "sql"): 15,
+        ("silver", "columns", "a", "type"): 17,
+        ("silver", "fake"): 1,
+        ("nothing", "here"): 1,
+    }
+    assert {path: lines.of(path) for path in wanted} == wanted
+    assert lines.of_text(("gold", 0, "s q", "l")) == 12
+    assert lines.of_text(("gold", 1, "sql")) == 15
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

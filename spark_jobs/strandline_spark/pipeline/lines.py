@@ -1,0 +1,79 @@
+"""On which line of a pipeline.toml a key stands."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Path = tuple[str | int, ...]
+"""Of a key: those of its tables before it, and the number of a step, as `("gold", 1, "sql")`."""
+_KEY: Final = re.compile(r"""\s*((?:[\w.\s-]|"(?:[^"\\]|\\.)*"|'[^']*')+?)\s*=""")
+_LONG_TEXT: Final = re.compile(r"""=\s*(?:\"{3}|'{3})\s*\Z""")
+
+
+class Lines:
+    """Of a sound TOML text, in the order of its statements: the fewest lines each that are TOML."""
+
+    def __init__(self, text: str) -> None:
+        self._at: dict[Path, int] = {(): 1}
+        self._text_at: dict[Path, int] = {}
+        table: Path = ()
+        for line, statement in _statements(text):
+            if statement.lstrip().startswith("["):
+                table = self._table(tomllib.loads(statement))
+                self._at.setdefault(table, line)
+            elif found := _KEY.match(statement):
+                path = (*table, *_names(tomllib.loads(f"{found[1]} = 0")))
+                self._at[path] = line
+                is_long = _LONG_TEXT.search(statement.partition("\n")[0])
+                self._text_at[path] = line + 1 if is_long else line
+
+    def _table(self, header: dict[str, Any]) -> Path:
+        """The next one of an array, for a header in double brackets."""
+        path: Path = ()
+        found: Any = header
+        while isinstance(found, dict) and found:
+            name, found = next(iter(found.items()))
+            path = (*path, name)
+        if isinstance(found, list):
+            number = 0
+            while (*path, number) in self._at:
+                number += 1
+            return (*path, number)
+        return path
+
+    def of(self, path: Path) -> int:
+        """Of the key, or of the next one above it that the text shows."""
+        while path not in self._at:
+            path = path[:-1]
+        return self._at[path]
+
+    def of_text(self, path: Path) -> int:
+        """Of the first character of the key's text: a line break behind three quotes is none."""
+        return self._text_at.get(path) or self.of(path)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """With the line that each begins on."""
+    begun, kept = 1, ""
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        kept += f"{line}\n"
+        try:
+            tomllib.loads(kept)
+        except tomllib.TOMLDecodeError:
+            continue
+        yield begun, kept
+        begun, kept = number + 1, ""
+
+
+def _names(nested: Any) -> Path:
+    """Of a dotted key."""
+    path: Path = ()
+    while isinstance(nested, dict):
+        name, nested = next(iter(nested.items()))
+        path = (*path, name)
+    return path
