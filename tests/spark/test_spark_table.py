@@ -266,6 +266,18 @@ def test_a_topic_that_the_table_does_not_hold_is_an_error(root: str) -> None:
         verify(root, "u", None)
 
 
+def test_a_topic_without_records_is_sound_and_one_with_some_is_missing(
+    root: str, broker: FakeBroker
+) -> None:
+    topic = broker.create("u")
+    sound_table(root)
+    (found,) = verify(root, "u", broker.address, complete=True)
+    assert (found.rows, found.lag, found.sound) == (0, 0, True)
+    topic.partitions[0].append([(b"", b"")])
+    with pytest.raises(TableError, match="nothing of topic u"):
+        verify(root, "u", broker.address)
+
+
 def test_the_cluster_shows_lag_new_partitions_and_a_table_that_is_ahead(
     root: str, broker: FakeBroker
 ) -> None:

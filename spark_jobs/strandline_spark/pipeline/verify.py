@@ -40,11 +40,11 @@ class ParsedFindings:
 
 
 def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[PartitionFindings]:
-    """Bronze, of all topics; `asked` are flags of `verify`."""
+    """Bronze, of all topics, of which some may have been empty; `asked` are flags of `verify`."""
     return [
         found
         for topic in pipeline.topics
-        for found in verify(pipeline.bronze, topic, bootstrap, **asked)
+        for found in verify(pipeline.bronze, topic, bootstrap, may_lack=True, **asked)
     ]
 
 
