@@ -12,6 +12,7 @@ from strandline_spark.errors import OptionError, StrandlineSparkError, TableErro
 from strandline_spark.fenced_table import FencedTable
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.pipeline.verify import verify_parsed, verify_raw
+from strandline_spark.silver import batch
 from strandline_spark.silver.latest import latest
 from support.pipelines import of_file, rows_of, run_pipeline_once
 
@@ -203,6 +204,51 @@ def test_a_new_field_becomes_a_column_with_the_type_that_fits_or_stops_the_job(
         )
 
 
+ODD_FIELDS: Final = {
+    "timestamp": ("bigint", "the table has a column timestamp already"),
+    "N": ("double", "the table has a column n already"),
+    "": ("string", "a table cannot have a column named ''"),
+    "window_end": ("boolean", "gold steps add a column window_end"),
+    "who": ("string", "the table has a column Who already"),
+}
+
+
+def test_a_field_that_cannot_become_a_column_stops_the_job_which_says_how_it_is_read(
+    spark: SparkSession,
+    broker: FakeBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = broker.create("t", 1)
+    row = {"timestamp": 7, "N": 0.5, "": "x", "window_end": True, "Who": "a", "who": "b"}
+    fill(topic, value(0, **row))
+    adds = clicks(tmp_path, silver='on_new_field = "add"')
+    for _ in range(2):
+        with pytest.raises(StrandlineSparkError, match="nothing was committed") as raised:
+            run_pipeline_once(spark, adds, broker.address)
+        for name, (kind, why) in ODD_FIELDS.items():
+            assert f"{name or repr(name)} ({kind}, in topic t; {why}" in str(raised.value)
+        assert 'my_column = { type = "string", field = "" }' in str(raised.value)
+    columns = {f"c{n}": (name, kind) for n, (name, (kind, _)) in enumerate(ODD_FIELDS.items())}
+    named = "".join(
+        f'{column} = {{ type = "{kind}", field = "{name}" }}\n'
+        for column, (name, kind) in columns.items()
+    )
+    text = CLICKS.replace('at = "timestamp"\n', f'at = "timestamp"\n{named}')
+    adds = clicks(tmp_path, silver='on_new_field = "add"', text=text)
+    run_pipeline_once(spark, adds, broker.address)
+    found = rows_of(adds.silver, "Who", *columns)
+    assert found == [("a", *(row[name] for name in ODD_FIELDS))]
+    check(adds, broker.address)
+    monkeypatch.setattr(batch, "COLUMNS_MAX", 9)
+    fill(topic, value(1, u1=1, u2=1))
+    with pytest.raises(StrandlineSparkError, match=r"u1 .*u2 .* over 9 columns: such names are"):
+        run_pipeline_once(spark, adds, broker.address)
+    reads_who = text.replace("[[gold]]", 'c9 = { type = "string", field = "Who" }\n\n[[gold]]')
+    with pytest.raises(TableError, match=r"has the column Who, and \[silver.columns\] c9"):
+        run_pipeline_once(spark, clicks(tmp_path, text=reads_who), broker.address)
+
+
 def test_more_bad_records_than_the_limit_stop_the_job_with_nothing_committed(
     spark: SparkSession, broker: FakeBroker, tmp_path: Path
 ) -> None:
@@ -277,6 +323,11 @@ def test_an_empty_topic_makes_empty_tables(
     run_pipeline_once(spark, pipeline, broker.address, close=True)
     for table in (pipeline.bronze, pipeline.silver, pipeline.quarantine):
         assert rows_of(table, "offset") == []
+    check(pipeline, broker.address)
+    assert verify_raw(pipeline, None) == []
+    fill(broker.topics["t"], value(0))
+    (found,) = verify_raw(pipeline, broker.address, complete=True)
+    assert found.problems == ["1 offsets of the topic are not in the table yet"]
 
 
 def test_the_latest_row_of_each_key_is_there_unless_it_is_a_tombstone(

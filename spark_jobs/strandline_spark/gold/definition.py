@@ -9,7 +9,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError
-from strandline_spark.gold.query import WINDOW_COLUMNS, check_statement
+from strandline_spark.gold.query import check_statement
+from strandline_spark.silver.names import NOT_IN_NAMES, WINDOW_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +25,6 @@ _PLAIN: Final = frozenset(
     )
 )
 """By their names in a Delta schema; `decimal(p,s)` comes beside them."""
-_NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
-"""Delta tables have no column with one of these in its name."""
 
 
 def definition_hash(step: GoldStep) -> str:
@@ -57,7 +56,7 @@ def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> Struc
         if name.lower() in seen:
             raise OptionError(f"{where}two columns of the result are named {name}; rename one")
         seen.add(name.lower())
-        if _NOT_IN_NAMES & set(name):
+        if NOT_IN_NAMES & set(name):
             raise OptionError(
                 f"{where}a table cannot have a column named {name!r}; give it a name with AS"
             )

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.errors import OptionError, first_line
+from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from strandline_spark.offsets import TopicPartition
 
 VIEW: Final = "silver"
-WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
 _HELD_END: Final = "strandline_held_end"
 _MISSED: Final = "strandline_missed"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.gold.framing import Framed
-from strandline_spark.gold.query import WINDOW_COLUMNS
+from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,6 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.json_rows import RANGES
+from strandline_spark.parsing.settings import fields_of
 from strandline_spark.parsing.strptime import DAY_US
 from strandline_spark.parsing.texts import TIME_US_MAX, TIME_US_MIN
 
@@ -78,11 +79,12 @@ def _plan(schema: dict[str, Any], settings: ParseSettings) -> tuple[Any, dict[st
     fields = {each["name"]: each for each in schema["fields"]}
     named = {each["type"]["name"]: each["type"]["type"] for each in fields.values() if _named(each)}
     units: dict[str, int] = {}
-    for name, kind in settings.columns.items():
-        if name not in fields:
+    for name, field in fields_of(settings.columns).items():
+        kind = settings.columns[name]
+        if field not in fields:
             known = ", ".join(fields)
-            raise SchemaProblem(name, f"the Avro schema has no such field: it has {known}")
-        of = fields[name]["type"]
+            raise SchemaProblem(name, f"the Avro schema has no field {field}: it has {known}")
+        of = fields[field]["type"]
         branches = of if isinstance(of, list) else [of]
         found = {_type_of(branch, named) for branch in branches} - {"null"}
         accepted = _BRANCHES[kind.name.partition("(")[0]]
@@ -95,7 +97,7 @@ def _plan(schema: dict[str, Any], settings: ParseSettings) -> tuple[Any, dict[st
             units[name] = 1000 if found <= set(_MILLIS) else 1
         if kind.name in ("timestamp", "date"):
             plain = [_plain(branch) for branch in branches]
-            fields[name]["type"] = plain if isinstance(of, list) else plain[0]
+            fields[field]["type"] = plain if isinstance(of, list) else plain[0]
     return fastavro.parse_schema(schema), units
 
 
@@ -119,6 +121,7 @@ class AvroDecoder:
     def __init__(self, settings: ParseSettings) -> None:
         self._schema, self._units = reader_plan(settings)
         self._columns = settings.columns
+        self._fields = fields_of(settings.columns)
 
     def decode(self, values: Any) -> Decoded:
         faults: dict[int, Fault] = {}
@@ -136,7 +139,7 @@ class AvroDecoder:
                 faults[row] = fault(Reason.NOT_AVRO, f"{why}: {shown(value)}")
             for column, (name, kind) in zip(columns, self._columns.items(), strict=True):
                 try:
-                    column.append(self._value(name, kind, datum.get(name)))
+                    column.append(self._value(name, kind, datum.get(self._fields[name])))
                 except (ValueError, ArithmeticError) as error:
                     column.append(None)
                     faults.setdefault(row, fault(Reason.OUT_OF_RANGE, str(error)))

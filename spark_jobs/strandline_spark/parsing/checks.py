@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError
-from strandline_spark.parsing.settings import PLAIN_TYPES, RECORD_TIME, ColumnType
+from strandline_spark.parsing.settings import PLAIN_TYPES, RECORD_TIME, ColumnType, fields_of
 from strandline_spark.parsing.strptime import check_format
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FORMATS: Final = ("json", "csv", "avro", "regex")
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,2})\s*,\s*([0-9]{1,2})\s*\)")
 _PRECISION_MAX: Final = 38
+_NAMED_FIELDS: Final = ("json", "avro")
 _WITH_FORMAT: Final = ("date", "timestamp")
 _EVENT_TIME: Final = "event_time"
 
@@ -47,6 +48,7 @@ def check_settings(settings: ParseSettings) -> None:
         raise OptionError("[silver.columns] names no column: give at least one, as name = 'type'")
     for name, kind in settings.columns.items():
         _check_column(name, kind)
+    _check_fields(settings)
     _check_event_time(settings)
     if settings.format == "regex":
         _check_pattern(settings)
@@ -67,6 +69,22 @@ def _check_column(name: str, kind: ColumnType) -> None:
             " leave it out, or make the column a date or timestamp"
         )
     check_format(name, kind.name, kind.format)
+
+
+def _check_fields(settings: ParseSettings) -> None:
+    readers: dict[str, str] = {}
+    for name, field in fields_of(settings.columns).items():
+        if settings.columns[name].field is not None and settings.format not in _NAMED_FIELDS:
+            raise OptionError(
+                f"[silver.columns] {name}: field is for the formats {' and '.join(_NAMED_FIELDS)}:"
+                " leave it out"
+            )
+        if field in readers:
+            raise OptionError(
+                f"[silver.columns] {name}: the field {field!r} is read into {readers[field]}"
+                " already: take one of the two out"
+            )
+        readers[field] = name
 
 
 def _check_event_time(settings: ParseSettings) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.settings import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, MutableMapping
@@ -102,17 +103,22 @@ class JsonRows:
 
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
         self._columns = columns
+        self._fields = fields_of(columns)
+        self._known = set(self._fields.values())
 
     def decode(self, texts: list[str]) -> JsonColumns:
         found = JsonColumns({name: [] for name in self._columns})
         for row, text in enumerate(texts):
             try:
                 fields = _object_of(text)
-                values = [self._value(name, fields.get(name), text) for name in self._columns]
+                values = [
+                    self._value(name, fields.get(field), text)
+                    for name, field in self._fields.items()
+                ]
                 new = {
                     name: _field_type(value)
                     for name, value in fields.items()
-                    if name not in self._columns and value is not None
+                    if name not in self._known and value is not None
                 }
                 if new:
                     found.fields[row] = new
@@ -148,7 +154,7 @@ class JsonRows:
             return str(value)
         if kind.any_kind:
             fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-            return bytes(fields[name]).decode()
+            return bytes(fields[self._fields[name]]).decode()
         what = f"number {value}" if of in (_Integer, _Fraction) else _NAMES[of]
         said = f" {shown(value)}" if of is str else f" {value}".lower() if of is bool else ""
         detail = f"column {name}: {what}{said} is no {wanted}"

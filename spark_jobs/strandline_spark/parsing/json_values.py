@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from strandline_spark.parsing.decoded import Decoded, data_of
 from strandline_spark.parsing.json_rows import RANGES, JsonColumns, JsonRows, merge_fields
+from strandline_spark.parsing.settings import fields_of
 from strandline_spark.parsing.texts import Texts
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class JsonDecoder:
         struct = msgspec.defstruct(
             "Fields",
             [(field, kind, UNSET) for field, kind in zip(fields, kinds, strict=True)],
-            rename=dict(zip(fields, columns, strict=True)),
+            rename=dict(zip(fields, fields_of(columns).values(), strict=True)),
             forbid_unknown_fields=True,
             gc=False,
         )

@@ -36,10 +36,17 @@ class ColumnType:
     arrow: Any
     format: str | None = None
     """Of a date or timestamp, as Python's strptime reads it; None for ISO 8601."""
+    field: str | None = None
+    """Of json and avro: the field that it is read from; None for that of its name."""
     any_kind: bool = False
     """Of a string column of json that was made for a new field: what is no string is taken as its
     JSON text, as written.
     """
+
+
+def fields_of(columns: Mapping[str, ColumnType]) -> dict[str, str]:
+    """By column: the field that it is read from."""
+    return {name: name if kind.field is None else kind.field for name, kind in columns.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,25 +21,13 @@ from strandline_spark.pipeline.explained import explained, located
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.steps import GoldStep
+from strandline_spark.silver.names import objection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from strandline_spark.parsing.settings import ColumnType
 
-OWN_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "event_time",
-    "key",
-    "tombstone",
-    "batch_id",
-    "ingest_date",
-)
-"""Of each silver table, beside the parsed ones."""
-WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _COLUMN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DURATION: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?")
@@ -307,22 +295,20 @@ def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
     if not given:
         raise OptionError("[silver.columns]: name at least one column and its type")
     columns: dict[str, ColumnType] = {}
-    taken = {name.lower(): name for name in (*OWN_COLUMNS, *WINDOW_COLUMNS)}
     for name, kind in given.items():
         where = f"[silver.columns] {name}"
         if not _COLUMN.fullmatch(name):
             raise OptionError(
                 f"[silver.columns] {name!r}: a column's name has letters, digits and _ alone"
             )
-        if name.lower() in taken:
+        if wrong := objection(name, columns):
             raise OptionError(
-                f"{where}: the table has a column {taken[name.lower()]} already (names are the same"
-                " in capitals too); choose another name"
+                f"{where}: {wrong}; choose another name, of json and avro with field = {name!r} if"
+                " that is what values call it"
             )
-        taken[name.lower()] = name
-        text, form = (kind, None) if isinstance(kind, str) else (kind.type, kind.format)
+        one = ColumnKeys(type=kind) if isinstance(kind, str) else kind
         try:
-            columns[name] = column_type(text, form)
+            columns[name] = replace(column_type(one.type, one.format), field=one.field)
         except OptionError as why:
             raise OptionError(f"{where}: {why}") from why
     return columns
@@ -352,6 +338,6 @@ def _check_folders(pipeline: Pipeline) -> None:
     for (other, there), (where, path) in itertools.combinations(folders.items(), 2):
         if os.path.commonpath([path, there]) in (path, there):
             raise OptionError(
-                f"{where}: its folder {path} and that of {other}, {there}, are one, or one is in the"
-                " other; give each a folder of its own"
+                f"{where}: its folder {path} and that of {other}, {there}, are one, or one is in"
+                " the other; give each a folder of its own"
             )

@@ -53,8 +53,8 @@ def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
 
 
 def located(said: str, lines: Lines, names: Sequence[str], *, step: int | None = None) -> str:
-    """With the line, if it begins with a place and has none yet: `[section] key`, or `[[gold]] step,
-    key`. `names` are those of the steps; `step` is the number of the one that is meant.
+    """With the line, if it begins with a place that has none yet: `[section] key`, or `[[gold]]
+    step, key`. `names` are those of the steps; `step` is the number of the one that is meant.
     """
     found = _PLACE.match(said)
     if found is None or said.startswith(" (line ", found.end()):

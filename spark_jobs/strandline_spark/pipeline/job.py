@@ -20,6 +20,7 @@ from strandline_spark.cluster import close_channels
 from strandline_spark.errors import TableError
 from strandline_spark.listener import LagListener
 from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.settings import fields_of
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.session import check_java, end_session, interrupts, start_session
 from strandline_spark.silver.batch import SilverBatchWriter
@@ -132,6 +133,13 @@ def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
             f"{pipeline.silver} has the columns {names}, which [silver.columns] of {pipeline.file}"
             " does not name: they would be null from now on; name them"
         )
+    for name, field in fields_of(pipeline.parse.columns).items():
+        if field in beside:
+            raise TableError(
+                f"{pipeline.silver} has the column {field}, and [silver.columns] {name} of"
+                f" {pipeline.file} reads its field: it would be null from now on; take {name} out,"
+                " or give the pipeline other tables"
+            )
     parse = replace(pipeline.parse, columns={**pipeline.parse.columns, **columns})
     return replace(pipeline, parse=parse)
 

@@ -50,6 +50,9 @@ class ColumnKeys(Section):
     format: Annotated[
         str | None, Meta(description="Of date and timestamp, as strptime has it (default: ISO).")
     ] = None
+    field: Annotated[
+        str | None, Meta(description="Of json and avro: where it is read (default: its name).")
+    ] = None
 
 
 class SilverKeys(Section):

@@ -8,6 +8,7 @@ same way each time.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,7 @@ from strandline_spark.manifests import (
 from strandline_spark.micro_batch import MicroBatchWriter
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.json_rows import merge_fields
+from strandline_spark.silver.names import objection
 from strandline_spark.silver.range_output import SilverManifest
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import BronzeTable
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from strandline_spark.pipeline.config import Pipeline
 
 _SAMPLES_MAX: Final = 3
+_FIELDS_SHOWN: Final = 10
+COLUMNS_MAX: Final = 1_000
+"""Of one table, beyond which new fields make none: names that are data would never end."""
 
 
 class ColumnsAdded(Exception):
@@ -114,18 +119,46 @@ class SilverBatchWriter(MicroBatchWriter):
                 topics.setdefault(name, one.account.topic)
         if not found:
             return
-        if not self._pipeline.adds_columns:
-            shown = ", ".join(
-                f"{name} ({kind}, in topic {topics[name]})" for name, kind in sorted(found.items())
+        table = SilverTable.open(self._pipeline.silver)
+        columns = list(table.parsed_columns())
+        refused: dict[str, str] = {}
+        for name in sorted(found):
+            why = objection(name, columns)
+            if why is None:
+                columns.append(name)
+            else:
+                refused[name] = f"; {why}"
+        if refused or not self._pipeline.adds_columns or len(columns) > COLUMNS_MAX:
+            raise TableError(self._not_added(refused or dict.fromkeys(found, ""), found, topics))
+        added = {name: column_type(kind) for name, kind in sorted(found.items())}
+        table.add_columns(added)
+        self.added = {name: kind.name for name, kind in added.items()}
+        raise ColumnsAdded(", ".join(added))
+
+    def _not_added(
+        self, which: dict[str, str], found: dict[str, str], topics: dict[str, str]
+    ) -> str:
+        """`which`: why each of them cannot have a column of its name, where it is so."""
+        names = sorted(which)
+        shown = ", ".join(
+            f"{name or repr(name)} ({found[name]}, in topic {topics[name]}{which[name]})"
+            for name in names[:_FIELDS_SHOWN]
+        )
+        more = "" if len(names) <= _FIELDS_SHOWN else f" and {len(names) - _FIELDS_SHOWN} more"
+        said = f"records have fields that are no columns: {shown}{more}; nothing was committed."
+        where = f"[silver.columns] of {self._pipeline.file}"
+        if which[names[0]]:
+            as_field = json.dumps(names[0], ensure_ascii=False)
+            return (
+                f"{said} Add a column of another name to {where}, for instance my_column ="
+                f' {{ type = "{found[names[0]]}", field = {as_field} }}'
             )
-            raise TableError(
-                f"records have fields that are no columns: {shown}; nothing was committed. Add them"
-                f' to [silver.columns] of {self._pipeline.file}, or say on_new_field = "add"'
+        if self._pipeline.adds_columns:
+            return (
+                f"{said} With them silver would have over {COLUMNS_MAX:,} columns: such names are"
+                " data; let producers put them into one object, which becomes a text"
             )
-        columns = {name: column_type(kind) for name, kind in sorted(found.items())}
-        SilverTable.open(self._pipeline.silver).add_columns(columns)
-        self.added = {name: kind.name for name, kind in columns.items()}
-        raise ColumnsAdded(", ".join(columns))
+        return f'{said} Add them to {where}, or say on_new_field = "add"'
 
     def _check_limit(self, parsed: list[_Parsed]) -> None:
         bad = sum(one.manifest.quarantine["rows"] for one in parsed)

@@ -39,7 +39,10 @@ class SilverPlan:
 
     def to_json(self) -> str:
         parse = self.parse
-        columns = [(n, one.name, one.format, one.any_kind) for n, one in parse.columns.items()]
+        columns = [
+            (name, one.name, one.format, {"field": one.field, "any_kind": one.any_kind})
+            for name, one in parse.columns.items()
+        ]
         plain = {name: getattr(parse, name) for name in ParseSettings.__slots__}
         return json.dumps(
             {
@@ -54,8 +57,8 @@ class SilverPlan:
         found = json.loads(text)
         parse = found["parse"]
         columns = {
-            name: replace(column_type(kind, form), any_kind=any_kind)
-            for name, kind, form, any_kind in parse["columns"]
+            name: replace(column_type(kind, form), **more)
+            for name, kind, form, more in parse["columns"]
         }
         nulls = tuple(parse["null_values"])
         settings = ParseSettings(**parse | {"columns": columns, "null_values": nulls})

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake.exceptions import DeltaError
 from deltalake.schema import Field
 
 from strandline_spark.durable import sync_log
@@ -18,6 +17,7 @@ from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import PARTITION_COLUMNS, FencedTable
 from strandline_spark.parsing.settings import PLAIN_TYPES, ColumnType
 from strandline_spark.schema import TIMESTAMP_TYPE
+from strandline_spark.silver.names import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,6 @@ QUARANTINE_FILE_SCHEMA: Final[Any] = pa.schema(
 )
 """The columns in a file; `topic` and `ingest_date` stand in its path."""
 _QUARANTINE_SCHEMA: Final[Any] = pa.schema([_TOPIC, *QUARANTINE_FILE_SCHEMA, _INGEST_DATE])
-_OWN: Final = frozenset([_TOPIC.name, *(f.name for f in _BEFORE), _BATCH_ID.name, "ingest_date"])
 _DELTA_NAMES: Final = {
     "int": "integer",
     "bigint": "long",
@@ -67,7 +66,7 @@ def silver_file_schema(columns: Mapping[str, ColumnType]) -> Any:
 class SilverTable(FencedTable):
     KIND = "silver"
     MADE_BY = "strandline-spark ingest silver"
-    COLUMNS = _OWN
+    COLUMNS = frozenset(OWN_COLUMNS)
     IS_CLOSED = False
 
     @classmethod
@@ -88,7 +87,7 @@ class SilverTable(FencedTable):
         return {
             field.name: _type_name(field)
             for field in self._handle.schema().fields
-            if field.name not in _OWN
+            if field.name not in OWN_COLUMNS
         }
 
     def fit_columns(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
@@ -115,7 +114,7 @@ class SilverTable(FencedTable):
         fields = pa.schema([pa.field(name, kind.arrow) for name, kind in columns.items()])
         try:
             self._handle.alter.add_columns([Field.from_arrow(one) for one in fields])
-        except DeltaError as why:
+        except Exception as why:  # delta-rs raises others than DeltaError too
             raise TableError(
                 f"{self.path} cannot take the columns {', '.join(columns)} ({first_line(why)}):"
                 " start the job again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from strandline_spark.parsing import column_type
 from support.parsing import one_by_one, outcomes, parser_of
 
 FIELDS: list[dict[str, Any]] = [
@@ -114,3 +116,12 @@ def test_a_detail_names_the_column_and_the_value() -> None:
     assert found[2][2] == "a string is not UTF-8: b'\\x02\\x02\\xff'"
     assert found[3][2].startswith("1 bytes are left over: b'")
     assert outcomes(PARSER, [b"\xff" * 12])[0][2].startswith("no datum of the schema: b'")
+
+
+def test_a_column_reads_the_field_that_it_names() -> None:
+    columns = {
+        "sent": replace(column_type("timestamp"), field="ts"),
+        "ts": replace(column_type("int"), field="n"),
+    }
+    ((_, row),) = outcomes(parser_of("avro", "sent", OPTIONS, **columns), [GOOD])
+    assert row == {"sent": MOMENT, "ts": -5, "event_time": MOMENT}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -12,7 +13,7 @@ from strandline_spark.parsing import column_type, merge_fields
 from strandline_spark.parsing.json_rows import NESTED_MAX
 from strandline_spark.parsing.settings import ColumnType
 from support.parsing import Value, batch_of, one_by_one, outcomes, outcomes_of, parser_of
-from support.parsing_json import TYPES, NoRows, columns, in_rows
+from support.parsing_json import TYPES, NoRows, OnlyRows, columns, in_rows
 
 PARSER = parser_of("json", **TYPES)
 GOOD = '{"s":"good"}'
@@ -349,3 +350,26 @@ def test_a_string_column_made_for_a_new_field_takes_any_value_as_its_text() -> N
     found = outcomes(parser, [f'{{"a":{each},"i":1}}' for each in [*texts, '"s"', "null"]])
     assert [outcome[1]["a"] for outcome in found] == [*texts, "s", None]
     assert outcomes(parser, ['{"a":{},"i":"x"}'])[0][:2] == ("bad", "wrong type")
+
+
+@pytest.mark.parametrize("reads_rows", [False, True])
+def test_a_column_reads_the_field_that_it_names(reads_rows: bool) -> None:
+    sent = replace(column_type("bigint"), field="timestamp")
+    nameless = replace(column_type("string"), field="")
+    parser = parser_of("json", sent=sent, nameless=nameless)
+    if reads_rows:
+        parser._decoder = OnlyRows(parser._settings.columns)
+    values: list[Value] = [
+        '{"timestamp":5,"":"x"}',
+        '{"\\u0074imestamp":6}',
+        '{"timestamp":7,"timestamp":7}',
+        '{"timestamp":"late"}',
+        '{"sent":8}',
+    ]
+    parsed = parser.parse(batch_of(values))
+    found = outcomes_of(parsed, len(values))
+    assert [columns(one).get("sent") for one in (found[0], found[1], found[4])] == [5, 6, None]
+    assert columns(found[0])["nameless"] == "x"
+    assert [one[1] for one in found[2:4]] == ["field twice", "wrong type"]
+    assert "column sent" in found[3][2]
+    assert parsed.new_fields == {"sent": "bigint"}

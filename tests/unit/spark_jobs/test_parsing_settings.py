@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing import column_type, make_parser
-from strandline_spark.parsing.settings import ParseSettings
+from strandline_spark.parsing.settings import ColumnType, ParseSettings
 from strandline_spark.parsing.strptime import check_format
 from support.parsing import columns_of, outcomes, parser_of
 
@@ -40,6 +41,10 @@ def test_a_decimal_that_cannot_be_is_refused(text: str) -> None:
 def schema(**fields: Any) -> str:
     found = [{"name": name, "type": kind} for name, kind in fields.items()]
     return json.dumps({"type": "record", "name": "R", "fields": found})
+
+
+def read_from(field: str) -> ColumnType:
+    return replace(column_type("int"), field=field)
 
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
@@ -87,6 +92,14 @@ REFUSED: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
         {},
         {"n": column_type("int", "%Y")},
         r"\[silver.columns\] n: a int has no format, and '%Y' is given",
+    ),
+    ("csv", "timestamp", {}, {"n": read_from("a")}, r"columns\] n: field is for .* json and avro"),
+    (
+        "json",
+        "timestamp",
+        {},
+        {"a": "int", "n": read_from("a")},
+        r"\[silver.columns\] n: the field 'a' is read into a already",
     ),
 ]
 

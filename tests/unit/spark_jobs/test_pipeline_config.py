@@ -19,6 +19,7 @@ from strandline_spark.pipeline.config import (
 )
 from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
+from strandline_spark.pipeline.lines import Path as KeyPath
 from strandline_spark.pipelines import NAMES, text_of
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ a = { type = 'int' }
 
 def test_a_key_is_found_however_toml_spells_it() -> None:
     lines = Lines(ODDLY_SPELT)
-    wanted = {
+    wanted: dict[KeyPath, int] = {
         ("silver", "format"): 1,
         ("pipeline", "name"): 3,
         ("pipeline", "topics"): 7,
