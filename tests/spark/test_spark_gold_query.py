@@ -94,6 +94,15 @@ def test_a_statement_is_checked_before_a_row_is_read(spark: SparkSession) -> Non
         ("SELEC 1", "does not compile"),
         ("CREATE TEMP VIEW other AS SELECT 1", "does not compile"),
         ("SELECT count(*) AS n, window_end FROM silver GROUP BY ALL", "has no window_start,"),
+        ("SELECT * FROM silver WHERE rand(1) < 0.5", r"rand\(\) gives something else each time"),
+        ("SELECT *, now() AS at FROM silver", r"now\(\) gives something else"),
+        ("SELECT *, unix_timestamp() AS at FROM silver", r"current_timestamp\(\) gives"),
+        ("SELECT *, uuid() AS id FROM silver", r"uuid\(\) gives something else"),
+        ("SELECT * FROM silver TABLESAMPLE (50 PERCENT)", "TABLESAMPLE gives something else"),
+        (
+            "SELECT * FROM silver WHERE bytes = (SELECT max(bytes) FROM silver WHERE rand() < 1)",
+            r"rand\(\) gives something else",
+        ),
     ],
 )
 def test_what_does_not_compile_is_refused_with_its_step_and_line(

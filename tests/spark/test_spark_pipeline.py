@@ -280,6 +280,28 @@ def test_rows_that_come_after_their_window_was_closed_are_kept_counted_and_not_i
     assert len(rows_of(pipeline.silver, "n")) == 4
 
 
+def test_a_clock_that_jumps_closes_windows_and_loses_no_row(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    pipeline = clicks(tmp_path)
+    ahead, back = (
+        int((datetime(year, 12, 30, tzinfo=UTC) - NOON).total_seconds()) for year in (9999, 1)
+    )
+    fill(topic, value(10), value(ahead))
+    run_pipeline_once(spark, pipeline, broker.address)
+    beyond = json.dumps({"n": 0, "at": "+10000-01-01T00:00:00Z"}).encode()
+    fill(topic, value(20), value(back), value(ahead + 60), beyond)
+    notes: list[str] = []
+    run_pipeline_once(spark, pipeline, broker.address, close=True, note=notes.append)
+    assert gold_of(pipeline) == per_minute([10, ahead, ahead + 60])
+    assert any("2 rows came late" in note for note in notes), notes
+    silver = [n for (n,) in rows_of(pipeline.silver, "n")]
+    assert sorted(silver) == sorted([10, ahead, 20, back, ahead + 60])
+    assert [reason for (reason,) in rows_of(pipeline.quarantine, "reason")] == ["wrong type"]
+    check(pipeline, broker.address)
+
+
 def test_tables_of_another_pipeline_and_tables_that_are_not_level_are_refused(
     spark: SparkSession, broker: FakeBroker, tmp_path: Path
 ) -> None:

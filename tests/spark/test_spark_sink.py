@@ -135,6 +135,20 @@ def test_bad_input_is_refused_in_one_line(
     assert read(spark, cluster, "t") == []
 
 
+@pytest.mark.parametrize(
+    ("mode", "said"), [("update", "does not support Update"), ("complete", "only appended to")]
+)
+def test_a_stream_is_only_appended(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, mode: str, said: str
+) -> None:
+    create(cluster, "in", "out")
+    fill(cluster, "in", 5)
+    change = None if mode == "update" else lambda rows: rows.groupBy("value").count()
+    with pytest.raises(Exception, match=said):
+        run(spark, cluster, tmp_path, change=change, output_mode=mode, topic="out")
+    assert read(spark, cluster, "out") == []
+
+
 def test_a_stream_refuses_what_it_cannot_write_before_a_task_starts(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:

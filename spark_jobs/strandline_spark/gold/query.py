@@ -8,13 +8,13 @@ for a moment have a name that no column of silver has.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError, first_line
 from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -36,7 +36,8 @@ def check_statement(
     """The columns that the statement gives over rows of silver's; nothing is read for it.
 
     `line` is where it begins in pipeline.toml. OptionError, with the step and the line, for one
-    that does not compile or that leaves out the window's columns.
+    that does not compile, that leaves out the window's columns, or whose result is another each
+    time: gold is proven by computing it anew.
     """
     from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -44,6 +45,12 @@ def check_statement(
     added = [StructField(name, TimestampType()) for name in WINDOW_COLUMNS]
     columns = StructType([*silver.fields, *added])
     frame = _run(spark.createDataFrame([], columns), statement, step=step, line=line)
+    varying = next(_varying(frame), None)
+    if varying is not None:
+        raise OptionError(
+            f"{_WHERE.format(step=step, line=line)}: {varying} gives something else each time, so"
+            " nobody could compute a window again; take it out"
+        )
     missing = [name for name in WINDOW_COLUMNS if name not in frame.columns]
     if missing:
         raise OptionError(
@@ -51,6 +58,33 @@ def check_statement(
             " so nobody could say which window a row is of; select both and group by them"
         )
     return frame.schema
+
+
+def _varying(frame: DataFrame) -> Iterator[str]:
+    """What of the analyzed plan does not follow from its rows: chance, the clock, the session."""
+    from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+
+    context: Any = frame.sparkSession.sparkContext
+    gateway, catalyst = context._gateway, context._jvm.org.apache.spark.sql.catalyst
+    current = catalyst.trees.TreePattern.CURRENT_LIKE()
+
+    def is_a(node: Any, name: str) -> bool:
+        return bool(is_instance_of(gateway, node, f"org.apache.spark.sql.catalyst.{name}"))
+
+    left: list[Any] = [frame._jdf.queryExecution().analyzed()]
+    while left:
+        node = left.pop()
+        inner = [node.children(), node.innerChildren()]
+        if is_a(node, "plans.QueryPlan"):
+            inner.append(node.expressions())
+        below = [seq.apply(i) for seq in inner for i in range(seq.size())]
+        if is_a(node, "plans.logical.Sample"):
+            yield "TABLESAMPLE"
+        elif is_a(node, "expressions.Nondeterministic") or (
+            not below and node.containsPattern(current)
+        ):
+            yield f"{node.toString().partition('(')[0].lower()}()"
+        left += below
 
 
 def held_rows(
