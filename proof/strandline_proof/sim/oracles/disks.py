@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from strandline_broker.offline.findings import Finding, RootReport
+    from strandline_proof.sim.disk import SimDisk
     from strandline_proof.sim.node import Node
 
 
@@ -52,6 +53,12 @@ def check_disk(node: Node, sometimes: Counter[str]) -> None:
                 raise Violation(
                     finding.invariant, f"{node.name} after a crash: {finding.path}: {what}"
                 )
+
+
+def has_torn_tail(disk: SimDisk) -> bool:
+    """Whether a start that believes the recovery points would cut a log there."""
+    reports = verify(Reader(disk), DATA)
+    return any(each.severity is Severity.CUT for report in reports for each in report.findings)
 
 
 def is_about(path: str, touched: set[str]) -> bool:

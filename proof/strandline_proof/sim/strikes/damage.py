@@ -18,7 +18,7 @@ from strandline_proof.sim.disk_parts import Directory
 from strandline_proof.sim.inode import Inode
 from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
 from strandline_proof.sim.oracles.decisions import METADATA
-from strandline_proof.sim.oracles.disks import Reader
+from strandline_proof.sim.oracles.disks import Reader, has_torn_tail
 from strandline_proof.sim.oracles.log_view import LogView
 from strandline_proof.sim.topology import CONTROLLER, DATA, broker_id
 
@@ -97,7 +97,9 @@ class DamageStrikes:
 
     def _flip_in_the_dark(self, struck: Node, file: str, bits: int, down_s: float) -> None:
         self._scene.darken([struck], down_s, survival=1.0)
-        self._flip_one(struck, file, bits, self._named(struck, file))
+        found = self._named(struck, file)
+        if found:
+            self._flip_one(struck, file, bits, found)
 
     def _flip_once_there(self, file: str, bits: int, down_s: float) -> None:
         """A file that comes and goes: on the first machine that has it."""
@@ -132,12 +134,17 @@ class DamageStrikes:
         scene.later(down_s, scene.start, struck)
 
     def _named(self, struck: Node, file: str) -> list[Inode]:
-        """Such files of its disk that hold anything."""
-        return [
+        """Such files of its disk that hold anything; recovery points not above a torn tail, which
+        without them nobody can tell from what a disk has changed (I-7).
+        """
+        found = [
             inode
             for path, inode in self._files(struck)
             if inode.data and fnmatchcase(path.rpartition("/")[2], FILES[file])
         ]
+        if file == "recovery-point" and found and has_torn_tail(struck.disk):
+            return []
+        return found
 
     def _flip_one(self, struck: Node, file: str, bits: int, found: list[Inode]) -> None:
         oracles, rng = self._scene.oracles, self._scene.rng

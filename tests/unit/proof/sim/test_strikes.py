@@ -6,6 +6,7 @@ import os
 import random
 from collections import Counter
 from fnmatch import fnmatchcase
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from strandline_proof.sim.kinds.disks import FILES
 from strandline_proof.sim.strikes.damage import DamageStrikes
 from strandline_proof.sim.strikes.disks import DiskStrikes
 from strandline_proof.sim.strikes.processes import ProcessStrikes
+from support.storage import Store
 
 
 class FakeScene:
@@ -134,6 +136,32 @@ def test_a_file_is_struck_once_its_process_has_ended_in_order() -> None:
     scene.end(0.05)
     assert scene.struck["file-flip"] == 1
     assert read_whole(fs, "/data/.kafka_cleanshutdown") != b"{}"
+
+
+@pytest.mark.parametrize(("stops", "torn"), [(True, False), (True, True), (False, True)])
+def test_recovery_points_are_not_struck_above_what_power_took(*, stops: bool, torn: bool) -> None:
+    """Whoever is asked to end may lose its power first, and nobody can tell its torn tail from
+    damage then (I-7).
+    """
+    scene = FakeScene()
+    scene.the_node.stop = lambda: None
+    fs = SimFs(scene.disk)
+    store = Store(Path("/data"), fs=fs)
+    store.append(b"durable")
+    store.flush()
+    store.checkpoint()
+    store.append(b"torn" if torn else b"whole")
+    if torn:
+        log = fs.open(store.log.segments[-1].path(), os.O_RDWR)
+        fs.ftruncate(log, fs.fstat(log).size - 1)
+    points = "/data/recovery-point-offset-checkpoint"
+    before = read_whole(fs, points)
+    strikes(DamageStrikes, scene)["file-flip"](
+        node="broker-1", file="recovery-point", bits=1, stops=stops, down_s=0.3
+    )
+    scene.the_node.running = False
+    scene.end(0.05)
+    assert (read_whole(fs, points) != before, scene.struck["file-flip"]) == (not torn, not torn)
 
 
 @pytest.mark.parametrize("restart_s", [0.0, 0.2])
