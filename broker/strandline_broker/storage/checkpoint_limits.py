@@ -47,7 +47,7 @@ class Limit:
 
 
 class CheckpointLimits:
-    __slots__ = ("_fs", "_limits", "_next", "directory", "is_lost")
+    __slots__ = ("_fs", "_limits", "_next", "_prepared", "directory", "is_lost")
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
@@ -55,6 +55,8 @@ class CheckpointLimits:
         self.is_lost = False
         """Whether one did not read: what was durable below it nobody knows (I-7)."""
         self._limits: tuple[Limit, ...] = ()
+        self._prepared: tuple[Limit, ...] = ()
+        """Those whose cut does not show yet; for good if it has failed before that."""
         self._next = 0
 
     @classmethod
@@ -83,10 +85,25 @@ class CheckpointLimits:
 
     def add(self, offset: int) -> None:
         """From now on no checkpoint of this partition counts above `offset`; durable on return."""
+        self.prepare(offset)
+        self.count()
+
+    def prepare(self, offset: int) -> None:
+        """As `add`, for a cut that does not show yet: until `count`, what is written may be of the
+        log as it was.
+        """
         limit = Limit(f"checkpoint-limit-{self._next}", offset)
         self._next += 1
         self._write(limit)
-        self._limits = (*self._limits, limit)
+        self._prepared = (*self._prepared, limit)
+
+    def count(self) -> None:
+        """The cut shows: what is taken from the log from here on counts for what was prepared.
+
+        Also drops what `written` has removed; here, so that neither overtakes the other.
+        """
+        left = [limit for limit in self._limits if limit.awaits]
+        self._limits, self._prepared = (*left, *self._prepared), ()
 
     def _write(self, limit: Limit) -> None:
         words = (limit.offset, *sorted(limit.awaits if limit.awaits != SHARED else ()))
@@ -110,10 +127,3 @@ class CheckpointLimits:
                 self._write(Limit(limit.name, limit.offset, left))
                 limit.named = left
             limit.awaits = left
-
-    def forget_spent(self) -> None:
-        """Drop what `written` has removed; called where `add` is called, so that neither overtakes
-        the other.
-        """
-        if self._limits and not all(limit.awaits for limit in self._limits):
-            self._limits = tuple(limit for limit in self._limits if limit.awaits)

@@ -123,6 +123,7 @@ def _cut(
     # Before the new end shows: else the log could reach their offsets again with other batches.
     log.snapshots.remove_above(end_offset)
     log.state.cut(end_offset, Tail((*segments[:i], kept), recent))
+    log.limits.count()
     log.open_segments.forget(segments[i:])
     for removed in reversed(segments[i + 1 :]):
         removed.remove()
@@ -147,6 +148,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         log.snapshots.remove_above(NOTHING)
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
         log.state.empty(empty)
+        log.limits.count()
         log.open_segments.forget(segments)
         for segment in reversed(segments):
             segment.remove()
@@ -165,6 +167,5 @@ def _limit_checkpoints(log: Log, offset: int, high_watermark: int) -> None:
     """A high watermark may stand above what is durable, and none may come back above what stays:
     other records are appended there (I-13).
     """
-    log.limits.forget_spent()
     if offset < max(log.durable_offset, log.log_start_offset, high_watermark):
-        log.limits.add(offset)
+        log.limits.prepare(offset)

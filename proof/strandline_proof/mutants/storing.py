@@ -159,7 +159,7 @@ STORING: Final = (
         (
             Edit(
                 _CUT,
-                "        log.limits.add(offset)\n",
+                "        log.limits.prepare(offset)\n",
                 "        pass\n",
             ),
         ),

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
+from strandline_broker.storage.log import Log
+from strandline_broker.storage.producer_snapshot import ProducerSnapshots
 from support.disk import Hurried
 from support.storage import LARGE, Store, damaged
 
@@ -95,6 +97,23 @@ def test_a_log_start_counts_that_rises_over_the_limit_after_it_was_written_below
     assert [limit.offset for limit in store.log.limits.current()] == [10]
     assert store.log.limits.lowest(RECOVERY_POINTS) == 10
     assert store.log.limits.lowest(LOG_STARTS) is None
+
+
+@pytest.mark.parametrize("cut", [Log.truncate_to, Log.truncate_fully_and_start_at])
+def test_what_is_written_before_a_cut_shows_does_not_count_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: Callable[[Log, int], None]
+) -> None:
+    """It may be of the log as it was, whose end would be called damaged (I-7)."""
+    store = Store(tmp_path / "data", LARGE, fs=Hurried())
+    for i in range(20):
+        store.append(b"%d" % i)
+    store.flush()
+    with monkeypatch.context() as patch:
+        # The last step before the log shows its new end.
+        patch.setattr(ProducerSnapshots, "remove_above", lambda *_: store.checkpoint(20))
+        cut(store.log, 10)
+    log = store.restart()
+    assert (log.log_end_offset, damaged(log)) == (10, [])
 
 
 def test_a_high_watermark_above_what_is_durable_does_not_come_back_over_other_records(
