@@ -62,6 +62,14 @@ def test_a_cut_for_what_was_misread_leaves_other_damage_where_it_is() -> None:
     assert not ghost.damaged
 
 
+def test_a_cut_for_what_was_misread_takes_the_batch_over_the_log_start_too() -> None:
+    ghost = committed(2)
+    ghost.on_high_watermark(5, log_of(*ghost.entries, Entry(2, 5, 0, 2, (1, 0))), "broker-2")
+    with pytest.raises(Violation, match=r"I-41.*offset 2"):
+        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=4, misread=False)
+    assert ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=4, misread=True)
+
+
 def log_of(*entries: Entry) -> Any:
     """The view of a log that holds these."""
     return SimpleNamespace(

@@ -347,15 +347,15 @@ class Committed:
 
     def on_cut(self, gone: list[Entry], node: str, what: str, *, start: int, misread: bool) -> bool:
         """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed:
-        from there on, or from anywhere on where it was `misread`; true if it does. Below its
-        `start` it may.
+        from there on, or from anywhere on where it was `misread`, with the batch over its `start`;
+        true if it does. Below its `start` it may.
         """
         damage, healed_from = self.damaged.get(node), start if misread else None
         if damage is not None and damage.identity in {entry.identity for entry in gone}:
             healed_from = damage.base if healed_from is None else healed_from
             del self.damaged[node]
         for entry in gone:
-            heals = healed_from is not None and entry.base >= healed_from
+            heals = healed_from is not None and entry.end > healed_from
             lives = entry.end > start and entry.identity in self._committed
             if lives and not heals and self.excused is None:
                 raise Violation(
