@@ -86,6 +86,10 @@ def topics_of(value: str) -> tuple[str, ...]:
 def pattern_of(value: str | None) -> re.Pattern[str] | None:
     if value is None:
         return None
+    if not value.strip():
+        raise OptionError(
+            f"subscribePattern: {value!r} matches no topic; give a regular expression, '.*' for all"
+        )
     try:
         return re.compile(value.strip())
     except (re.error, OverflowError, RecursionError) as why:

@@ -105,14 +105,16 @@ class Planner:
         marks, _ = self._unchanged(self._look)
         self._target = {(mark.topic_id, tp): mark.high_watermark for tp, mark in marks.items()}
 
-    def latest(self, start: StreamOffset, max_offsets: int | None) -> StreamOffset:
+    def latest(
+        self, start: StreamOffset, max_offsets: int | None, *, waits: bool = True
+    ) -> StreamOffset:
         """The end of the micro-batch that starts at `start`: `start` itself if there is nothing to
-        do.
+        do, or so little that it `waits` for more.
         """
         known = self._trusted(start)
-        if self._group is not None and start != self._initial:
-            self._group.show(known)
         found = self._settled(known)
+        if self._group is not None and start != self._initial:
+            self._group.show(_of_topics_there(known, found.marks))
         self._settle(found.losses)
         marks = found.marks
         self.high_watermarks = {tp: mark.high_watermark for tp, mark in marks.items()}
@@ -122,7 +124,7 @@ class Planner:
         first = {tp: min(max(at, marks[tp].log_start), ends[tp]) for tp, at in found.begins.items()}
         if max_offsets is not None:
             ends = limited(first, ends, max_offsets)
-        if self._too_little(sum(ends.values()) - sum(first.values())):
+        if waits and self._too_little(sum(ends.values()) - sum(first.values())):
             ends = dict(found.begins)
         began = start == self._initial and not self._begun
         end = self._described(known, found, ends, began=began)
@@ -378,6 +380,17 @@ class Planner:
         _must_name(name, position.ends, marks)
         ends = {tp: words[at][tp] if at in words else at for tp, at in position.ends.items()}
         return replace(position, ends=ends, starts={})
+
+
+def _of_topics_there(offset: StreamOffset, marks: Marks) -> StreamOffset:
+    """Without the partitions that are gone, or are another topic's by now."""
+    ids = offset.topic_ids
+    ends = {
+        tp: end
+        for tp, end in offset.ends.items()
+        if tp in marks and ids.get(tp.topic, marks[tp].topic_id) == marks[tp].topic_id
+    }
+    return replace(offset, ends=ends)
 
 
 def _must_exist(topics: set[str], partitions: set[TopicPartition]) -> None:

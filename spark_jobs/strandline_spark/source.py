@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -206,13 +207,16 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return stream_to_json(self.planner.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = self._parsed(start)
-        end = self.planner.latest(begin, most)
+        # Spark asks for all only where options do not count: for a trigger that fires once.
+        end = self.planner.latest(begin, most, waits=not isinstance(limit, ReadAllAvailable))
         if end is begin:
             # Spark compares texts: where nothing moved, the answer is the question.
             return start

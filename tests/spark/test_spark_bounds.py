@@ -119,6 +119,12 @@ def test_a_batch_waits_for_its_least_size_but_not_for_ever(
     # What is available now is read now.
     stream.available_now()
     assert stream.trigger() == [(0, 60, 70)]
+    for more in ({}, {"maxOffsetsPerTrigger": "60"}):
+        stream.restart(**more)
+        partition.append([(b"k", b"v")] * 10)
+        assert stream.trigger() is None
+        end = partition.log_end
+        assert stream.once() == [(0, end - 10, end)]
 
 
 def test_long_ranges_become_several_tasks(broker: FakeBroker, topic: FakeTopic) -> None:

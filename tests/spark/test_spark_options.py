@@ -62,6 +62,14 @@ def test_a_pattern_must_be_one(pattern: str) -> None:
         parse_options({"bootstrap.servers": "h:1", "subscribePattern": pattern})
 
 
+@pytest.mark.parametrize("pattern", ["", "  "])
+def test_a_pattern_that_matches_no_topic_is_refused(pattern: str) -> None:
+    with pytest.raises(
+        OptionError, match=r"subscribePattern: .* matches no topic.* '\.\*' for all"
+    ):
+        parse_options({"bootstrap.servers": "h:1", "subscribePattern": pattern})
+
+
 def test_columns_are_taken_in_their_own_order() -> None:
     some = parse_options(BASE | {"columns": "OFFSET, key"})
     assert some.columns == ("key", "offset")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,8 @@ from strandline_spark import cluster as cluster_module
 from strandline_spark import planner as planner_module
 from strandline_spark.cluster import Cluster, Mark
 from strandline_spark.errors import ClusterUnreachable, OptionError, UnknownTopic
-from strandline_spark.offsets import StreamOffset, TopicPartition
+from strandline_spark.group_progress import GroupProgress
+from strandline_spark.offsets import StreamOffset, TopicPartition, to_json
 from strandline_spark.options import parse_options
 from strandline_spark.planner import Planner
 from strandline_spark.source import StrandlineStreamReader
@@ -190,6 +191,24 @@ def test_a_group_that_cannot_be_reached_costs_the_stream_nothing_but_a_word(
     told = [record.message for record in caplog.records if record.name.startswith("strandline")]
     assert len(told) == 1
     assert "group g does not show the progress of this query (UNIMPLEMENTED)" in told[0]
+
+
+def test_a_group_shows_the_topics_that_are_still_there(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator would refuse the whole of an offset commit for one that is gone."""
+    shown: list[Any] = []
+    monkeypatch.setattr(GroupProgress, "show", lambda _, offset: shown.append(to_json(offset.ends)))
+    for name in ("t1", "t2", "t3"):
+        fill(broker.create(name).partitions[0], 10)
+    options = {"subscribe": "", "subscribePattern": "t.", "failOnDataLoss": "false"}
+    stream = engine(broker, **options, **{"group.id": "g"})
+    stream.trigger()
+    stream.trigger()
+    del broker.topics["t1"]
+    broker.create("t2")
+    stream.trigger()
+    assert shown == [{"t1": {"0": 10}, "t2": {"0": 10}, "t3": {"0": 10}}, {"t3": {"0": 10}}]
 
 
 def test_planning_a_batch_costs_one_metadata_and_one_list_offsets(broker: FakeBroker) -> None:

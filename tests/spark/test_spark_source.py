@@ -45,13 +45,16 @@ def stream(spark: SparkSession, broker: FakeBroker, **more: str) -> DataStreamRe
     return spark.readStream.format("strandline").options(**options)
 
 
-def run(source: DataStreamReader, checkpoint: Path, sink: Any) -> list[dict[str, Any]]:
+def run(
+    source: DataStreamReader, checkpoint: Path, sink: Any, *, once: bool = False
+) -> list[dict[str, Any]]:
     """Runs what is available; the progress of its batches."""
+    trigger: dict[str, Any] = {"once": True} if once else {"availableNow": True}
     query = (
         source.load()
         .writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
+        .trigger(**trigger)
         .start()
     )
     try:
@@ -298,3 +301,17 @@ def test_triggers_other_than_micro_batches_are_refused_by_spark_before_anything_
     with pytest.raises(Exception, match=message):
         writer.trigger(**trigger).start().awaitTermination()
     assert broker.calls == []
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_trigger_that_ends_waits_for_no_least_size(
+    spark: SparkSession, broker: FakeBroker, topic: FakeTopic, tmp_path: Path, once: bool
+) -> None:
+    source = stream(
+        spark, broker, startingOffsets="earliest", minOffsetsPerTrigger="5000", maxTriggerDelay="1h"
+    )
+    counts: list[int] = []
+    for _ in range(2):
+        run(source, tmp_path, lambda rows, _: counts.append(rows.count()), once=once)
+        topic.partitions[0].append([(b"k", b"v")] * 10)
+    assert sum(counts) == 2010

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from strandline_spark.offsets import stream_from_json
 from strandline_spark.options import parse_options
@@ -48,7 +48,14 @@ class EngineOfSpark:
     def plan(self, limit: int | None = None) -> bool:
         """Logs the next batch's end, if there is a next batch."""
         start = self._start()
-        read = ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        read = self.reader.getDefaultReadLimit() if limit is None else ReadMaxRows(limit)
+        return self._plan(start, read)
+
+    def once(self) -> list[Task] | None:
+        """As `trigger`, by a trigger that fires once: Spark asks for all that there is."""
+        return self._run() if self._plan(self._start(), ReadAllAvailable()) else None
+
+    def _plan(self, start: str, read: ReadLimit) -> bool:
         end = json.dumps(self.reader.latestOffset(json.loads(start), read))
         for data, known in self.reader.seen:
             assert stream_from_json(data) == known, (data, known)
