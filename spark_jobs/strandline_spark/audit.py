@@ -6,6 +6,9 @@ stays. The copy is idempotent: it carries `txn(strandline-audit:<table>, <versio
 version of the table that was copied, and of two copies at once the later is refused. A
 job copies when it starts and ends, and between before a commit, once there are enough accounts or
 an old one: a commit may clean the log, but of entries of days ago only.
+
+What a new checkpoint asks of a table's past is answered here by both: the log, and the
+audit for what has left the log.
 """
 
 from __future__ import annotations
@@ -15,24 +18,30 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from strandline_spark.commits import CommittedRange
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
-    from strandline_spark.commits import Commit, CommittedRange
+    from collections.abc import Iterator
+
+    from strandline_spark.commits import Commit
     from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.offsets import TopicPartition
 
 AUDIT_PATH: Final = os.path.join("_ops", "ingest_audit")
 """Under the table's folder. Names that begin with _ are no part of a Delta table."""
 COMMITS_MAX: Final = 20
 AGE_SECONDS_MAX: Final = 3600.0
 """A job copies before its next commit once so many commits are not copied, or one for so long."""
+_ROWS_AT_ONCE: Final = 1 << 12
 _COPIED: Final = "strandline-audit:{table}"
 _CONFIGURATION: Final[dict[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -66,9 +75,39 @@ AUDIT_SCHEMA: Final[Any] = pa.schema(
     ]
 )
 
+_ACCOUNT: Final = (
+    *("table_version", "topic", "topic_id", "partition", "start_offset", "end_offset"),
+    *("rows", "skipped", "lost", "leader_epoch"),
+)
+
 
 def audit_path(table_path: str) -> str:
     return os.path.join(table_path, AUDIT_PATH)
+
+
+def accounts(table: FencedTable, limit: int | None = None) -> Iterator[tuple[int, CommittedRange]]:
+    """The ranges that the table took in, each with the version that did, newest first: by the log's
+    newest `limit` entries, and before those by the audit, which may lack some. Raises TableError.
+    """
+    before = table.version + 1
+    for commit in table.commits(limit):
+        before = commit.version
+        for one in commit.ranges:
+            yield commit.version, one
+    yield from _audited(table, before)
+
+
+def last_ranges(
+    table: FencedTable, wanted: set[TopicPartition], limit: int | None = None
+) -> dict[TopicPartition, CommittedRange]:
+    """The newest range of each wanted partition, as far as `accounts` knows one."""
+    out: dict[TopicPartition, CommittedRange] = {}
+    for _, one in accounts(table, limit):
+        if one.tp in wanted:
+            out.setdefault(one.tp, one)
+        if len(out) == len(wanted):
+            break
+    return out
 
 
 class AuditCopier:
@@ -156,6 +195,48 @@ def _append(audit: DeltaTable, path: str, rows: list[dict[str, Any]], copied: Tr
         commit_properties=CommitProperties(app_transactions=[copied]),
     )
     sync_log(path, before + 1)
+
+
+def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRange]]:
+    """Ranges of versions below `before`, newest first. An audit that another table has left there
+    says nothing.
+    """
+    path = audit_path(table.path)
+    if not DeltaTable.is_deltatable(path):
+        return
+    try:
+        audit = DeltaTable(path)
+        if audit.transaction_version(_COPIED.format(table=table.delta.metadata().id)) is None:
+            return
+        found = audit.to_pyarrow_dataset().to_table(
+            columns=list(_ACCOUNT), filter=pc.field("table_version") < before
+        )
+    except (DeltaError, OSError, pa.ArrowInvalid) as why:
+        raise TableError(
+            f"the audit {path} does not read ({first_line(why)}): put it back from a copy, or move"
+            " it away, and the table's log alone says what was taken in"
+        ) from why
+    ordered = found.sort_by([("table_version", "descending")])
+    for batch in ordered.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            yield row["table_version"], _range(row)
+
+
+def _range(row: dict[str, Any]) -> CommittedRange:
+    start, end, skipped = row["start_offset"], row["end_offset"], row["skipped"]
+    known = row["rows"] + row["lost"]
+    return CommittedRange(
+        row["topic"],
+        row["topic_id"],
+        row["partition"],
+        start,
+        end,
+        row["rows"],
+        skipped,
+        row["leader_epoch"],
+        row["lost"],
+        elsewhere=0 if skipped is None else end - start - known - skipped,
+    )
 
 
 def _rows(commits: list[Commit]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.ids import topic_id_bytes
-from strandline_spark.audit import AuditCopier, audit_path
+from strandline_spark.audit import AuditCopier, audit_path, last_ranges
 from strandline_spark.bronze_source import TABLE_PATH, BronzeSource
 from strandline_spark.cluster import Cluster, close_channels
 from strandline_spark.errors import (
@@ -57,7 +57,9 @@ RESTARTS_MAX: Final = 3
 that starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
 """
 HISTORY_COMMITS_MAX: Final = 1000
-"""How far back the topic ids and epochs of a table are looked for when a checkpoint starts."""
+"""How far back the log is read for the topic ids and epochs of a table when a checkpoint starts,
+before its audit is.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ def _run(query: StreamingQuery, workers: Workers, interrupted: threading.Event |
 
 def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> str:
     """Raises TableError unless the `others` end where the table does. With the offsets go the topic
-    ids and leader epochs that the table's last commits name, so a topic that was truncated or
+    ids and leader epochs that the table's commits and audit name, so a topic that was truncated or
     created anew since then is noticed, whatever checkpoint is used.
     """
     cluster = Cluster(job.bootstrap.split(","))
@@ -267,11 +269,11 @@ def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> s
         table.check_fence(tp, ends[tp])
     ids: dict[str, bytes] = {}
     epochs: Offsets = {}
-    for tp, last in table.last_ranges(HISTORY_COMMITS_MAX).items():
-        if tp in leaders:
-            ids[tp.topic] = topic_id_bytes(last.topic_id)
-            if last.leader_epoch >= 0:
-                epochs[tp] = last.leader_epoch
+    held = {tp for tp in leaders if table.end(tp) is not None}
+    for tp, last in last_ranges(table, held, HISTORY_COMMITS_MAX).items():
+        ids[tp.topic] = topic_id_bytes(last.topic_id)
+        if last.leader_epoch >= 0:
+            epochs[tp] = last.leader_epoch
     return json.dumps(stream_to_json(StreamOffset(ends, ids, epochs)))
 
 

@@ -285,14 +285,6 @@ class FencedTable:
                 " into a new table"
             ) from why
 
-    def last_ranges(self, limit: int | None = None) -> dict[TopicPartition, CommittedRange]:
-        """The newest range of each partition in the log."""
-        out: dict[TopicPartition, CommittedRange] = {}
-        for commit in self.commits(limit):
-            for one in commit.ranges:
-                out.setdefault(one.tp, one)
-        return out
-
     def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         """Least and greatest value of columns, and how often they are null."""
         least = {"partition": file.partition, "offset": file.offset_min}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -12,15 +13,21 @@ import pytest
 from deltalake import DeltaTable
 
 from strandline_spark import audit as audit_module
-from strandline_spark.audit import AuditCopier, audit_path
+from strandline_spark.audit import AuditCopier, accounts, audit_path, last_ranges
+from strandline_spark.bronze import BronzeJob, prepare_start
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import TableError
+from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
 from strandline_spark.verify import verify
-from support.spark_tables import ID, commit, take, taken, write_file
+from support.spark_tables import ID, clean_log, commit, take, taken, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from support.fake_broker_sync import FakeBroker
+
+T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -178,6 +185,65 @@ def test_versions_that_had_left_the_log_are_counted(root: str) -> None:
     assert copier.copy(BronzeTable.open(root)) == 0
 
 
+def test_ranges_are_known_once_each_by_the_log_or_by_the_audit(root: str) -> None:
+    for n in range(4):
+        take(root, n, n + 1)
+    copied(root)
+    take(root, 4, 5)
+    table = BronzeTable.open(root)
+    in_order = [(n + 1, taken(n, n + 1)) for n in reversed(range(5))]
+    for limit in (None, 1, 3):
+        assert list(accounts(table, limit)) == in_order
+    clean_log(root, 4)
+    assert list(accounts(table)) == in_order
+    assert last_ranges(table, {T0, TopicPartition("u", 0)}, 2) == {T0: taken(4, 5)}
+    shutil.rmtree(audit_path(root))
+    assert list(accounts(table)) == in_order[:2]
+
+
+def test_a_range_of_the_audit_is_what_its_commit_said(root: str) -> None:
+    """Of silver, too, whose records may be in quarantine; and where the job did not see which
+    offsets hold no record.
+    """
+    silver = CommittedRange("t", ID, 0, 0, 10, 4, 1, 7, lost=2, elsewhere=3)
+    unseen = taken(10, 20, rows=8, skipped=None)
+    for n, one in enumerate((silver, unseen)):
+        commit(root, n, one, write_file(root, list(range(one.start, one.start + one.rows))))
+    copied(root)
+    clean_log(root, 3)
+    assert list(accounts(BronzeTable.open(root))) == [(2, unseen), (1, silver)]
+
+
+def test_the_audit_of_another_table_says_nothing(root: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other")
+    for path in (root, other):
+        take(path, 0, 10)
+        take(path, 10, 20)
+        clean_log(path, 2)
+    copied(other)
+    shutil.copytree(audit_path(other), audit_path(root))
+    assert list(accounts(BronzeTable.open(root))) == [(2, taken(10, 20))]
+
+
+def test_a_new_checkpoint_knows_the_topic_of_a_commit_that_left_the_log(
+    root: str, tmp_path: Path, broker: FakeBroker
+) -> None:
+    """So a topic that was created anew is noticed, though it is longer by now."""
+    topic = broker.create("t")
+    topic.topic_id = b"x" * 16
+    topic.partitions[0].append([(b"", b"")] * 200)
+    commit(root, 0, replace(taken(0, 10), leader_epoch=3), write_file(root, list(range(10))))
+    commit(root, 1, CommittedRange("u", ID, 0, 0, 5, rows=0, skipped=5, leader_epoch=0))
+    copied(root)
+    clean_log(root, 2)
+    job = BronzeJob(broker.address, ("t",), root, str(tmp_path / "checkpoint"))
+    start = prepare_start(job, BronzeTable.open(root))
+    assert json.loads(start) == {
+        "t": {"0": 10},
+        "@lineage": {"t": {"id": ID, "epochs": {"0": 3}}},
+    }
+
+
 def test_an_audit_that_does_not_read_is_named_with_its_remedy(root: str) -> None:
     take(root, 0, 10)
     copied(root)
@@ -189,6 +255,8 @@ def test_an_audit_that_does_not_read_is_named_with_its_remedy(root: str) -> None
     with pytest.raises(TableError, match=r"ingest_audit cannot be written .*move it away") as why:
         copied(root)
     assert len(str(why.value).splitlines()) == 1
+    with pytest.raises(TableError, match=r"ingest_audit does not read .*move it away"):
+        list(accounts(BronzeTable.open(root)))
     shutil.rmtree(audit_path(root))
     copied(root)
     assert ranges(root) == [(1, 0, 10), (2, 10, 20)]

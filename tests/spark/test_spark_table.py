@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline_spark.audit import last_ranges
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import FenceError, TableError
 from strandline_spark.main import main
@@ -49,7 +50,7 @@ def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
     assert table.committed_batch("j") == 1
     assert table.committed_batch("other") is None
     assert table.end(T0) == 20
-    assert table.last_ranges()[T0] == taken(10, 20)
+    assert last_ranges(table, {T0})[T0] == taken(10, 20)
     found = [(c.version, c.job, c.batch_id, c.ranges[0].start) for c in table.commits()]
     assert found == [(2, "j", 1, 10), (1, "j", 0, 0)]
     assert table.version == 2
@@ -80,7 +81,7 @@ def test_a_commit_of_another_writer_is_named_with_its_remedy(root: str, metadata
     lines[0]["commitInfo"]["strandline"] = metadata
     Path(entry).write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(TableError, match=f"{2:020}.json is no commit .*ingest into a new table"):
-        BronzeTable.open(root).last_ranges()
+        last_ranges(BronzeTable.open(root), {T0})
 
 
 def test_a_log_that_changes_behind_the_handle_is_no_traceback(root: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.commits import CommittedRange
@@ -64,6 +66,13 @@ def take(root: str, start: int, end: int) -> None:
     last = BronzeTable.open_or_create(root).committed_batch("j")
     batch_id = 0 if last is None else last + 1
     commit(root, batch_id, taken(start, end), write_file(root, list(range(start, end))))
+
+
+def clean_log(root: str, before: int) -> None:
+    """Removes the log's entries of versions below `before`, as delta-rs does after a week."""
+    DeltaTable(root).create_checkpoint()
+    for version in range(before):
+        Path(root, "_delta_log", f"{version:020}.json").unlink(missing_ok=True)
 
 
 def values_in(root: str) -> list[tuple[int, bytes]]:
