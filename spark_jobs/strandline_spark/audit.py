@@ -7,7 +7,7 @@ version of the table that was copied, and of two copies at once the later is ref
 job copies when it starts and ends, and between before a commit, once there are enough accounts or
 an old one: a commit may clean the log, but of entries of days ago only.
 
-What a new checkpoint asks of a table's past is answered here by both: the log, and the
+What `verify` and a new checkpoint ask of a table's past is answered here by both: the log, and the
 audit for what has left the log.
 """
 

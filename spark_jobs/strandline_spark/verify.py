@@ -3,19 +3,23 @@
 The rows' offsets are read file by file and folded into runs of consecutive offsets, so memory grows
 with the number of runs, not of rows. Runs that overlap are doubles; offsets between runs are gaps,
 unless the commit that took their range in counted them as holding no record, or as lost. What the
-commits say (their ranges, rows, topic ids) and where the cluster's high watermark is are compared
-with it.
+commits say (their ranges, rows, topic ids), in the log or once they have left it in the audit, and
+where the cluster's high watermark is are compared with it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from strandline_proto.ids import topic_id_text
+from strandline_spark.audit import accounts
 from strandline_spark.errors import TableError
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
@@ -94,11 +98,7 @@ def verify(
     """
     table = BronzeTable.open(table_path)
     runs = runs_in(table, topic)
-    ranges: dict[int, list[CommittedRange]] = {}
-    for commit in reversed(table.commits()):
-        for one in commit.ranges:
-            if one.topic == topic:
-                ranges.setdefault(one.partition, []).append(one)
+    ranges, audited = _ranges_of(table, topic)
     partitions = sorted(set(runs) | set(ranges))
     found = [
         check_partition(
@@ -106,6 +106,7 @@ def verify(
             runs.get(p, []),
             ranges.get(p, []),
             table.end(TopicPartition(topic, p)),
+            audited[p],
         )
         for p in partitions
     ]
@@ -119,6 +120,24 @@ def verify(
         if not allow_lost and finding.lost > 0:
             finding.problems.append(f"{finding.lost} offsets were lost to retention")
     return found
+
+
+def _ranges_of(
+    table: FencedTable, topic: str
+) -> tuple[dict[int, list[CommittedRange]], Counter[int]]:
+    """The ranges of each partition in the order of their commits, and how many of the first are
+    known by the audit alone.
+    """
+    log_start = table.log_start()
+    ranges: dict[int, list[CommittedRange]] = {}
+    audited: Counter[int] = Counter()
+    for version, one in accounts(table):
+        if one.topic == topic:
+            ranges.setdefault(one.partition, []).append(one)
+            audited[one.partition] += version < log_start
+    for of_partition in ranges.values():
+        of_partition.reverse()
+    return ranges, audited
 
 
 def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
@@ -169,9 +188,15 @@ def fold(offsets: Any, epochs: Any) -> list[Run]:
 
 
 def check_partition(
-    tp: TopicPartition, runs: list[Run], ranges: list[CommittedRange], fence: int | None
+    tp: TopicPartition,
+    runs: list[Run],
+    ranges: list[CommittedRange],
+    fence: int | None,
+    audited: int = 0,
 ) -> PartitionFindings:
-    """Judges one partition from its runs, the ranges of its commits, and where the table ends."""
+    """Judges one partition from its runs, the ranges of its commits, of which the first `audited`
+    have left the log, and where the table ends.
+    """
     found = PartitionFindings(tp.topic, tp.partition)
     found.rows = sum(run.end - run.start for run in runs)
     runs = sorted(runs)
@@ -186,16 +211,21 @@ def check_partition(
         found.problems.append("leader epochs go back as offsets rise")
     if last > found.end_offset:
         found.problems.append(f"rows go up to {last}, past the table's end {found.end_offset}")
-    _check_ranges(found, ranges, covered)
+    _check_ranges(found, ranges, covered, audited)
     return found
 
 
 def _check_ranges(
-    found: PartitionFindings, ranges: list[CommittedRange], covered: list[tuple[int, int]]
+    found: PartitionFindings,
+    ranges: list[CommittedRange],
+    covered: list[tuple[int, int]],
+    audited: int,
 ) -> None:
     """Every offset of a range is a row or was counted as empty; ranges join; no gap elsewhere."""
-    for a, b in pairwise(ranges):
-        if b.start != a.end:
+    for n, (a, b) in enumerate(pairwise(ranges)):
+        if n < audited and a.end < b.start:
+            found.gaps += b.start - a.end - held_in(covered, a.end, b.start)
+        elif b.start != a.end:
             found.problems.append(f"commits took in up to {a.end}, then from {b.start}")
     for one in ranges:
         held = held_in(covered, one.start, one.end)
@@ -211,7 +241,7 @@ def _check_ranges(
             found.problems.append(
                 f"[{one.start}, {one.end}) was committed with {one.rows} rows, {held} are there"
             )
-    # Old commits leave the log; what is below the ranges is judged by the rows alone.
+    # What left the log and is not in the audit, there and between, is judged by the rows alone.
     known_from = ranges[0].start if ranges else found.end_offset
     if found.first_offset >= 0 and found.first_offset < known_from:
         head = held_in(covered, found.first_offset, known_from)
@@ -232,8 +262,10 @@ def union(runs: Iterable[Run]) -> list[tuple[int, int]]:
 
 
 def held_in(covered: list[tuple[int, int]], start: int, end: int) -> int:
-    """How many offsets of [start, end) are covered."""
-    return sum(max(0, min(e, end) - max(s, start)) for s, e in covered)
+    """How many offsets of [start, end) are covered, by disjoint intervals that rise."""
+    first = bisect_right(covered, start, key=itemgetter(1))
+    last = bisect_left(covered, end, lo=first, key=itemgetter(0))
+    return sum(min(e, end) - max(s, start) for s, e in covered[first:last])
 
 
 def _compare_with_cluster(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_spark.audit import last_ranges
+from strandline_spark.audit import AuditCopier, last_ranges
 from strandline_spark.commits import CommittedRange
 from strandline_spark.errors import FenceError, TableError
 from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
-from strandline_spark.verify import Run, fold, verify
-from support.spark_tables import ID, commit, taken, write_file
+from strandline_spark.verify import Run, fold, held_in, union, verify
+from support.spark_tables import ID, clean_log, commit, taken, write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from support.fake_broker_sync import FakeBroker
 
 T0 = TopicPartition("t", 0)
@@ -261,6 +263,49 @@ def test_rows_of_commits_that_left_the_log_are_judged_too(root: str) -> None:
         assert (found.gaps, found.sound) == (gaps, gaps == 0)
 
 
+def table_with_empty_offsets(root: str) -> None:
+    """Offsets 0 to 30 in three commits, of which two say that not all of theirs hold records."""
+    commit(root, 0, taken(0, 10, rows=9, skipped=1), write_file(root, list(range(9))))
+    lost = replace(taken(10, 20, rows=5), lost=5)
+    commit(root, 1, lost, write_file(root, list(range(15, 20))))
+    commit(root, 2, taken(20, 30), write_file(root, list(range(20, 30))))
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_what_commits_counted_as_empty_stays_known_when_they_have_left_the_log(
+    root: str, before: int
+) -> None:
+    table_with_empty_offsets(root)
+    AuditCopier(root).copy(BronzeTable.open(root))
+    known = verify(root, "t", None, allow_lost=True)
+    clean_log(root, before)
+    assert verify(root, "t", None, allow_lost=True) == known
+    assert (known[0].skipped, known[0].lost, known[0].sound) == (1, 5, True)
+    assert problems(root) == "5 offsets were lost to retention"
+
+
+def test_rows_that_went_missing_after_their_commit_left_the_log_are_found(root: str) -> None:
+    commit(root, 0, taken(0, 10), write_file(root, list(range(9))))
+    commit(root, 1, taken(10, 20), write_file(root, list(range(10, 20))))
+    AuditCopier(root).copy(BronzeTable.open(root))
+    clean_log(root, 2)
+    assert "[0, 10) was committed with 10 rows, 9 are there" in problems(root)
+
+
+@pytest.mark.parametrize(("held", "gaps"), [(range(10, 20), 0), ((10, *range(13, 20)), 2)])
+def test_what_the_audit_lacks_is_judged_by_the_rows_alone(
+    root: str, held: Sequence[int], gaps: int
+) -> None:
+    commit(root, 0, taken(0, 10, rows=9, skipped=1), write_file(root, list(range(9))))
+    AuditCopier(root).copy(BronzeTable.open(root))
+    commit(root, 1, taken(10, 20), write_file(root, list(held)))
+    commit(root, 2, taken(20, 30), write_file(root, list(range(20, 30))))
+    clean_log(root, 3)
+    AuditCopier(root).copy(BronzeTable.open(root))
+    (found,) = verify(root, "t", None)
+    assert (found.gaps, found.skipped, found.sound) == (gaps, 1, gaps == 0)
+
+
 def test_a_topic_that_the_table_does_not_hold_is_an_error(root: str) -> None:
     sound_table(root)
     with pytest.raises(TableError, match="nothing of topic u"):
@@ -293,6 +338,9 @@ def test_the_cluster_shows_lag_new_partitions_and_a_table_that_is_ahead(
     topic.partitions[0].held_back = 10
     assert "past the high watermark 15" in verify(root, "t", broker.address)[0].problems[0]
     topic.topic_id = b"x" * 16
+    assert "another topic id" in verify(root, "t", broker.address)[0].problems[-1]
+    AuditCopier(root).copy(BronzeTable.open(root))
+    clean_log(root, 3)
     assert "another topic id" in verify(root, "t", broker.address)[0].problems[-1]
 
 
@@ -396,3 +444,12 @@ def test_runs_hold_every_row_once_and_overlap_only_where_an_offset_repeats(
     runs: list[Run] = fold(np.array(offsets, np.int64), np.zeros(len(offsets), np.int32))
     unfolded = [offset for run in runs for offset in range(run.start, run.end)]
     assert sorted(unfolded) == sorted(offsets)
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 31), st.integers(0, 31))
+def test_offsets_of_a_range_are_counted_as_a_set_counts_them(
+    offsets: set[int], a: int, b: int
+) -> None:
+    start, end = sorted((a, b))
+    covered = union(Run(n, n + 1, 0, 0) for n in sorted(offsets))
+    assert held_in(covered, start, end) == len(offsets & set(range(start, end)))
