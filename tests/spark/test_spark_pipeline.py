@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from strandline_spark.audit import AuditCopier, accounts
 from strandline_spark.errors import OptionError, StrandlineSparkError, TableError
 from strandline_spark.fenced_table import FencedTable
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 from strandline_spark.silver import batch
 from strandline_spark.silver.latest import latest
+from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.table import BronzeTable
 from support.pipelines import of_file, rows_of, run_pipeline_once
+from support.spark_tables import clean_log, taken, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -120,6 +125,45 @@ def test_records_go_to_silver_or_quarantine_and_closed_windows_to_gold(
     assert gold_of(pipeline) == per_minute([*range(150)])
     run_pipeline_once(spark, pipeline, broker.address, close=True)
     assert gold_of(pipeline) == per_minute([*range(150), 200])
+    for kind, path in ((SilverTable, pipeline.silver), (QuarantineTable, pipeline.quarantine)):
+        before = counted(kind.open(path))
+        clean_log(path, kind.open(path).version)
+        assert counted(kind.open(path)) == before
+    clean_log(pipeline.bronze, BronzeTable.open(pipeline.bronze).version)
+    check(pipeline, broker.address)
+
+
+def counted(table: FencedTable) -> list[tuple[int, ...]]:
+    return [(n, one.partition, one.end, one.rows, one.elsewhere) for n, one in accounts(table)]
+
+
+def test_what_commits_counted_is_compared_though_they_have_left_the_log(tmp_path: Path) -> None:
+    """Silver lacks a row that it counted, and quarantine has one more."""
+    pipeline = clicks(tmp_path)
+    silver = SilverTable.open_or_create(pipeline.silver, {}, "clicks")
+    quarantine = QuarantineTable.open_or_create(pipeline.quarantine, "clicks")
+    bronze = BronzeTable.open_or_create(pipeline.bronze)
+    for batch_id, (start, middle) in enumerate(((0, 4), (10, 15))):
+        every = taken(start, start + 10)
+        half = replace(every, rows=5, elsewhere=5)
+        for table, account, held in (
+            (silver, half, range(start, middle)),
+            (quarantine, half, range(middle, start + 10)),
+            (bronze, every, range(start, start + 10)),
+        ):
+            file = write_file(pipeline.bronze, list(held))
+            (Path(table.path) / file.path).parent.mkdir(parents=True, exist_ok=True)
+            Path(pipeline.bronze, file.path).rename(Path(table.path, file.path))
+            table.commit("j", batch_id, [account], [file])
+    (found,) = verify_parsed(pipeline)
+    assert found.problems == [
+        "[0, 10) was committed with 5 rows to silver, 4 are there",
+        "[0, 10) was committed with 5 rows to quarantine, 6 are there",
+    ]
+    for table in (silver, quarantine, bronze):
+        AuditCopier(table.path).copy(table)
+        clean_log(table.path, 2)
+    assert verify_parsed(pipeline) == [found]
 
 
 class Breaks:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from strandline_spark.audit import accounts
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import BronzeTable
@@ -143,7 +144,6 @@ def _check_ends(
 
 def _ranges(table: FencedTable) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
     out: dict[TopicPartition, dict[tuple[int, int], CommittedRange]] = {}
-    for commit in table.commits():
-        for one in commit.ranges:
-            out.setdefault(one.tp, {})[one.start, one.end] = one
+    for _, one in accounts(table):
+        out.setdefault(one.tp, {})[one.start, one.end] = one
     return out
