@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from strandline_broker.hosts.disk_lanes import DiskLanes
 from strandline_broker.hosts.full_dirs import FullDirs
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.failed_flush import note_failed_flush
 from strandline_broker.storage.file import NO_SPACE
 from strandline_proto.errors import KafkaStorageError
 
@@ -167,7 +166,6 @@ class LogDirs:
         try:
             await lane.flusher.run(on_flushed)
         except OSError as error:
-            await to_the_end(lane.thread, partial(note_failed_flush, self._runtime.fs, each.path))
             self.fail(each, f"a flush failed and is never tried again: {error}")
             over = KafkaStorageError(f"{each.path} is out of service: {error}")
             for other in each.lanes.all:

@@ -10,10 +10,12 @@ stays until a shutdown that has flushed all.
 from __future__ import annotations
 
 import contextlib
-import os
+import os.path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "flush-failed"
@@ -23,6 +25,18 @@ def note_failed_flush(fs: FileSystem, directory: str) -> None:
     """A disk that does not even take this has no pages to give back to the next process either."""
     with contextlib.suppress(OSError):
         fs.close(fs.open(f"{directory}/{FILE_NAME}", os.O_WRONLY | os.O_CREAT))
+
+
+@contextlib.contextmanager
+def noting_failure(fs: FileSystem, log: str) -> Iterator[None]:
+    """Around what syncs batches of the log in the directory `log`: noted at once, whoever hears of
+    the error.
+    """
+    try:
+        yield
+    except OSError:
+        note_failed_flush(fs, os.path.dirname(log))
+        raise
 
 
 def has_failed_flush(fs: FileSystem, directory: str) -> bool:

@@ -25,10 +25,11 @@ class FlushTicket:
 
     def run(self) -> None:
         """Blocking. An OSError is final: the process must not go on with this directory (P-24)."""
-        for file in self.files:
-            file.sync()
-        if self.sync_directory:
-            self.log.sync_directory()
+        with self.log.noting_failure():
+            for file in self.files:
+                file.sync()
+            if self.sync_directory:
+                self.log.sync_directory()
 
 
 def take_ticket(log: Log) -> FlushTicket:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.deleted_segments import DeletedSegments
+from strandline_broker.storage.failed_flush import noting_failure
 from strandline_broker.storage.flush_ticket import FlushTicket, take_ticket
 from strandline_broker.storage.follower_run import check_run, has_gap
 from strandline_broker.storage.gaps_marker import FirstGap, Gaps
@@ -29,6 +30,7 @@ from strandline_proto.batch import prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from strandline_broker.storage.checkpoint_limits import CheckpointLimits
     from strandline_broker.storage.damage import Report
@@ -415,6 +417,10 @@ class Log:
             segment.flushed = True
             segment.unsynced = ()
             segment.release()
+
+    def noting_failure(self) -> AbstractContextManager[None]:
+        """Around what syncs its batches: the next process has to know of a failure (P-24)."""
+        return noting_failure(self._fs, self.path)
 
     def sync_directory(self) -> None:
         try:

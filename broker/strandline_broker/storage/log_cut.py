@@ -131,7 +131,8 @@ def _cut(
         fs.fsync_dir(log.path)
     file = kept.view().file
     file.truncate(kept.size)
-    file.sync()
+    with log.noting_failure():
+        file.sync()
     kept.write_indexes()
     truncate_txn_index(fs, kept.path("txnindex"), end_offset)
     log.leader_epochs.truncate_from_end(end_offset)

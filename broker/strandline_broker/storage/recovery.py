@@ -19,7 +19,6 @@ nothing is: a log at rest costs a start no sync.
 
 from __future__ import annotations
 
-import os.path
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,7 @@ from strandline_broker.storage.damaged_ranges import FILE_NAME as DAMAGED_NAME
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.deleted_segments import DELETED_NAME
 from strandline_broker.storage.epochs_check import is_contradicted
-from strandline_broker.storage.failed_flush import note_failed_flush
+from strandline_broker.storage.failed_flush import noting_failure
 from strandline_broker.storage.file import read_whole
 from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
 from strandline_broker.storage.gaps_marker import Gaps
@@ -327,11 +326,8 @@ class Recovery:
         expected = self._expected
         if expected.always or expected.flush_failed or expected.one_batch_at_a_time:
             rewrite_from(segment, expected.recovery_point)
-        try:
+        with noting_failure(self._fs, self._directory):
             segment.view().file.sync()
-        except OSError:
-            note_failed_flush(self._fs, os.path.dirname(self._directory))
-            raise
 
     def _log_start(self) -> int:
         """Where the log begins. Files below it go only after a checkpoint says so (I-74)."""

@@ -116,7 +116,7 @@ STORING: Final = (
         (
             Edit(
                 _TICKET,
-                "        if self.sync_directory:\n            self.log.sync_directory()\n",
+                "            if self.sync_directory:\n                self.log.sync_directory()\n",
                 "",
             ),
         ),

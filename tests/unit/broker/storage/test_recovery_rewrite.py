@@ -1,7 +1,8 @@
 """A failed fsync leaves pages that look clean: the next process must not take them for durable."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,21 +40,21 @@ def store_on(disk: SimDisk, *, small: bool, found: bool = False) -> Store:
     return Store(Path("/data"), SMALL if small else LARGE, fs=SimFs(disk), found=found)
 
 
-def fail_a_flush(disk: SimDisk, store: Store) -> None:
-    """As a broker does that ends for it."""
+def fail(disk: SimDisk, store: Store, flush: Callable[[], object]) -> None:
+    """A broker ends for what `flush` meets."""
     disk.faults.fsync_error = 1.0
     with pytest.raises(OSError, match="Input/output"):
-        store.flush()
-    note_failed_flush(store.fs, "/data")
+        flush()
     disk.faults.fsync_error = 0.0
     store.kill()
 
 
+@pytest.mark.parametrize("running", [True, False], ids=["flushed", "closed"])
 @pytest.mark.parametrize("policy", ["always", "replicated"])
 @pytest.mark.parametrize("small", [True, False], ids=["rolled", "one segment"])
 @pytest.mark.parametrize("flushed", [0, 12])
 def test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start(
-    disk: SimDisk, small: bool, flushed: int, policy: str
+    disk: SimDisk, small: bool, flushed: int, policy: str, running: bool
 ) -> None:
     store = store_on(disk, small=small)
     store.directory.update_state(flush_policy=policy)
@@ -63,7 +64,7 @@ def test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start(
     store.checkpoint(flushed)
     for value in RECORDS[flushed:]:
         store.append(value)
-    fail_a_flush(disk, store)
+    fail(disk, store, store.flush if running else store.log.close)
 
     store = store_on(disk, small=small, found=True)
     assert store.values() == RECORDS
@@ -72,6 +73,17 @@ def test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start(
     disk.lose_power(survival=0.0)
 
     assert store_on(disk, small=small, found=True).values() == RECORDS
+
+
+def test_what_a_cut_could_not_sync_is_durable_after_the_next_start(disk: SimDisk) -> None:
+    store = store_on(disk, small=False)
+    for value in RECORDS:
+        store.append(value)
+    fail(disk, store, partial(store.log.truncate_to, 20))
+
+    store_on(disk, small=False, found=True).kill()
+    disk.lose_power(survival=0.0)
+    assert store_on(disk, small=False, found=True).values() == RECORDS[:20]
 
 
 def test_only_what_lies_above_the_recovery_point_is_written_again(disk: SimDisk) -> None:
