@@ -7,7 +7,10 @@ A failed fsync is never tried again: after it the kernel may call lost pages cle
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
+
+from strandline_broker.hosts.threads import to_the_end
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -57,8 +60,8 @@ class Flusher:
         self._waiting = []
 
     async def run(self, on_flushed: OnFlushed) -> None:
-        """Until cancelled, or given up; OSError if a flush fails: then nothing more may be
-        flushed.
+        """Until cancelled, or given up; OSError if a flush fails, or as the cause of a
+        `CancelledError`: then nothing more may be flushed.
         """
         while True:
             await self._wake.wait()
@@ -76,8 +79,7 @@ class Flusher:
         logs, self._wanted = list(self._wanted), {}
         tickets = [(log, log.flush_snapshot()) for log in logs if not log.deleted]
         if tickets:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._disk, _run_all, [t for _, t in tickets])
+            await to_the_end(self._disk, partial(_run_all, [t for _, t in tickets]))
         if self._over is not None:
             return
         for log, ticket in tickets:

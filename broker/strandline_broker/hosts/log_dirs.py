@@ -21,7 +21,7 @@ from strandline_broker.storage.file import NO_SPACE
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
 
     from strandline_broker.hosts.disk_lanes import DiskLane
@@ -164,12 +164,23 @@ class LogDirs:
 
     async def _flush(self, each: LogDir, lane: DiskLane, on_flushed: OnFlushed) -> None:
         try:
-            await lane.flusher.run(on_flushed)
+            await self.flushing(each, lane.flusher.run(on_flushed))
         except OSError as error:
-            self.fail(each, f"a flush failed and is never tried again: {error}")
             over = KafkaStorageError(f"{each.path} is out of service: {error}")
             for other in each.lanes.all:
                 other.flusher.give_up(over)
+
+    async def flushing(self, each: LogDir, work: Coroutine[Any, Any, None]) -> None:
+        """Raises what `work` does. The directory is out of service if a flush has failed, also one
+        that nobody waits for any more: tried again it may succeed (P-24).
+        """
+        try:
+            await work
+        except (OSError, asyncio.CancelledError) as error:
+            refused = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(refused, OSError):
+                self.fail(each, f"a flush failed and is never tried again: {refused}")
+            raise
 
     async def save(self, write: Callable[[DataDirectory], None]) -> None:
         """Write a shared checkpoint file of each directory, on its own thread. OSError if one could

@@ -176,11 +176,7 @@ class LogRetention:
         """
         log = partition.log
         ticket = log.flush_snapshot()
-        try:
-            await self._dirs.in_disk_pool(log, ticket.run)
-        except OSError as error:
-            self._dirs.fail(self._dirs.of(log), f"a flush failed and is never tried again: {error}")
-            raise
+        await self._dirs.flushing(self._dirs.of(log), self._dirs.in_disk_pool(log, ticket.run))
         log.flushed(ticket)
         partition.on_flushed()
 
