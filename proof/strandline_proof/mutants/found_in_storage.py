@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.plan import Fault
 
 _CUT: Final = "strandline_broker/storage/log_cut.py"
 _DIRECTORY: Final = "strandline_broker/storage/directory.py"
 _PUSH: Final = "strandline_broker/hosts/push.py"
 _RECOVERY: Final = "strandline_broker/storage/recovery.py"
 _SEGMENT: Final = "strandline_broker/storage/segment.py"
+
+_STRUCK_TWICE: Final = tuple(
+    fault
+    for at_s, node in ((2.5, "broker-1"), (5.5, "broker-2"), (8.0, "broker-3"))
+    for fault in (
+        Fault(at_s, "bit-flip", {"node": node, "file": "log", "bits": 1, "restart_s": 0.0}),
+        Fault(
+            at_s + 0.01,
+            "file-flip",
+            {"node": node, "file": "recovery-point", "bits": 1, "stops": False, "down_s": 0.3},
+        ),
+    )
+)
+"""A bit of a log flips, and one of the recovery points before anybody has read that."""
 
 FOUND_IN_STORAGE: Final = (
     Mutant(
@@ -245,7 +260,7 @@ FOUND_IN_STORAGE: Final = (
                 "                recovery_point_lost=False,\n",
             ),
         ),
-        Needs(kinds=("file-flip", "bit-flip", "kill")),
+        Needs(topology={"segment_bytes": 400}, kinds=("kill",), aimed=_STRUCK_TWICE),
     ),
     Mutant(
         "failed-flush-forgotten-by-the-next-process",

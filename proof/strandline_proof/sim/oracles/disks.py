@@ -1,5 +1,5 @@
 """What a crash leaves on a broker's disk, read by the offline verifier: nothing that was durable is
-wrong or gone: batches (I-7), epochs (I-5), checkpoints (I-8).
+wrong or gone: batches (I-7), epochs (I-5), checkpoints (I-8). And what a start must leave there.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.offline.findings import PartitionReport, Severity
-from strandline_broker.offline.roots import verify
+from strandline_broker.offline.roots import expected_of, verify
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import DATA
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from strandline_broker.offline.findings import Finding, RootReport
     from strandline_proof.sim.disk import SimDisk
     from strandline_proof.sim.node import Node
+    from strandline_proof.sim.oracles.log_view import Entry, LogView
 
 
 class Reader(SimFs):
@@ -30,6 +31,13 @@ class Reader(SimFs):
 
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         return bytes(self._inode(fd).as_written()[offset : offset + length])
+
+
+class AsFound(Reader):
+    """As a start reads it, with what the disk has changed."""
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        return bytes(self._inode(fd).data[offset : offset + length])
 
 
 def check_disk(node: Node, sometimes: Counter[str]) -> None:
@@ -53,6 +61,30 @@ def check_disk(node: Node, sometimes: Counter[str]) -> None:
                 raise Violation(
                     finding.invariant, f"{node.name} after a crash: {finding.path}: {what}"
                 )
+
+
+def check_start(
+    disk: SimDisk, view: LogView, damage: Entry | None, told: int, opened: int, where: str
+) -> None:
+    """I-7: a process has opened the log `view`, which ended there and at `told` for the one before
+    it. What was durable is no torn tail, although the disk has changed `damage`.
+    """
+    if opened >= min(told, view.end):
+        return
+    kept = min(told, kept_to(disk, view, damage))
+    if opened < kept:
+        raise Violation("I-7", f"{where}: a start cut it to {opened}, durable was all below {kept}")
+
+
+def kept_to(disk: SimDisk, view: LogView, damage: Entry | None) -> int:
+    """Up to where a start leaves a log as it is: its recovery point. Without recovery points nobody
+    can tell damage that nothing sound stands behind from a torn tail.
+    """
+    point = expected_of(Reader(disk), view.path).recovery_point or 0
+    is_lost = expected_of(AsFound(disk), view.path).recovery_point is None
+    if is_lost and damage is not None and damage.end == view.end:
+        point = min(point, damage.base)
+    return min(point, view.end)
 
 
 def has_torn_tail(disk: SimDisk) -> bool:

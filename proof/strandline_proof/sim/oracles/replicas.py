@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from strandline_proof.sim.disk import UNREAD
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.compacted import CompactedCommitted
-from strandline_proof.sim.oracles.disks import is_about
+from strandline_proof.sim.oracles.disks import check_start, is_about
 from strandline_proof.sim.oracles.excuses import ExcuseOracle
 from strandline_proof.sim.oracles.held import HeldOracle
 from strandline_proof.sim.oracles.log_starts import LogStartOracle
@@ -166,6 +166,8 @@ class ReplicaOracle:
         if before is not None and before.incarnation != node.incarnation:
             self._held.on_over(node.name, key, before.incarnation, before.view)
             told, opened = before.log.log_end_offset, log.log_end_offset
+            damage = self.ghost(key).damaged.get(node.name)
+            check_start(node.disk, before.view, damage, told, opened, where)
             if told < before.end or self.ghost(key).ends_a_cut(node.name, opened):
                 self._on_cut(node, key, before, where, told if told < before.end else opened)
             self._check_recovery(before, known, self.ghost(key), log.log_end_offset, where)
