@@ -27,6 +27,18 @@ _STRUCK_TWICE: Final = tuple(
 )
 """A bit of a log flips, and one of the recovery points before anybody has read that."""
 
+_NO_ROOM_AFTER_AN_ELECTION: Final = tuple(
+    fault
+    for at_s in (1.0, 5.0)
+    for fault in (
+        Fault(at_s, "isolate", {"node": "leader-0", "for_s": 2.2, "hold": False}),
+        Fault(
+            at_s + 0.05, "disk-full", {"node": "other-0", "for_s": 3.0, "room": 0}, "leader", 0.3
+        ),
+    )
+)
+"""A deposed leader has flushed what it has to cut, and its disk is full by then."""
+
 FOUND_IN_STORAGE: Final = (
     Mutant(
         "log-start-goes-with-its-checkpoint",
@@ -229,7 +241,11 @@ FOUND_IN_STORAGE: Final = (
                 "    try:\n        _limit_checkpoints(log, end_offset, high_watermark)\n",
             ),
         ),
-        Needs(corpus="no-room-to-truncate"),
+        Needs(
+            topology={"flush_policy": "always", "crowd": 30},
+            aimed=_NO_ROOM_AFTER_AN_ELECTION,
+            alone=True,
+        ),
     ),
     Mutant(
         "misread-is-served",

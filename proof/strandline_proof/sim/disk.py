@@ -52,6 +52,8 @@ class SimDisk:
         self.path = ""
         self.refused: Callable[[str], None] = lambda _: None
         """Told of which segment there was no room for."""
+        self.no_room: set[str] = set()
+        """Files that there was none for, since a process began."""
         self.stalled: Callable[[float], None] = lambda _: None
         """Told how long an operation has blocked the thread that called it."""
         self.recovers: Callable[[], bool] = lambda: False
@@ -208,6 +210,7 @@ class SimDisk:
         room = self.capacity - self._used
         if room <= 0 < wanted:
             self.counts["disk full"] = self.counts.get("disk full", 0) + 1
+            self.no_room.add(path)
             if path.endswith(".log"):
                 self.refused(path)
             raise os_error(errno.ENOSPC, "")

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from strandline_broker.core.controller.state import PartitionRegistration
+    from strandline_proof.sim.disk import SimDisk
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.oracles.control import Key
     from strandline_proof.sim.plan import Fault, Plan
     from strandline_proof.sim.watch import Oracles
     from strandline_proof.sim.world import World
 
+LIMIT: Final = "checkpoint-limit-"
 LINK_KINDS = ("partition", "slow-link")
 BOOTS_S: Final = 0.3
 """A machine that lost power takes longer to be there again than what it had sent takes to arrive:
@@ -45,7 +47,16 @@ def _is_out_of_use(node: Node) -> bool:
     if replicas is None:
         return False
     lost = [k for k in replicas.logs.refused if not replicas.logs.waits_for_room(k)]
-    return bool(lost) or any(p.log.damaged is not None for p in replicas.partitions.values())
+    logs = [p.log for p in replicas.partitions.values() if p.log.damaged is not None]
+    return bool(lost) or any(may_be_cut(node.disk, log.path) for log in logs)
+
+
+def may_be_cut(disk: SimDisk, path: str) -> bool:
+    """Whether a truncation of the log at `path` may have failed half-way: before it takes anything
+    it writes a limit, and where there was no room for that alone, nothing was cut.
+    """
+    refused = [file for file in disk.no_room if file.startswith(f"{path}/")]
+    return not refused or not all(file.startswith(f"{path}/{LIMIT}") for file in refused)
 
 
 class Nemesis:

@@ -183,6 +183,7 @@ class Node:
             return
         self.incarnation += 1
         self.failed_before = len(self.disk.struck)
+        self.disk.no_room.clear()
         owner = self.owner = self.loop.new_owner(self.name)
         owner.wall_offset_s = self.wall_offset_s
         owner.set_rate(self.loop.now, self.rate)
