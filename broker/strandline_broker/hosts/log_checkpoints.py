@@ -56,8 +56,14 @@ class LogCheckpoints:
 
     def _watermarks(self) -> Write:
         """Of every local log, whether it has a role or not (P-16)."""
-        offsets = {(p.log.topic, p.log.partition): p.high_watermark for p in self._partitions()}
-        return lambda directory: directory.write_high_watermarks(offsets)
+        partitions = list(self._partitions())
+        taken = {p.log: p.log.limits.current() for p in partitions}
+        # A cut that counts already shows its end, though the watermark may not have followed yet.
+        offsets = {
+            (p.log.topic, p.log.partition): min(p.high_watermark, p.log.log_end_offset)
+            for p in partitions
+        }
+        return lambda directory: directory.write_high_watermarks(offsets, taken)
 
     def _recovery_points(self) -> Write:
         logs = [p.log for p in self._partitions()]

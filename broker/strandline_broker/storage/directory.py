@@ -44,7 +44,7 @@ from strandline_broker.storage.partition_identity import PartitionDirs, is_stray
 from strandline_broker.storage.partition_metadata import seal_partition_metadata
 from strandline_broker.storage.recovery import Expectations
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
-from strandline_broker.storage.shared_checkpoints import SharedCheckpoints
+from strandline_broker.storage.shared_checkpoints import Key, SharedCheckpoints, Taken
 from strandline_broker.storage.steps import side_by_side
 from strandline_broker.storage.strandline_state import ALWAYS, BrokerState, Memory
 from strandline_broker.storage.strandline_state import FILE_NAME as STATE_NAME
@@ -387,8 +387,8 @@ class DataDirectory:
         """Up to where each log is durable; partitions not named keep their entry (P-16)."""
         self._checkpoints.write(RECOVERY_POINTS, offsets, self._logs)
 
-    def write_high_watermarks(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        self._checkpoints.write(HIGH_WATERMARKS, offsets, self._logs)
+    def write_high_watermarks(self, offsets: Mapping[Key, int], taken: Taken | None = None) -> None:
+        self._checkpoints.write(HIGH_WATERMARKS, offsets, self._logs, taken)
 
     def write_log_starts(self, offsets: Mapping[tuple[str, int], int]) -> None:
         self._checkpoints.write(LOG_STARTS, offsets, self._logs)

@@ -8,7 +8,7 @@ the files said before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from strandline_broker.storage.checkpoints import (
     CLEANED,
@@ -25,12 +25,13 @@ from strandline_broker.storage.sealed_file import SealedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from strandline_broker.storage.checkpoint_limits import CheckpointLimits
+    from strandline_broker.storage.checkpoint_limits import CheckpointLimits, Limit
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.log import Log
     from strandline_runtime.runtime import FileSystem
 
 Key = tuple[str, int]
+Taken: TypeAlias = "Mapping[Log, tuple[Limit, ...]]"
 
 _MOST: dict[str, Callable[[Log], int]] = {
     RECOVERY_POINTS: lambda log: log.durable_offset,
@@ -104,18 +105,28 @@ class SharedCheckpoints:
             if offsets.pop(key, None) is not None:
                 self._current.discard(name)
 
-    def write(self, name: str, offsets: Mapping[Key, int], logs: Mapping[Key, Log]) -> None:
+    def write(
+        self,
+        name: str,
+        offsets: Mapping[Key, int],
+        logs: Mapping[Key, Log],
+        taken: Taken | None = None,
+    ) -> None:
         """Partitions that `offsets` does not name keep what the file says of them (P-16). A file
         that says all this is left as it is, unless a cut waits for it to be written.
+
+        `taken`: the logs of which the offsets are, with the limits that they had before; None if
+        whatever a log can answer for now holds, a cut since or not. A high watermark does not: the
+        log may have grown past it again, with other records (I-13).
         """
         merged = dict(self._offsets[name])
         limits = []
         for key, offset in offsets.items():
             log = logs.get(key)
-            if log is None:
+            if log is None or (taken is not None and log not in taken):
                 continue
             # The limits before the value: one that a cut adds in between stays.
-            current = log.limits.current()
+            current = log.limits.current() if taken is None else taken[log]
             merged[key] = min(offset, _MOST[name](log))
             limits.append((log, current, merged[key]))
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
