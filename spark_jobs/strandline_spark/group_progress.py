@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -19,6 +20,7 @@ from strandline_spark.cluster import stub_for
 from strandline_spark.failed_calls import transport_text
 
 if TYPE_CHECKING:
+    from strandline_spark.cluster import Marks
     from strandline_spark.offsets import StreamOffset
 
 _logger: Final = logging.getLogger(__name__)
@@ -38,8 +40,17 @@ class GroupProgress:
         self._shown: StreamOffset | None = None
         self._not_before = 0.0
 
-    def show(self, offset: StreamOffset) -> None:
-        """Commits the ends of a finished batch, unless they are committed already."""
+    def show(self, finished: StreamOffset, marks: Marks) -> None:
+        """Commits the ends of a finished batch, unless they are committed already. Partitions that
+        are gone, or another topic's by now, are left out: the coordinator would refuse them.
+        """
+        ids = finished.topic_ids
+        there = {
+            tp: end
+            for tp, end in finished.ends.items()
+            if tp in marks and ids.get(tp.topic, marks[tp].topic_id) == marks[tp].topic_id
+        }
+        offset = replace(finished, ends=there)
         if offset == self._shown or time.monotonic() < self._not_before:
             return
         try:

@@ -114,7 +114,7 @@ class Planner:
         known = self._trusted(start)
         found = self._settled(known)
         if self._group is not None and start != self._initial:
-            self._group.show(_of_topics_there(known, found.marks))
+            self._group.show(known, found.marks)
         self._settle(found.losses)
         marks = found.marks
         self.high_watermarks = {tp: mark.high_watermark for tp, mark in marks.items()}
@@ -380,17 +380,6 @@ class Planner:
         _must_name(name, position.ends, marks)
         ends = {tp: words[at][tp] if at in words else at for tp, at in position.ends.items()}
         return replace(position, ends=ends, starts={})
-
-
-def _of_topics_there(offset: StreamOffset, marks: Marks) -> StreamOffset:
-    """Without the partitions that are gone, or are another topic's by now."""
-    ids = offset.topic_ids
-    ends = {
-        tp: end
-        for tp, end in offset.ends.items()
-        if tp in marks and ids.get(tp.topic, marks[tp].topic_id) == marks[tp].topic_id
-    }
-    return replace(offset, ends=ends)
 
 
 def _must_exist(topics: set[str], partitions: set[TopicPartition]) -> None:
