@@ -28,7 +28,14 @@ from strandline_spark.errors import (
 )
 from strandline_spark.listener import LagListener
 from strandline_spark.losses import OnLoss, for_job
-from strandline_spark.micro_batch import BatchReport, MicroBatchWriter, app_id, read_query_id
+from strandline_spark.micro_batch import (
+    BatchReport,
+    MicroBatchWriter,
+    app_id,
+    batches_in,
+    read_offset_log,
+    read_query_id,
+)
 from strandline_spark.offsets import StreamOffset, decimal, stream_to_json
 from strandline_spark.session import (
     check_java,
@@ -282,7 +289,9 @@ def _offset(end: int | None) -> str:
 
 
 def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
-    """Raises TableError unless the batches that the checkpoint counts as done are in the table."""
+    """Raises TableError unless the batches that the checkpoint counts as done are in the table, and
+    the offsets are read that Spark goes on from.
+    """
     query = read_query_id(job.checkpoint)
     commits = os.path.join(job.checkpoint, "commits")
     done = os.path.isdir(commits) and any(name.isdigit() for name in os.listdir(commits))
@@ -292,6 +301,8 @@ def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
             f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
             " path"
         )
+    for batch in batches_in(os.path.join(job.checkpoint, "offsets"))[-2:]:
+        read_offset_log(job.checkpoint, batch)
 
 
 def start_query(

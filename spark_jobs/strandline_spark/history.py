@@ -89,14 +89,14 @@ class History:
         for tp in found.behind:
             leader, at = marks[tp].leader, found.begins[tp]
             if logs[tp] < at and set(leader.isr) == set(leader.replicas):
-                what = f"the log ends at {logs[tp]}, before what was read"
+                what = f"the log ends at {logs[tp]}, before the query's offset {at}"
                 found.losses.append(Loss(tp, logs[tp], at, Reason.TRUNCATION, what))
                 found.begins[tp] = logs[tp]
                 self._forget(tp)
             else:
                 _logger.warning(
-                    "%s: the high watermark %d is below %d, up to which it was read; waiting for "
-                    "its replicas",
+                    "%s: the high watermark %d is below the query's offset %d; waiting for its"
+                    " replicas",
                     tp,
                     marks[tp].high_watermark,
                     at,

@@ -256,6 +256,14 @@ def read_query_id(checkpoint: str) -> str | None:
     return query if isinstance(query, str) else None
 
 
+def batches_in(directory: str) -> list[int]:
+    """The numbers of the batches that Spark logged in a folder of a checkpoint, in order."""
+    try:
+        return sorted(int(name) for name in os.listdir(directory) if name.isdecimal())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def read_offset_log(checkpoint: str, batch_id: int) -> StreamOffset:
     """The end offsets that Spark logged for a batch: version, metadata, a line a source."""
     path = os.path.join(checkpoint, "offsets", str(batch_id))
@@ -264,7 +272,7 @@ def read_offset_log(checkpoint: str, batch_id: int) -> StreamOffset:
             lines = file.read().splitlines()
         if len(lines) != 3 or lines[0] != "v1":
             raise ValueError("three lines, the first of them v1, are expected")
-        return stream_from_json(parse_json(lines[2]))
+        return stream_from_json(parse_json(lines[2]), least=0)
     except (OSError, ValueError) as why:
         raise TableError(
             f"{path} is not an offset log of one source, version 1 ({why}); restore it, or start a"

@@ -73,10 +73,11 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
     return out
 
 
-def from_json(data: Any) -> Offsets:
-    """The inverse of `to_json`; LATEST and EARLIEST are taken for offsets too. Raises ValueError
-    naming the part that has another shape.
+def from_json(data: Any, *, least: int = EARLIEST) -> Offsets:
+    """The inverse of `to_json`; LATEST and EARLIEST are taken for offsets too, unless the `least`
+    is 0. Raises ValueError naming the part that has another shape.
     """
+    words = "" if least == 0 else ", -1 (latest) or -2 (earliest)"
     if not isinstance(data, dict):
         raise ValueError(f"{data!r} is not an object of topics")
     out: Offsets = {}
@@ -85,10 +86,8 @@ def from_json(data: Any) -> Offsets:
             raise ValueError(f"{topic!r} has {partitions!r}, not an object of partitions")
         for partition, offset in partitions.items():
             tp = TopicPartition(topic, partition_number(partition, topic))
-            if type(offset) is not int or not EARLIEST <= offset <= OFFSET_MAX:
-                raise ValueError(
-                    f"{offset!r} of {tp} is not an offset, -1 (latest) or -2 (earliest)"
-                )
+            if type(offset) is not int or not least <= offset <= OFFSET_MAX:
+                raise ValueError(f"{offset!r} of {tp} is not an offset{words}")
             out[tp] = offset
     return {tp: out[tp] for tp in sorted(out)}
 
@@ -115,11 +114,14 @@ def stream_to_json(offset: StreamOffset) -> dict[str, Any]:
     return out | {LINEAGE: lineage} if lineage else out
 
 
-def stream_from_json(data: Any) -> StreamOffset:
-    """The inverse of `stream_to_json`; the plain form is read too. Raises ValueError."""
+def stream_from_json(data: Any, *, least: int = EARLIEST) -> StreamOffset:
+    """The inverse of `stream_to_json`; the plain form is read too, and so are LATEST and EARLIEST,
+    which options hold and checkpoints do not (`least` is 0 then). Raises ValueError.
+    """
     if not isinstance(data, dict):
         raise ValueError(f"{data!r} is not an object of topics")
-    ends = from_json({topic: found for topic, found in data.items() if topic != LINEAGE})
+    plain = {topic: found for topic, found in data.items() if topic != LINEAGE}
+    ends = from_json(plain, least=least)
     lineage = data.get(LINEAGE, {})
     if not isinstance(lineage, dict):
         raise ValueError(f"{LINEAGE} is {lineage!r}, not an object of topics")

@@ -147,7 +147,7 @@ class Planner:
             return self._tasks(first, end.ends, self._planned[1])
         # A batch that was planned before a restart: what it is made of may be gone by now.
         known = self._trusted(end)
-        found = self._unchanged(lambda: self._compared(known))
+        found = self._settled(known)
         lost = [loss for loss in found.losses if loss.reason is not Reason.RETENTION]
         anew = {loss.tp for loss in lost if loss.reason is Reason.NEW_TOPIC}
         stops = {

@@ -246,7 +246,13 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         for known, offset in self.seen:
             if known == data:
                 return offset
-        offset = stream_from_json(data)
+        try:
+            offset = stream_from_json(data, least=0)
+        except ValueError as why:
+            raise OptionError(
+                "the newest file in the folder offsets of the query's checkpoint does not hold what"
+                f" this source wrote: {why}; restore it, or start a new checkpoint"
+            ) from why
         self.seen.append((data, offset))
         return offset
 

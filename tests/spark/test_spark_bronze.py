@@ -297,6 +297,20 @@ def test_what_cannot_work_is_said_before_spark_starts(
         prepare(job)
 
 
+@pytest.mark.parametrize("line", ['{"t": {"0": "00", "1": 0}}', "no JSON"])
+def test_a_checkpoint_that_was_edited_wrongly_is_refused_before_spark_starts(
+    job: BronzeJob, topic: FakeTopic, tmp_path: Path, line: str
+) -> None:
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (tmp_path / "checkpoint" / "metadata").write_text('{"id": "q"}')
+    (offsets / "0").write_text(f"v1\n{{}}\n{line}")
+    with pytest.raises(
+        TableError, match=r"offsets/0 is not an offset log .*; restore it, or start"
+    ):
+        prepare(job)
+
+
 def test_a_checkpoint_of_another_table_is_refused(
     spark: SparkSession, job: BronzeJob, topic: FakeTopic, tmp_path: Path
 ) -> None:

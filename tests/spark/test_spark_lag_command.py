@@ -135,6 +135,16 @@ def test_the_command_prints_it_and_its_status_says_what_is_wrong(
     assert "is no checkpoint of a query that has begun" in out
 
 
+@pytest.mark.parametrize("line", ['{"t": {"0": -2, "1": 0}}', "no JSON"])
+def test_offsets_that_no_query_can_have_reached_are_refused_with_their_file(
+    broker: FakeBroker, query: EngineOfSpark, tmp_path: Path, line: str
+) -> None:
+    query.trigger()
+    query.log[-1] = line
+    with pytest.raises(TableError, match=r"offsets/0 is not .* restore it, or start a new check"):
+        checkpoint_lag(stored(query, tmp_path), (broker.address,))
+
+
 def test_a_folder_without_a_query_is_refused(broker: FakeBroker, tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     with pytest.raises(TableError, match="give the path that the job was given as --checkpoint"):

@@ -265,6 +265,22 @@ def test_a_batch_planned_before_a_restart_is_not_read_from_a_log_that_was_cut_ba
     assert lenient.trigger() == [(0, 70, 170)]
 
 
+def test_a_batch_that_was_planned_past_the_end_of_the_log_is_judged_before_its_tasks(
+    broker: FakeBroker, topic: FakeTopic
+) -> None:
+    """An offset without a lineage, as one writes it by hand."""
+    streams = planned_and_stopped(broker, topic)
+    for stream in streams.values():
+        stream.log[-1] = '{"t": {"0": 9999, "1": 60}}'
+    for on_loss in (OnLoss.STOP, OnLoss.EXCEPT_RETENTION):
+        with pytest.raises(DataLoss, match=r"t/0 \[100, 9999\) by .*log ends at 100, before"):
+            streams[on_loss].restart()
+    lenient = streams[OnLoss.GO_ON]
+    assert lenient.restart() == [(0, 50, 100), (1, 50, 60)]
+    assert lenient.trigger() == [(1, 60, 100)]
+    assert lenient.ends == {"t": {"0": 100, "1": 100}}
+
+
 def test_a_batch_planned_before_a_restart_may_have_been_overtaken_by_retention(
     broker: FakeBroker, topic: FakeTopic
 ) -> None:

@@ -384,6 +384,19 @@ def test_offsets_are_asked_for_in_the_epochs_of_now(broker: FakeBroker) -> None:
     assert broker.calls == ["Metadata", "ListOffsets"] * 2
 
 
+@pytest.mark.parametrize("offset", ['"00"', str(1 << 63), "-1", "-2", "null"])
+def test_an_offset_that_was_written_into_the_checkpoint_by_hand_is_refused_with_its_partition(
+    broker: FakeBroker, offset: str
+) -> None:
+    fill(broker.create("t").partitions[0], 10)
+    stream = engine(broker)
+    stream.trigger()
+    stream.log[-1] = f'{{"t": {{"0": {offset}}}}}'
+    stream.restart()
+    with pytest.raises(OptionError, match=r"checkpoint .* of t/0 is not an offset; restore it, or"):
+        stream.trigger()
+
+
 def test_epochs_in_the_checkpoint_say_who_is_believed(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,7 +182,7 @@ DECODERS: Final = (
     ),
     Decoder(
         "spark.micro_batch",
-        (b"v1\n{}\n" + SPARK_OFFSETS,),
+        (b"v1\n{}\n" + CHECKPOINTED,),
         _on_path("offsets/3", lambda path: read_offset_log(str(path.parent.parent), 3)),
         (TableError,),
     ),
