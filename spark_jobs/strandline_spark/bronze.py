@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.ids import topic_id_bytes
-from strandline_spark.audit import AuditCopier, audit_path, last_ranges
+from strandline_spark.audit import AuditCopier, accounts, audit_path, last_ranges
 from strandline_spark.bronze_source import TABLE_PATH, BronzeSource
-from strandline_spark.cluster import Cluster, close_channels
+from strandline_spark.cluster import Cluster, close_channels, unknown
 from strandline_spark.errors import (
+    DataLoss,
     EnvironmentProblem,
     OptionError,
     StrandlineSparkError,
@@ -27,7 +28,7 @@ from strandline_spark.errors import (
     remedy_line,
 )
 from strandline_spark.listener import LagListener
-from strandline_spark.losses import OnLoss, for_job
+from strandline_spark.losses import JOB_DELETION_WAYS_OUT, Loss, OnLoss, Reason, described, for_job
 from strandline_spark.micro_batch import (
     BatchReport,
     MicroBatchWriter,
@@ -250,15 +251,19 @@ def _run(query: StreamingQuery, workers: Workers, interrupted: threading.Event |
 
 
 def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> str:
-    """Raises TableError unless the `others` end where the table does. With the offsets go the topic
-    ids and leader epochs that the table's commits and audit name, so a topic that was truncated or
-    created anew since then is noticed, whatever checkpoint is used.
+    """Raises TableError unless the `others` end where the table does, and DataLoss or UnknownTopic
+    for a topic that is not there. With the offsets go the topic ids and leader epochs that the
+    table's commits and audit name, so a topic that was truncated or created anew since then is
+    noticed, whatever checkpoint is used.
     """
     cluster = Cluster(job.bootstrap.split(","))
-    leaders = cluster.leaders(job.topics)
+    leaders, absent = cluster.existing(job.topics)
     if os.path.isdir(os.path.join(job.checkpoint, "offsets")):
-        _check_checkpoint(job, table)
+        _must_exist(absent, table, _check_checkpoint(job, table))
         return "earliest"
+    if absent:
+        read = accounts(table, HISTORY_COMMITS_MAX)
+        _must_exist(absent, table, {one.tp: one.end for _, one in read})
     marks = cluster.marks(leaders)
     latest = job.start == "latest"
     ends = {tp: mark.high_watermark if latest else mark.log_start for tp, mark in marks.items()}
@@ -288,9 +293,24 @@ def _offset(end: int | None) -> str:
     return "nothing" if end is None else f"offset {end}"
 
 
-def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
-    """Raises TableError unless the batches that the checkpoint counts as done are in the table, and
-    the offsets are read that Spark goes on from.
+def _must_exist(absent: set[str], table: BronzeTable, read: Offsets) -> None:
+    """Raises DataLoss for topics that the job has read and that are gone, else UnknownTopic. What
+    the table does not hold was planned at most.
+    """
+    lost = []
+    for tp, end in read.items():
+        if tp.topic in absent:
+            held, what = table.end(tp), f"topic {tp.topic} does not exist"
+            lost.append(Loss(tp, end if held is None else held, None, Reason.DELETION, what))
+    if lost:
+        raise DataLoss(f"{described(lost)}.{JOB_DELETION_WAYS_OUT}")
+    if absent:
+        raise unknown(absent)
+
+
+def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> Offsets:
+    """Where the checkpoint's last batch ends. Raises TableError unless the batches that it counts
+    as done are in the table, and the offsets are read that Spark goes on from.
     """
     query = read_query_id(job.checkpoint)
     commits = os.path.join(job.checkpoint, "commits")
@@ -301,8 +321,10 @@ def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> None:
             f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
             " path"
         )
+    ends: Offsets = {}
     for batch in batches_in(os.path.join(job.checkpoint, "offsets"))[-2:]:
-        read_offset_log(job.checkpoint, batch)
+        ends = read_offset_log(job.checkpoint, batch).ends
+    return ends
 
 
 def start_query(

@@ -123,6 +123,14 @@ class TopicChanged(UnknownTopic):
     """A topic is another one than the caller has seen a moment before."""
 
 
+def unknown(topics: Iterable[str]) -> UnknownTopic:
+    """The error of topics that were asked for and do not exist."""
+    return UnknownTopic(
+        f"topic {', '.join(sorted(topics))} does not exist; create it with "
+        "`strandline topic create`"
+    )
+
+
 class Cluster:
     """The brokers behind a bootstrap list."""
 
@@ -152,10 +160,7 @@ class Cluster:
         """
         found, absent = self.existing(topics, patience)
         if absent:
-            raise UnknownTopic(
-                f"topic {', '.join(sorted(absent))} does not exist; create it with "
-                "`strandline topic create`"
-            )
+            raise unknown(absent)
         return found
 
     def existing(

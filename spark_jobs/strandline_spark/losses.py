@@ -45,6 +45,10 @@ WAYS_OUT: Final = (
     " Ways out: start a new checkpoint (and table), or set failOnDataLoss=false to go on at the"
     " first record not yet read"
 )
+DELETION_WAYS_OUT: Final = (
+    " Ways out: start a new checkpoint (and table), or set failOnDataLoss=false to go on with what"
+    " is left"
+)
 RETENTION_WAYS_OUT: Final = (
     f"{WAYS_OUT} (exceptRetention does so where retention alone took records); to lose none, read"
     " sooner or keep records longer"
@@ -54,6 +58,10 @@ RETENTION_WAYS_OUT: Final = (
 _JOB_WAYS_OUT: Final = (
     " The offsets that the table holds mean other records now: begin a new table, with empty paths"
     " for --table and --checkpoint"
+)
+JOB_DELETION_WAYS_OUT: Final = (
+    " Ways out: name a topic again that is there still, or leave out what is gone and give an empty"
+    " path for --checkpoint: the job goes on where the table ends"
 )
 _JOB_RETENTION_WAYS_OUT: Final = (
     " Ways out: give --on-loss record, to go on at the first record not yet read and count the lost"
@@ -81,10 +89,13 @@ def settle(losses: Sequence[Loss], on_loss: OnLoss) -> None:
     """Raises DataLoss with all of them, or warns of them if the query is to go on."""
     if not losses:
         return
-    alone = all(loss.reason is Reason.RETENTION for loss in losses)
+    reasons = {loss.reason for loss in losses}
+    alone = reasons == {Reason.RETENTION}
     text = described(losses)
     if on_loss is OnLoss.STOP or (on_loss is OnLoss.EXCEPT_RETENTION and not alone):
-        raise DataLoss(f"{text}.{RETENTION_WAYS_OUT if alone else WAYS_OUT}")
+        # The offsets of what is left mean what they meant.
+        gone = DELETION_WAYS_OUT if reasons <= {Reason.RETENTION, Reason.DELETION} else WAYS_OUT
+        raise DataLoss(f"{text}.{RETENTION_WAYS_OUT if alone else gone}")
     _logger.warning("%s; going on at the first record not yet read", text)
 
 
@@ -98,12 +109,16 @@ def described(losses: Sequence[Loss]) -> str:
 
 def for_job(message: str) -> str:
     """The message of a DataLoss with the ways out that a user of the bronze job has."""
-    return message.replace(RETENTION_WAYS_OUT, _JOB_RETENTION_WAYS_OUT).replace(
-        WAYS_OUT, _JOB_WAYS_OUT
+    return (
+        message.replace(RETENTION_WAYS_OUT, _JOB_RETENTION_WAYS_OUT)
+        .replace(DELETION_WAYS_OUT, JOB_DELETION_WAYS_OUT)
+        .replace(WAYS_OUT, _JOB_WAYS_OUT)
     )
 
 
 def for_replay(message: str) -> str:
     """The message of a DataLoss with the way out that a user of `replay` has."""
+    again = " Start it again, to read the topic as it is now"
     later = " Give a later --from; earliest is the first record that the topic still holds"
-    return message.replace(RETENTION_WAYS_OUT, later).replace(WAYS_OUT, later)
+    message = message.replace(RETENTION_WAYS_OUT, later).replace(DELETION_WAYS_OUT, again)
+    return message.replace(WAYS_OUT, later)

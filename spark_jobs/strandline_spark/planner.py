@@ -23,7 +23,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline_spark.cluster import Cluster, TopicChanged, pauses
+from strandline_spark.cluster import Cluster, TopicChanged, pauses, unknown
 from strandline_spark.errors import ClusterUnreachable, OptionError, UnknownTopic
 from strandline_spark.group_progress import GroupProgress
 from strandline_spark.history import Found, History, retained
@@ -385,10 +385,7 @@ class Planner:
 def _must_exist(topics: set[str], partitions: set[TopicPartition]) -> None:
     """Raises UnknownTopic if there are any that a query names and has never read."""
     if topics:
-        raise UnknownTopic(
-            f"topic {', '.join(sorted(topics))} does not exist; create it with "
-            "`strandline topic create`"
-        )
+        raise unknown(topics)
     if partitions:
         raise UnknownTopic(f"there is no partition {names(partitions)}; assign names it")
 

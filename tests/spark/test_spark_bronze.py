@@ -13,7 +13,13 @@ from deltalake import DeltaTable
 from strandline_spark.audit import audit_path
 from strandline_spark.bronze import BronzeJob, prepare, stream
 from strandline_spark.compaction import compact
-from strandline_spark.errors import FenceError, StrandlineSparkError, TableError, UnknownTopic
+from strandline_spark.errors import (
+    DataLoss,
+    FenceError,
+    StrandlineSparkError,
+    TableError,
+    UnknownTopic,
+)
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
 from strandline_spark.vacuum import vacuum
@@ -285,6 +291,32 @@ def test_two_topics_share_a_table_and_one_may_join_later(
     table = BronzeTable.open(job.table)
     assert table.end(TopicPartition("u", 0)) == 100
     assert [one.rows for one in verify(job.table, "u", job.bootstrap)] == [100]
+
+
+def test_a_topic_that_is_gone_is_named_with_what_was_read_and_a_new_checkpoint_goes_on(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, broker: FakeBroker, tmp_path: Path
+) -> None:
+    fill(broker.create("u"), 1)
+    both = replace(job, topics=("t", "u"))
+    run(spark, both)
+    with pytest.raises(StrandlineSparkError, match=r"u/0 from 100 .*no longer part.*empty path"):
+        run(spark, job)
+    del broker.topics["u"]
+    gone = r"u/0 from 100 on by deletion \(topic u does not exist\).*an empty path for --checkpoint"
+    with pytest.raises(DataLoss, match=gone):
+        prepare(both)
+    # A batch that is planned and not in the table has read nothing yet.
+    offsets = tmp_path / "checkpoint" / "offsets"
+    last = max(int(one.name) for one in offsets.glob("[0-9]*"))
+    (offsets / str(last + 1)).write_text('v1\n{}\n{"t": {"0": 1000, "1": 1000}, "u": {"0": 200}}')
+    with pytest.raises(DataLoss, match=gone):
+        prepare(both)
+    shutil.rmtree(job.checkpoint)
+    with pytest.raises(DataLoss, match=gone):
+        prepare(both)
+    fill(topic, 1)
+    assert sum(r.rows for r in run(spark, job)) == 200
+    assert all(one.sound for one in verify(job.table, "t", job.bootstrap, complete=True))
 
 
 def test_what_cannot_work_is_said_before_spark_starts(

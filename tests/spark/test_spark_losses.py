@@ -355,7 +355,11 @@ def test_a_message_names_so_many_partitions_and_counts_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "way_out"),
-    [(Reason.RETENTION, "--on-loss record"), (Reason.NEW_TOPIC, "begin a new table")],
+    [
+        (Reason.RETENTION, "--on-loss record"),
+        (Reason.NEW_TOPIC, "begin a new table"),
+        (Reason.DELETION, "an empty path for --checkpoint: the job goes on where the table ends"),
+    ],
 )
 def test_the_job_names_its_own_ways_out(reason: Reason, way_out: str) -> None:
     with pytest.raises(DataLoss) as raised:
@@ -364,3 +368,14 @@ def test_the_job_names_its_own_ways_out(reason: Reason, way_out: str) -> None:
     text = for_job(str(raised.value))
     assert way_out in text
     assert "failOnDataLoss" not in text
+    assert ("new table" in text) == (reason is not Reason.DELETION)
+
+
+def test_a_deletion_beside_offsets_that_mean_other_records_asks_for_a_new_table() -> None:
+    losses = [
+        Loss(TopicPartition("t", n), 3, None, reason, "why")
+        for n, reason in enumerate((Reason.DELETION, Reason.TRUNCATION))
+    ]
+    with pytest.raises(DataLoss) as raised:
+        settle(losses, OnLoss.STOP)
+    assert "begin a new table" in for_job(str(raised.value))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from strandline_spark.audit import AuditCopier, last_ranges
 from strandline_spark.commits import CommittedRange
-from strandline_spark.errors import FenceError, TableError
+from strandline_spark.errors import FenceError, TableError, UnknownTopic
 from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
@@ -321,6 +321,17 @@ def test_a_topic_without_records_is_sound_and_one_with_some_is_missing(
     assert (found.rows, found.lag, found.sound) == (0, 0, True)
     topic.partitions[0].append([(b"", b"")])
     with pytest.raises(TableError, match="nothing of topic u"):
+        verify(root, "u", broker.address)
+
+
+def test_a_table_whose_topic_is_gone_is_looked_at_all_the_same(
+    root: str, broker: FakeBroker
+) -> None:
+    sound_table(root)
+    (found,) = verify(root, "t", broker.address, values=True, complete=True)
+    assert (found.rows, found.unchecked, found.differing, found.lag) == (20, 20, 0, -1)
+    assert found.problems == ["the cluster has no such topic"]
+    with pytest.raises(UnknownTopic, match="topic u does not exist"):
         verify(root, "u", broker.address)
 
 
