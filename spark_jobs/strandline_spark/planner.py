@@ -168,8 +168,11 @@ class Planner:
         ends = self._last(marks)
         for tp, offset in start.ends.items():
             if ends[tp] < offset:
+                first = _name_of(self._options.starting_times, "starting")
+                last = _name_of(self._options.ending_times, "ending")
                 raise OptionError(
-                    f"{tp} would be read from {offset} to {ends[tp]}: the end is before the start"
+                    f"{tp} would be read from {offset} ({first}) to {ends[tp]} ({last}): the end is"
+                    " before the start; give an earlier start or a later end"
                 )
             if ends[tp] > marks[tp].high_watermark:
                 raise OptionError(
@@ -399,8 +402,10 @@ def _must_name(name: str, given: Offsets, marks: Marks) -> None:
         )
 
 
-def _name_of(times: Times, side: str) -> str:
-    return f"{side}Timestamp" if isinstance(times, int) else f"{side}OffsetsByTimestamp"
+def _name_of(times: Times | None, side: str) -> str:
+    if isinstance(times, dict):
+        return f"{side}OffsetsByTimestamp"
+    return f"{side}Offsets" if times is None else f"{side}Timestamp"
 
 
 def _or_latest(found: dict[TopicPartition, int | None], marks: Marks) -> Offsets:

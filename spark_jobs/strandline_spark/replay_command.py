@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError
 from strandline_spark.find_cluster import add_cluster, find_bootstrap
 
 if TYPE_CHECKING:
     import argparse
+
+    from strandline_spark.options import SourceOptions
+
+_FLAGS: Final = {"starting": "--from", "ending": "--to"}
 
 
 def add_replay(commands: Any) -> None:
@@ -38,19 +44,41 @@ def add_replay(commands: Any) -> None:
     )
 
 
-def bounds(topic: str, start: str, end: str) -> dict[str, str]:
-    """The two as options of the data source. Raises OptionError."""
-    if "," in topic:
+def options_of(servers: str, topic: str, start: str, end: str) -> SourceOptions:
+    """Those of a batch query. Raises OptionError."""
+    from strandline_spark.option_values import NoOffset
+    from strandline_spark.options import parse_options
+
+    if "," in topic or not topic.strip():
         raise OptionError(f"{topic!r} is not one topic: replay each into a table of its own")
-    ends = _bound("--from", "starting", start) | _bound("--to", "ending", end)
-    return {"subscribe": topic} | ends
+    given = {"bootstrap.servers": servers, "subscribe": topic}
+    first, last = _bound("--from", start), _bound("--to", end)
+    bounds = {"startingOffsets": first, "endingOffsets": last}
+    options = parse_options(
+        given | {name: at for name, at in bounds.items() if isinstance(at, str)}
+    )
+    return replace(
+        options,
+        starting_times=first if isinstance(first, int) else None,
+        ending_times=last if isinstance(last, int) else None,
+        # Nothing is read of a partition whose last record is older.
+        no_offset=NoOffset.LATEST,
+    )
 
 
-def _bound(flag: str, side: str, text: str) -> dict[str, str]:
+def _in_flags(message: str) -> str:
+    """The message of an OptionError, which names options of the data source, with the flags."""
+    return re.sub(
+        r"\b(starting|ending)(?:Offsets|Timestamp)\b", lambda found: _FLAGS[found[1]], message
+    )
+
+
+def _bound(flag: str, text: str) -> str | int:
+    """Words and offsets as they are, a time in milliseconds."""
     if (flag, text) in (("--from", "latest"), ("--to", "earliest")):
         raise OptionError(f"{flag} {text}: there is nothing between; give a time or offsets")
     if text in ("earliest", "latest") or text.lstrip().startswith("{"):
-        return {f"{side}Offsets": text}
+        return text
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -60,21 +88,22 @@ def _bound(flag: str, side: str, text: str) -> dict[str, str]:
             f"{flag} {text!r}: give earliest, latest, offsets as"
             ' {"TOPIC": {"0": 23}}, or a time with its zone as 2026-01-31T12:00:00Z'
         )
-    return {f"{side}Timestamp": str(int(at.timestamp() * 1000))}
+    return max(0, int(at.timestamp() * 1000))
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.option_values import local_path
-    from strandline_spark.options import parse_options
 
     servers = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
-    given = bounds(arguments.topic, arguments.start, arguments.to)
-    options = parse_options(given | {"bootstrap.servers": servers})
     path = os.path.abspath(local_path("--table", arguments.table))
-    from strandline_spark.replay import replay
-
     began = time.monotonic()
-    done = replay(options, path, _note)
+    try:
+        options = options_of(servers, arguments.topic, arguments.start, arguments.to)
+        from strandline_spark.replay import replay
+
+        done = replay(options, path, _note)
+    except OptionError as why:
+        raise OptionError(_in_flags(str(why))) from why
     seconds = time.monotonic() - began
     if arguments.format == "json":
         document = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +15,8 @@ from strandline_spark.audit import audit_path
 from strandline_spark.bronze_source import write_range
 from strandline_spark.errors import DataLoss, OptionError, TableError
 from strandline_spark.main import main
-from strandline_spark.options import parse_options
 from strandline_spark.replay import replay
-from strandline_spark.replay_command import bounds
+from strandline_spark.replay_command import options_of
 from strandline_spark.table import BronzeTable
 from strandline_spark.verify import verify
 
@@ -43,8 +43,7 @@ def root(tmp_path: Path) -> str:
 
 
 def run(broker: FakeBroker, root: str, start: str, end: str) -> BatchReport:
-    given = bounds("t", start, end) | {"bootstrap.servers": broker.address}
-    return replay(parse_options(given), root, lambda line: None)
+    return replay(options_of(broker.address, "t", start, end), root, lambda line: None)
 
 
 def offsets(root: str) -> list[tuple[int, int]]:
@@ -69,6 +68,27 @@ def test_times_are_the_first_record_at_or_after_them(
 ) -> None:
     run(broker, root, "2023-11-14T22:13:20.500Z", "2023-11-14T23:13:22+01:00")
     assert offsets(root) == [(p, n) for p in range(2) for n in range(10, 20)]
+
+
+def test_nothing_is_read_of_a_partition_whose_last_record_is_older(
+    broker: FakeBroker, topic: FakeTopic, root: str
+) -> None:
+    topic.partitions[0].append([(None, b"v")], timestamp_ms=1_800_000_000_000)
+    run(broker, root, "2024-01-01T00:00:00Z", "latest")
+    assert offsets(root) == [(0, 30)]
+    with pytest.raises(OptionError, match="nothing between --from and --to"):
+        run(broker, f"{root}-2", "2030-01-01T00:00:00Z", "latest")
+
+
+@pytest.mark.parametrize("early", ["1960-01-01T00:00:00Z", "1971-01-01T00:00:00Z"])
+def test_a_time_long_ago_is_one_as_any_other(
+    broker: FakeBroker, topic: FakeTopic, root: str, early: str
+) -> None:
+    topic.partitions[0].batches.clear()
+    topic.partitions[0].append([(None, b"v")], timestamp_ms=1_000_000)
+    topic.partitions[0].append([(None, b"v")], timestamp_ms=50_000_000_000)
+    run(broker, root, early, "1972-01-01T00:00:00Z")
+    assert offsets(root) == [(0, 0)] * early.startswith("1960") + [(0, 1)]
 
 
 def test_a_table_that_holds_anything_is_refused(
@@ -111,12 +131,13 @@ def test_what_cannot_be_read_is_said_with_the_way_out(
     assert not os.path.exists(root)
     for start in ("soon", "2026-01-31T12:00:00", ""):
         with pytest.raises(OptionError, match=r"--from .* a time with its zone"):
-            bounds("t", start, "latest")
+            options_of("h:1", "t", start, "latest")
     for start, end in (("latest", "latest"), ("earliest", "earliest")):
         with pytest.raises(OptionError, match="there is nothing between"):
-            bounds("t", start, end)
-    with pytest.raises(OptionError, match="is not one topic"):
-        bounds("t,u", "earliest", "latest")
+            options_of("h:1", "t", start, end)
+    for topics in ("t,u", ""):
+        with pytest.raises(OptionError, match="is not one topic"):
+            options_of("h:1", topics, "earliest", "latest")
 
 
 def test_the_command_says_what_it_did(
@@ -129,6 +150,18 @@ def test_the_command_says_what_it_did(
 
     assert status("--from", "latest") == 1
     assert capsys.readouterr().err.startswith("error: ")
+    more = '{"t": {"0": 40, "1": 0}}'
+    for start, end, said in (
+        ("{", "latest", "--from: '{' is not earliest"),
+        ("earliest", '{"t": {"0": 0}}', "--to must name every partition"),
+        ("earliest", more, "--to: t/0 has records up to 30 only, not to 40"),
+        (more, "latest", "t/0 would be read from 40 (--from) to 30 (--to): the end is before"),
+        ("2023-11-14T22:13:22Z", "2023-11-14T22:13:21Z", "from 20 (--from) to 10 (--to): the end"),
+    ):
+        assert status("--from", start, "--to", end) == 1
+        told = capsys.readouterr().err
+        assert said in told
+        assert not re.search("starting|ending", told)
     assert status("--from", "earliest", "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["rows"], document["files"], document["version"]) == (60, 2, 1)
