@@ -149,7 +149,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         given["maxOffsetsPerTrigger"] = arguments.max_offsets_per_trigger
     options = parse_options(given)
     from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
-    from strandline_spark.session import checked_master
+    from strandline_spark.session import checked_master, checked_memory
 
     job = BronzeJob(
         bootstrap=",".join(options.bootstrap),
@@ -163,7 +163,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         max_offsets_per_trigger=options.max_offsets_per_trigger,
         max_decompressed_bytes=options.max_decompressed_bytes,
         master=checked_master(arguments.master),
-        memory=arguments.memory,
+        memory=checked_memory(arguments.memory),
         worker_python=arguments.worker_python,
     )
     began = time.monotonic()

@@ -49,7 +49,7 @@ class OptionNames:
         if plain in by_lower_name:
             return by_lower_name[plain]
         close = difflib.get_close_matches(plain, list(by_lower_name), n=1)
-        hint = f"; did you mean {by_lower_name[close[0]]}?" if close else ""
+        hint = f"; did you mean {by_lower_name[close[0]]}?" if close else "."
         raise OptionError(
             f"option {name!r} is not supported by the strandline {self.owner}{hint}"
             f" Known: {', '.join(self.known)}"

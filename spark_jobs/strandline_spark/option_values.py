@@ -108,7 +108,7 @@ def assigned_of(value: str) -> tuple[TopicPartition, ...]:
         raise wrong
     found: set[TopicPartition] = set()
     for topic, partitions in data.items():
-        if not isinstance(partitions, list) or not partitions:
+        if not topic.strip() or not isinstance(partitions, list) or not partitions:
             raise wrong
         for partition in partitions:
             if type(partition) is not int or not 0 <= partition <= INT32_MAX:

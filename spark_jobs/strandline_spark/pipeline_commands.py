@@ -101,7 +101,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     options = parse_options(given)
     from strandline_spark.bronze import checked_interval
     from strandline_spark.pipeline.job import PipelineRun, bronze_job, run_pipeline
-    from strandline_spark.session import checked_master
+    from strandline_spark.session import checked_master, checked_memory
 
     run = PipelineRun(
         bootstrap=",".join(options.bootstrap),
@@ -109,7 +109,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
         close=arguments.close,
         gold=arguments.gold,
         master=checked_master(arguments.master),
-        memory=arguments.memory,
+        memory=checked_memory(arguments.memory),
         worker_python=arguments.worker_python,
     )
     began = time.monotonic()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark import class_archive, row_walk
 from strandline_spark.errors import EnvironmentProblem, OptionError
+from strandline_spark.offsets import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,10 +41,13 @@ _CHECKPOINT_FILES: Final = (
 _LOG_CONFIGURATION: Final = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 TASK_FAILURES_MAX: Final = 4
 """As on a cluster: a local master takes the first failure of a task for the end of the query."""
-_LOCAL_MASTER: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?")
+_LOCAL_MASTER: Final = re.compile(r"local(\[([1-9][0-9]*|\*)(,[1-9][0-9]*)?\])?")
 _STANDALONE: Final = re.compile(r"spark://[^:/,\s]+:\d+(,[^:/,\s]+:\d+)*")
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_MEMORY_UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_MEMORY_MIN: Final = 480 << 20
+"""Spark does not start with less than 450 MiB, of which a collector keeps some for itself."""
 _JAVA_REMEDY: Final = (
     "install a Java 17 runtime (for instance: apt-get install default-jre-headless)"
     " or set JAVA_HOME to one"
@@ -111,10 +115,21 @@ def checked_master(text: str) -> str:
     if _LOCAL_MASTER.fullmatch(text) or _STANDALONE.fullmatch(text):
         return text
     raise OptionError(
-        f"--master {text!r}: give local[N] or a standalone master, spark://HOST:PORT (several,"
-        " where one stands by: spark://HOST:PORT,HOST:PORT); other cluster managers are not"
-        " supported"
+        f"--master {text!r}: give local[N], N above 0, or a standalone master, spark://HOST:PORT"
+        " (several, where one stands by: spark://HOST:PORT,HOST:PORT); other cluster managers are"
+        " not supported"
     )
+
+
+def checked_memory(text: str) -> str:
+    """Raises OptionError for a heap that the driver's JVM does not start with."""
+    number, unit = decimal(text[:-1]), _MEMORY_UNITS.get(text[-1:].lower())
+    if number is None or unit is None or number * unit < _MEMORY_MIN:
+        raise OptionError(
+            f"--memory {text!r}: give a number with m or g, at least {_MEMORY_MIN >> 20}m, for"
+            " instance 1g"
+        )
+    return text
 
 
 def set_worker_python(python: str) -> None:

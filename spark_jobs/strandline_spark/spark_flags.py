@@ -35,14 +35,14 @@ def add_spark(job: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def local_session(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     """A session as the flags ask for; Spark's log lies among the temporary files while it lives."""
-    from strandline_spark.session import checked_master, end_session, start_session
+    from strandline_spark.session import checked_master, checked_memory, end_session, start_session
 
-    master = checked_master(arguments.master)
+    master, memory = checked_master(arguments.master), checked_memory(arguments.memory)
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session(
             name,
             master=master,
-            memory=arguments.memory,
+            memory=memory,
             log_path=os.path.join(folder, "spark.log"),
             direct=True,
             worker_python=arguments.worker_python,

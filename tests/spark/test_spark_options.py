@@ -112,7 +112,8 @@ def test_assign_names_partitions() -> None:
         ({"endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "not a time in milliseconds"),
         ({"endingOffsetsByTimestamp": '{"t":7}'}, "not of the form"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "neither error nor latest"),
-        ({"path": "/x"}, "not supported"),
+        ({"path": "/x"}, r"not supported by the strandline source\. Known: bootstrap"),
+        ({"subscibe": "t"}, r"source; did you mean subscribe\? Known: bootstrap"),
         ({"assign": '{"t":[0]}'}, "exactly one"),
         ({"subscribePattern": "t.*"}, "exactly one"),
         ({"maxOffsetsPerTrigger": "0"}, "above 0"),
@@ -151,7 +152,9 @@ def test_what_is_not_accepted_is_named_with_the_remedy(more: dict[str, str], mes
         parse_options(BASE | more)
 
 
-@pytest.mark.parametrize("value", ["t", "[]", "{}", '{"t":[]}', '{"t":[-1]}', '{"t":[true]}'])
+@pytest.mark.parametrize(
+    "value", ["t", "[]", "{}", '{"t":[]}', '{"t":[-1]}', '{"t":[true]}', '{"":[0]}']
+)
 def test_assign_must_list_partitions(value: str) -> None:
     with pytest.raises(OptionError, match="assign"):
         parse_options({"bootstrap.servers": "h:1", "assign": value})

@@ -198,7 +198,10 @@ def test_masters_that_are_taken(master: str) -> None:
     assert checked_master(master) == master
 
 
-@pytest.mark.parametrize("master", ["", "yarn", "k8s://h:1", "spark://h", "local[x]", "localhost"])
+@pytest.mark.parametrize(
+    "master",
+    ["", "yarn", "k8s://h:1", "spark://h", "local[x]", "local[0]", "local[2,0]", "localhost"],
+)
 def test_a_master_that_the_jobs_cannot_work_with_is_refused(master: str) -> None:
-    with pytest.raises(OptionError, match=r"give local\[N\] or a standalone master"):
+    with pytest.raises(OptionError, match=r"give local\[N\], N above 0, or a standalone master"):
         checked_master(master)

@@ -1,8 +1,24 @@
 """The settings of the jobs' Spark session."""
 
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
 import pytest
 
-from strandline_spark.session import _configuration, warn_of_slow_walks, with_task_failures
+from strandline_spark.errors import OptionError
+from strandline_spark.main import main
+from strandline_spark.session import (
+    _configuration,
+    checked_memory,
+    warn_of_slow_walks,
+    with_task_failures,
+)
+from strandline_spark.spark_flags import local_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -18,6 +34,30 @@ from strandline_spark.session import _configuration, warn_of_slow_walks, with_ta
 )
 def test_a_local_master_lets_a_task_fail_unless_it_says_otherwise(given: str, used: str) -> None:
     assert with_task_failures(given) == used
+
+
+@pytest.mark.parametrize("memory", ["480m", "1g", "2G", "524288k"])
+def test_a_heap_is_a_number_with_its_unit(memory: str) -> None:
+    assert checked_memory(memory) == memory
+
+
+@pytest.mark.parametrize("memory", ["", "foo", "g", "1", "1gb", "-1g", "0g", "1.5g", "479m"])
+def test_a_heap_that_no_jvm_starts_with_is_refused(memory: str) -> None:
+    with pytest.raises(OptionError, match=f"--memory '{memory}': give a number .*at least 480m"):
+        checked_memory(memory)
+
+
+def test_a_command_looks_at_the_heap_before_it_starts_a_jvm(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = "ingest bronze --bootstrap h:1 --topics t --table t --checkpoint c --memory foo"
+    with pytest.raises(SystemExit):
+        main(command.split())
+    assert capsys.readouterr().err.startswith("error: --memory 'foo': give a number")
+    flags = Namespace(master="local[1]", memory="foo", worker_python="python")
+    with pytest.raises(OptionError, match="--memory 'foo'"), local_session(flags, "job"):
+        pass
 
 
 @pytest.mark.parametrize("direct", [True, False])
