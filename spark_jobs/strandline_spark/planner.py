@@ -8,10 +8,8 @@ All of it runs on the driver. What Spark does with these answers shapes the rule
   made even if there is nothing to read yet.
 * Spark compares offsets as text. A batch in which nothing moves answers with the very offset that
   it was asked for, so a new leader without new records makes no batch.
-* An end offset is never below the start it is asked for, unless records are gone: a new leader's
-  high watermark may trail for a moment.
-* Under availableNow nothing that appeared after the target was taken is read, new partitions
-  included.
+* An end offset is never below its start, unless records are gone: high watermarks may trail.
+* Under availableNow nothing that has appeared since its target is read, new partitions included.
 * Offsets are tied to a topic id and to a leader epoch (P-82). Losses are found for all partitions
   before anything is said, and reading goes on at the first record not yet read.
 """

@@ -12,6 +12,7 @@ from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.json_rows import JsonRows
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.config import parse_pipeline
+from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipelines import text_of
 from support.decoders import Decoder
 from support.parsing import batch_of, columns_of, parser_of
@@ -66,6 +67,13 @@ def _schema(data: bytes) -> None:
 
 
 DECODERS: Final = (
+    Decoder(
+        "spark.pipeline.lines",
+        tuple(text_of(name).encode() for name in ("access", "flights")),
+        lambda data: Lines(data.decode("utf-8", "replace")).of(("gold", 1, "sql")),
+        (RecursionError,),
+        positions=60,
+    ),
     Decoder(
         "spark.pipeline.config",
         tuple(text_of(name).encode() for name in ("access", "flights")),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 """Of a key: those of its tables before it, and the number of a step, as `("gold", 1, "sql")`."""
 _KEY: Final = re.compile(r"""\s*((?:[\w.\s-]|"(?:[^"\\]|\\.)*"|'[^']*')+?)\s*=""")
+_CLOSES: Final = re.compile(r"""\"{3}|'{3}|[]}]""")
+"""What the last line of a value of several lines has."""
 _LONG_TEXT: Final = re.compile(r"""=\s*(?:\"{3}|'{3})\s*\Z""")
 
 
@@ -61,7 +63,10 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     """With the line that each begins on."""
     begun, kept = 1, ""
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        may_end = kept == "" or _CLOSES.search(line)
         kept += f"{line}\n"
+        if not may_end:
+            continue
         try:
             tomllib.loads(kept)
         except tomllib.TOMLDecodeError:
