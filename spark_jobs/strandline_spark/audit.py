@@ -27,6 +27,7 @@ from deltalake.transaction import AddAction
 from strandline_spark.commits import CommittedRange
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.local_files import files_under
 from strandline_spark.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRa
         audit = DeltaTable(path)
         if audit.transaction_version(_COPIED.format(table=table.delta.metadata().id)) is None:
             return
-        found = audit.to_pyarrow_dataset().to_table(
+        found = audit.to_pyarrow_dataset(filesystem=files_under(path)).to_table(
             columns=list(_ACCOUNT), filter=pc.field("table_version") < before
         )
     except (DeltaError, OSError, pa.ArrowInvalid) as why:

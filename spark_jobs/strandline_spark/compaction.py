@@ -278,12 +278,12 @@ def _merge(table: BronzeTable, group: list[_Small], path: str) -> None:
 def _row_groups(table: BronzeTable, group: list[_Small]) -> Iterator[Any]:
     for file in group:
         path = os.path.join(table.path, file.path)
-        with table.reading():
+        with table.reading(file.path):
             # Spark's files of earlier versions hold timestamps of another kind.
             source = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
         with source:
             for number in range(source.num_row_groups):
-                with table.reading():
+                with table.reading(file.path):
                     rows = source.read_row_group(number).select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
                 yield rows
 

@@ -32,6 +32,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from strandline_spark.commits import from_metadata, to_metadata
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import FenceError, TableError, first_line
+from strandline_spark.local_files import files_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,15 +275,25 @@ class FencedTable:
                 " into a new table"
             )
 
+    def scanners(self, wanted: Any, columns: list[str], **bounds: int) -> Iterator[tuple[str, Any]]:
+        """Each file that may have `wanted` rows, under the table's folder, and a scanner of them
+        with those of the `columns` that the table has. Read it in `reading`.
+        """
+        dataset: Any = self._handle.to_pyarrow_dataset(filesystem=files_under(self.path))
+        there = [name for name in columns if name in dataset.schema.names]
+        for file in dataset.get_fragments(wanted):
+            scanner = file.scanner(dataset.schema, columns=there, filter=wanted, **bounds)
+            yield file.path, scanner
+
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Raises TableError for a file that does not read."""
+    def reading(self, file: str) -> Iterator[None]:
+        """Raises TableError if it does not read."""
         try:
             yield
         except (OSError, pa.ArrowInvalid) as why:
             raise TableError(
-                f"a file of {self.path} does not read ({why}): put it back from a copy, or ingest"
-                " into a new table"
+                f"the file {os.path.join(self.path, file)} does not read ({first_line(why)}): put"
+                " it back from a copy, or ingest into a new table"
             ) from why
 
     def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:

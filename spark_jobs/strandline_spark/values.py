@@ -19,7 +19,7 @@ from strandline_spark.ranges import RangeReader
 from strandline_spark.splitting import PlannedRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from strandline_spark.cluster import Mark
     from strandline_spark.offsets import TopicPartition
@@ -46,7 +46,7 @@ def compare_values(
     first = -1
     for start in range(max(found.first_offset, 0), max(found.end_offset, 0), WINDOW):
         stop = min(start + WINDOW, found.end_offset)
-        offsets, sums = _of_table(table, tp, start, stop)
+        offsets, sums = _summed(_of_table(table, tp, start, stop))
         if len(offsets) == 0:
             continue
         known, of_topic = _of_topic(tp, mark, start, stop, bootstrap)
@@ -65,18 +65,14 @@ def compare_values(
         )
 
 
-def _of_table(table: BronzeTable, tp: TopicPartition, start: int, stop: int) -> Sums:
+def _of_table(table: BronzeTable, tp: TopicPartition, start: int, stop: int) -> Iterator[Any]:
     offset = ds.field("offset")
     wanted = (ds.field("topic") == tp.topic) & (ds.field("partition") == tp.partition)
-    scanner = table.delta.to_pyarrow_dataset().scanner(
-        columns=list(_COLUMNS),
-        filter=wanted & (offset >= start) & (offset < stop),
-        batch_size=_BATCH_ROWS,
-        batch_readahead=2,
-        fragment_readahead=1,
-    )
-    with table.reading():
-        return _summed(scanner.to_batches())
+    wanted = wanted & (offset >= start) & (offset < stop)
+    bounds = {"batch_size": _BATCH_ROWS, "batch_readahead": 2}
+    for file, scanner in table.scanners(wanted, list(_COLUMNS), **bounds):
+        with table.reading(file):
+            yield from scanner.to_batches()
 
 
 def _of_topic(

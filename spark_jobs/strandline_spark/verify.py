@@ -147,16 +147,12 @@ def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
     table.check_files()
-    dataset: Any = table.delta.to_pyarrow_dataset()
     out: dict[int, list[Run]] = {}
-    scanner = dataset.scanner(
-        columns=[name for name in _COLUMNS if name in dataset.schema.names],
-        filter=ds.field("topic") == topic,
-        batch_size=_BATCH_ROWS,
-    )
-    with table.reading():
-        for batch in scanner.to_batches():
-            _fold_into(out, batch)
+    wanted = ds.field("topic") == topic
+    for file, scanner in table.scanners(wanted, list(_COLUMNS), batch_size=_BATCH_ROWS):
+        with table.reading(file):
+            for batch in scanner.to_batches():
+                _fold_into(out, batch)
     return out
 
 

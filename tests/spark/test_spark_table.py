@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,8 @@ from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
 from strandline_spark.verify import Run, fold, held_in, union, verify
-from support.spark_tables import ID, clean_log, commit, taken, write_file
+from support.command import clean_environ
+from support.spark_tables import ID, clean_log, commit, take, taken, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -388,6 +391,29 @@ def test_a_missing_or_damaged_file_is_named(root: str) -> None:
     second.unlink()
     with pytest.raises(TableError, match=rf"1 of 2 files .* are not there: {second}; put"):
         verify(root, "t", None)
+
+
+@pytest.mark.parametrize("damaged", ["a page", "the footer"])
+def test_a_damaged_file_ends_the_command_with_one_line_that_names_it(
+    root: str, damaged: str
+) -> None:
+    """In each of several runs: threads that still held Python's objects would end some of them by
+    a signal.
+    """
+    for start in range(0, 8000, 1000):
+        take(root, start, start + 1000)
+    file = sorted(Path(root).glob("topic=t/*/*.parquet"))[3]
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4] + bytes(396) + whole[400:] if damaged == "a page" else whole[:-400])
+    command = [sys.executable, "-m", "strandline_spark.main", "verify", root, "t"]
+    for _ in range(5):
+        done = subprocess.run(
+            command, cwd=root, env=clean_environ(), capture_output=True, text=True, timeout=60
+        )
+        told, line = done.stderr.splitlines()
+        assert (done.returncode, done.stdout, "no cluster" in told) == (1, "", True)
+        assert line.startswith(f"error: the file {file} does not read (")
+        assert line.endswith("): put it back from a copy, or ingest into a new table")
 
 
 def test_verify_finds_the_cluster_as_the_other_commands_do(

@@ -25,6 +25,7 @@ from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import definition_hash, delta_columns
+from strandline_spark.local_files import files_under
 from strandline_spark.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class GoldTable:
     def rows(self) -> Any:
         """All of them, as an Arrow table. TableError for a file that does not read."""
         try:
-            return self.delta.to_pyarrow_table()
+            return self.delta.to_pyarrow_table(filesystem=files_under(self.path))
         except (OSError, pa.ArrowInvalid, DeltaError) as why:
             raise TableError(
                 f"a file of {self.path} does not read ({first_line(why)}): put it back from a copy,"

@@ -20,6 +20,7 @@ from strandline_spark.audit import audit_path
 from strandline_spark.commits import from_metadata
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import METADATA_KEY
+from strandline_spark.local_files import files_under
 
 if TYPE_CHECKING:
     from strandline_spark.commits import CommittedRange
@@ -182,7 +183,9 @@ def _audited(path: str) -> list[Range]:
     audit = audit_path(path)
     if not is_table(audit):
         return []
-    table = DeltaTable(audit).to_pyarrow_table(columns=list(_AUDIT_COLUMNS))
+    table = DeltaTable(audit).to_pyarrow_table(
+        columns=list(_AUDIT_COLUMNS), filesystem=files_under(audit)
+    )
     for name in ("committed_at", "max_timestamp"):
         at = table.column_names.index(name)
         # As numbers: a timestamp of a producer's may lie where Python's have no name.

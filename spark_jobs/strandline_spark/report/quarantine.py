@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.errors import TableError
+from strandline_spark.local_files import files_under
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -41,7 +42,8 @@ def read_reasons(handle: DeltaTable, path: str) -> Reasons:
     counts: dict[tuple[str, str], int] = {}
     samples: dict[tuple[str, str], list[Sample]] = {}
     try:
-        for batch in handle.to_pyarrow_dataset().to_batches(columns=_COLUMNS):
+        dataset = handle.to_pyarrow_dataset(filesystem=files_under(path))
+        for batch in dataset.to_batches(columns=_COLUMNS):
             found = pa.table([batch["topic"], batch["reason"]], names=["topic", "reason"])
             for one in (
                 found.group_by(["topic", "reason"]).aggregate([([], "count_all")]).to_pylist()
