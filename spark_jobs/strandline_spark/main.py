@@ -149,13 +149,17 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         given["maxOffsetsPerTrigger"] = arguments.max_offsets_per_trigger
     options = parse_options(given)
     from strandline_spark.bronze import BronzeJob, checked_interval, run_bronze
+    from strandline_spark.job_checks import check_apart
     from strandline_spark.session import checked_master, checked_memory
 
+    table = os.path.abspath(local_path("--table", arguments.table))
+    checkpoint = os.path.abspath(local_path("--checkpoint", arguments.checkpoint))
+    check_apart(table, checkpoint)
     job = BronzeJob(
         bootstrap=",".join(options.bootstrap),
         topics=options.topics,
-        table=os.path.abspath(local_path("--table", arguments.table)),
-        checkpoint=os.path.abspath(local_path("--checkpoint", arguments.checkpoint)),
+        table=table,
+        checkpoint=checkpoint,
         every=None if arguments.every is None else checked_interval(arguments.every),
         direct=arguments.mode == "direct",
         start=arguments.start,

@@ -1,4 +1,5 @@
-"""`vacuum`: removes files that are no part of a bronze table any more, or never became one.
+"""`vacuum`: removes data files that are no part of a bronze table any more, or never became one.
+What else lies in its folder is somebody's, and stays.
 
 Those are what `compact` has replaced, and what tasks wrote whose batch was not committed. A file
 goes once it is out of the table for longer than is kept; readers of an earlier version need theirs
@@ -22,7 +23,6 @@ from deltalake.exceptions import DeltaError
 
 from strandline_spark.audit import AuditCopier
 from strandline_spark.compaction import Fence
-from strandline_spark.durable import sync_log
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.footers import read_footer
 from strandline_spark.offsets import TopicPartition
@@ -45,29 +45,42 @@ class Vacuumed:
 
 
 def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Raises TableError, and then nothing was removed."""
+    """Raises TableError, and then nothing was removed but what its message says."""
     table = BronzeTable.open(table_path)
     if not dry_run:
         AuditCopier(table_path).copy(table)
         Fence(table).commit([])
     try:
-        files = sorted(set(_run(table, kept_hours, dry_run=True)))
+        files = sorted(set(_out_of_the_table(table, kept_hours)))
         size = sum(_size(os.path.join(table_path, file)) for file in files)
         if kept_hours < KEPT_HOURS:
             _check_not_on_their_way(table, files, kept_hours)
         if not dry_run:
-            _run(table, kept_hours, dry_run=False)
-            table.delta.update_incremental()
-            sync_log(table_path, 0)
+            _remove(table_path, files)
     except DeltaError as why:
         raise TableError(f"{table_path} cannot be vacuumed: {first_line(why)}") from why
     return Vacuumed(files, size, table.version)
 
 
-def _run(table: BronzeTable, kept_hours: int, *, dry_run: bool) -> list[str]:
-    return table.delta.vacuum(
-        retention_hours=kept_hours, dry_run=dry_run, enforce_retention_duration=False, full=True
+def _out_of_the_table(table: BronzeTable, kept_hours: int) -> list[str]:
+    """delta-rs names all files below the folder that the log does not, a checkpoint's too."""
+    found = table.delta.vacuum(
+        retention_hours=kept_hours, dry_run=True, enforce_retention_duration=False, full=True
     )
+    return [file for file in found if file.startswith("topic=") and file.endswith(".parquet")]
+
+
+def _remove(table_path: str, files: list[str]) -> None:
+    for number, file in enumerate(files):
+        try:
+            os.unlink(os.path.join(table_path, file))
+        except FileNotFoundError:
+            continue
+        except OSError as why:
+            raise TableError(
+                f"{why}: see to it that you may write there, then run the command again; {number}"
+                f" of {len(files)} files were removed"
+            ) from why
 
 
 def _size(path: str) -> int:

@@ -20,6 +20,7 @@ from strandline_spark.errors import (
     TableError,
     UnknownTopic,
 )
+from strandline_spark.main import main
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.table import BronzeTable
 from strandline_spark.vacuum import vacuum
@@ -341,6 +342,23 @@ def test_a_checkpoint_that_was_edited_wrongly_is_refused_before_spark_starts(
         TableError, match=r"offsets/0 is not an offset log .*; restore it, or start"
     ):
         prepare(job)
+
+
+@pytest.mark.parametrize(
+    ("table", "checkpoint"), [("a", "a"), ("a", "a/b/c"), ("a/b", "a"), ("a", "link/c")]
+)
+def test_a_checkpoint_in_the_table_or_about_it_is_refused(
+    table: str, checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to("a")
+    paths = [f"{tmp_path}/{table}", f"{tmp_path}/{checkpoint}"]
+    places = ("--topics", "t", "--table", paths[0], "--checkpoint", paths[1])
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", "bronze", "--bootstrap", "127.0.0.1:1", *places])
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: --checkpoint {paths[1]!r} and --table {paths[0]!r} are one")
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_checkpoint_of_another_table_is_refused(

@@ -249,6 +249,37 @@ def test_what_is_out_of_the_table_for_long_goes_and_the_rest_stays(root: str) ->
     assert list(Path(audit_path(root)).glob("*.parquet"))
 
 
+def test_what_a_table_has_not_written_stays(root: str) -> None:
+    others = ["offsets/0", "metadata", "t.parquet", "topic=t/0", "other/topic=t/0.parquet"]
+    for path in others:
+        Path(root, path).parent.mkdir(exist_ok=True, parents=True)
+        Path(root, path).touch()
+    orphan = write_file(root, [7]).path
+    age(root, orphan, *others)
+    assert vacuum(root, dry_run=True).files == [orphan]
+    assert vacuum(root).files == [orphan]
+    assert not Path(root, orphan).exists()
+    assert all(Path(root, path).exists() for path in others)
+
+
+def test_a_file_that_cannot_be_removed_is_named(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = sorted(write_file(root, [n]).path for n in (7, 8))
+    age(root, first, second)
+    unlink = os.unlink
+
+    def refused(path: str) -> None:
+        if path.endswith(second):
+            raise PermissionError(13, "Permission denied", path)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    with pytest.raises(TableError, match=f"Permission denied.*{second}.*; 1 of 2 files were rem"):
+        vacuum(root)
+    monkeypatch.undo()
+    assert first not in on_disk(root)
+    assert second in on_disk(root)
+
+
 def test_replaced_files_stay_for_their_readers_first(root: str) -> None:
     old = set(files(root))
     age(root, *old)
