@@ -27,6 +27,7 @@ from strandline_spark.errors import (
     first_line,
     remedy_line,
 )
+from strandline_spark.job_checks import make_checkpoint
 from strandline_spark.listener import LagListener
 from strandline_spark.losses import JOB_DELETION_WAYS_OUT, Loss, OnLoss, Reason, described, for_job
 from strandline_spark.micro_batch import (
@@ -154,6 +155,7 @@ def prepare(job: BronzeJob) -> str:
     """
     check_java()
     try:
+        make_checkpoint(job)
         table = BronzeTable.open_or_create(job.table)
         check_python_here(job.worker_python, job.table)
         return prepare_start(job, table)

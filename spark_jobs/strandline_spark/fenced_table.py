@@ -113,14 +113,27 @@ class FencedTable:
         return cls(handle, path)
 
     @classmethod
+    def find(cls, path: str, owner: str | None = None) -> Self | None:
+        """The table at `path`; None if one may be made there. Raises TableError for anything else,
+        and for a table that belongs to another pipeline than `owner`.
+        """
+        if os.path.isdir(path) and DeltaTable.is_deltatable(path):
+            table = cls.open(path)
+            table.check_owner(owner)
+            return table
+        # A log without a first entry is what a crash in the middle of the creation leaves.
+        if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
+            raise TableError(f"{path} exists and is no Delta table; give an empty path")
+        return None
+
+    @classmethod
     def _open_or_create(
         cls, path: str, schema: Any, *, name: str, description: str, owner: str | None
     ) -> Self:
-        """TableError, too, if it belongs to another pipeline than `owner`."""
-        if not DeltaTable.is_deltatable(path):
-            # A log without a first entry is what a crash in the middle of the creation leaves.
-            if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
-                raise TableError(f"{path} exists and is no Delta table; give an empty path")
+        """As `find`, and makes it. Raises TableError if it cannot be made."""
+        if (there := cls.find(path, owner)) is not None:
+            return there
+        try:
             os.makedirs(path, exist_ok=True)
             DeltaTable.create(
                 path,
@@ -134,6 +147,11 @@ class FencedTable:
             )
             sync_log(path, 0)
             sync(os.path.dirname(os.path.abspath(path)))
+        except (OSError, DeltaError) as why:
+            raise TableError(
+                f"the table {path} cannot be made ({first_line(why)}): give a path where you may"
+                " write"
+            ) from why
         table = cls.open(path)
         table.check_owner(owner)
         return table

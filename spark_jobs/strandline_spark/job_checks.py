@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from strandline_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from strandline_spark.bronze import BronzeJob
 
 
 def check_apart(table: str, checkpoint: str) -> None:
@@ -15,3 +19,16 @@ def check_apart(table: str, checkpoint: str) -> None:
             f"--checkpoint {checkpoint!r} and --table {table!r} are one folder, or one is in the"
             " other; give each a folder of its own"
         )
+
+
+def make_checkpoint(job: BronzeJob) -> None:
+    """Its folder and its log file. Raises OptionError if that cannot be."""
+    try:
+        os.makedirs(os.path.dirname(job.log_file), exist_ok=True)
+        with open(job.log_file, "ab"):
+            pass
+    except OSError as why:
+        raise OptionError(
+            f"the checkpoint {job.checkpoint} cannot be written ({why}): give a folder of its own,"
+            " where you may write"
+        ) from why

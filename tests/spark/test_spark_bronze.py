@@ -16,6 +16,7 @@ from strandline_spark.compaction import compact
 from strandline_spark.errors import (
     DataLoss,
     FenceError,
+    OptionError,
     StrandlineSparkError,
     TableError,
     UnknownTopic,
@@ -342,6 +343,18 @@ def test_a_checkpoint_that_was_edited_wrongly_is_refused_before_spark_starts(
         TableError, match=r"offsets/0 is not an offset log .*; restore it, or start"
     ):
         prepare(job)
+
+
+@pytest.mark.parametrize("checkpoint", ["file", "file/c", "c"])
+def test_a_checkpoint_that_cannot_be_written_is_said_before_anything_is_made(
+    job: BronzeJob, topic: FakeTopic, tmp_path: Path, checkpoint: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "c" / "strandline" / "spark.log").mkdir(parents=True)
+    path = str(tmp_path / checkpoint)
+    with pytest.raises(OptionError, match=rf"checkpoint {path} cannot be written \(.*: give a fol"):
+        prepare(replace(job, checkpoint=path))
+    assert not (tmp_path / "table").exists()
 
 
 @pytest.mark.parametrize(

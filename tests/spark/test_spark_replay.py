@@ -129,6 +129,10 @@ def test_what_cannot_be_read_is_said_with_the_way_out(
     with pytest.raises(OptionError, match="nothing between --from and --to"):
         run(broker, root, '{"t": {"0": 12, "1": 3}}', '{"t": {"0": 12, "1": 3}}')
     assert not os.path.exists(root)
+    file = f"{root}-file"
+    open(file, "wb").close()
+    with pytest.raises(TableError, match=f"{file} exists and is no Delta table; give an empty"):
+        run(broker, file, '{"t": {"0": 10, "1": 0}}', "latest")
     for start in ("soon", "2026-01-31T12:00:00", ""):
         with pytest.raises(OptionError, match=r"--from .* a time with its zone"):
             options_of("h:1", "t", start, "latest")

@@ -162,8 +162,14 @@ def test_what_is_no_bronze_table_is_refused(root: str, tmp_path: Path) -> None:
         BronzeTable.open(root)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(TableError, match="give an empty path"):
-        BronzeTable.open_or_create(str(tmp_path / "full"))
+    for taken_path in (tmp_path / "full", tmp_path / "full" / "x"):
+        with pytest.raises(TableError, match="give an empty path"):
+            BronzeTable.open_or_create(str(taken_path))
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
+    for path in (tmp_path / "full" / "x" / "y", tmp_path / "dangling", tmp_path / ("n" * 300)):
+        with pytest.raises(TableError, match=rf"table {path} cannot be made \(.*may write") as why:
+            BronzeTable.open_or_create(str(path))
+        assert len(str(why.value).splitlines()) == 1
     from deltalake import write_deltalake
 
     write_deltalake(root, pa.table({"a": [1]}))

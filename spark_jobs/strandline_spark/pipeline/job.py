@@ -18,6 +18,7 @@ from strandline_spark.bronze import (
 from strandline_spark.bronze_source import SILVER
 from strandline_spark.cluster import close_channels
 from strandline_spark.errors import TableError
+from strandline_spark.job_checks import make_checkpoint
 from strandline_spark.listener import LagListener
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.settings import fields_of
@@ -108,6 +109,7 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
     """
     check_java()
     try:
+        make_checkpoint(job)
         silver = SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, pipeline.name)
         quarantine = QuarantineTable.open_or_create(pipeline.quarantine, pipeline.name)
         bronze = BronzeTable.open_or_create(pipeline.bronze, pipeline.name)
