@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.ids import topic_id_bytes
-from strandline_spark.audit import AuditCopier, accounts, audit_path, last_ranges
+from strandline_spark.audit import AuditCopier, audit_path, last_ranges
 from strandline_spark.bronze_source import TABLE_PATH, BronzeSource
-from strandline_spark.cluster import Cluster, close_channels, unknown
+from strandline_spark.cluster import Cluster, close_channels
 from strandline_spark.errors import (
-    DataLoss,
     EnvironmentProblem,
     OptionError,
     StrandlineSparkError,
@@ -27,28 +26,15 @@ from strandline_spark.errors import (
     first_line,
     remedy_line,
 )
-from strandline_spark.job_checks import make_checkpoint
+from strandline_spark.job_checks import HISTORY_COMMITS_MAX, check_surroundings, has_started
 from strandline_spark.listener import LagListener
-from strandline_spark.losses import JOB_DELETION_WAYS_OUT, Loss, OnLoss, Reason, described, for_job
-from strandline_spark.micro_batch import (
-    BatchReport,
-    MicroBatchWriter,
-    app_id,
-    batches_in,
-    read_offset_log,
-    read_query_id,
-)
+from strandline_spark.losses import OnLoss, for_job
+from strandline_spark.micro_batch import BatchReport, MicroBatchWriter
 from strandline_spark.offsets import StreamOffset, decimal, stream_to_json
-from strandline_spark.session import (
-    check_java,
-    end_session,
-    interrupts,
-    jvm_has_ended,
-    start_session,
-)
+from strandline_spark.session import end_session, interrupts, jvm_has_ended, start_session
 from strandline_spark.source import StrandlineDataSource
 from strandline_spark.table import BronzeTable
-from strandline_spark.workers import Workers, check_python_here
+from strandline_spark.workers import Workers
 
 if TYPE_CHECKING:
     import threading
@@ -64,10 +50,6 @@ POLL_SECONDS: Final = 0.2
 RESTARTS_MAX: Final = 3
 """How often a query that Spark ended is started again without a batch in between. A Python process
 that starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
-"""
-HISTORY_COMMITS_MAX: Final = 1000
-"""How far back the log is read for the topic ids and epochs of a table when a checkpoint starts,
-before its audit is.
 """
 
 
@@ -150,15 +132,12 @@ def run_bronze(
 
 
 def prepare(job: BronzeJob) -> str:
-    """Looks that the table is there, the topics are, and the checkpoint is the table's; the offsets
-    where a new checkpoint starts, as the option startingOffsets.
+    """Looks that the topics are there and the checkpoint is the table's, and makes the table if it
+    is not there; the offsets where a new checkpoint starts, as the option startingOffsets.
     """
-    check_java()
     try:
-        make_checkpoint(job)
-        table = BronzeTable.open_or_create(job.table)
-        check_python_here(job.worker_python, job.table)
-        return prepare_start(job, table)
+        check_surroundings(job, BronzeTable.find(job.table))
+        return prepare_start(job, BronzeTable.open_or_create(job.table))
     finally:
         close_channels()
 
@@ -253,19 +232,14 @@ def _run(query: StreamingQuery, workers: Workers, interrupted: threading.Event |
 
 
 def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> str:
-    """Raises TableError unless the `others` end where the table does, and DataLoss or UnknownTopic
-    for a topic that is not there. With the offsets go the topic ids and leader epochs that the
-    table's commits and audit name, so a topic that was truncated or created anew since then is
-    noticed, whatever checkpoint is used.
+    """Raises TableError unless the `others` end where the table does. With the offsets go the topic
+    ids and leader epochs that the table's commits and audit name, so a topic that was truncated or
+    created anew since then is noticed, whatever checkpoint is used.
     """
-    cluster = Cluster(job.bootstrap.split(","))
-    leaders, absent = cluster.existing(job.topics)
-    if os.path.isdir(os.path.join(job.checkpoint, "offsets")):
-        _must_exist(absent, table, _check_checkpoint(job, table))
+    if has_started(job):
         return "earliest"
-    if absent:
-        read = accounts(table, HISTORY_COMMITS_MAX)
-        _must_exist(absent, table, {one.tp: one.end for _, one in read})
+    cluster = Cluster(job.bootstrap.split(","))
+    leaders = cluster.leaders(job.topics)
     marks = cluster.marks(leaders)
     latest = job.start == "latest"
     ends = {tp: mark.high_watermark if latest else mark.log_start for tp, mark in marks.items()}
@@ -293,40 +267,6 @@ def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> s
 
 def _offset(end: int | None) -> str:
     return "nothing" if end is None else f"offset {end}"
-
-
-def _must_exist(absent: set[str], table: BronzeTable, read: Offsets) -> None:
-    """Raises DataLoss for topics that the job has read and that are gone, else UnknownTopic. What
-    the table does not hold was planned at most.
-    """
-    lost = []
-    for tp, end in read.items():
-        if tp.topic in absent:
-            held, what = table.end(tp), f"topic {tp.topic} does not exist"
-            lost.append(Loss(tp, end if held is None else held, None, Reason.DELETION, what))
-    if lost:
-        raise DataLoss(f"{described(lost)}.{JOB_DELETION_WAYS_OUT}")
-    if absent:
-        raise unknown(absent)
-
-
-def _check_checkpoint(job: BronzeJob, table: BronzeTable) -> Offsets:
-    """Where the checkpoint's last batch ends. Raises TableError unless the batches that it counts
-    as done are in the table, and the offsets are read that Spark goes on from.
-    """
-    query = read_query_id(job.checkpoint)
-    commits = os.path.join(job.checkpoint, "commits")
-    done = os.path.isdir(commits) and any(name.isdigit() for name in os.listdir(commits))
-    own = query is not None and (not done or table.committed_batch(app_id(query)) is not None)
-    if not own:
-        raise TableError(
-            f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
-            " path"
-        )
-    ends: Offsets = {}
-    for batch in batches_in(os.path.join(job.checkpoint, "offsets"))[-2:]:
-        ends = read_offset_log(job.checkpoint, batch).ends
-    return ends
 
 
 def start_query(

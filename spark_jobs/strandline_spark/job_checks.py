@@ -1,14 +1,27 @@
-"""What a bronze job is asked for before its table is made."""
+"""What a job needs beside its tables, looked at before one is made."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from strandline_spark.errors import OptionError
+from strandline_spark.audit import accounts
+from strandline_spark.cluster import Cluster, unknown
+from strandline_spark.errors import DataLoss, OptionError, TableError
+from strandline_spark.losses import JOB_DELETION_WAYS_OUT, Loss, Reason, described
+from strandline_spark.micro_batch import app_id, batches_in, read_offset_log, read_query_id
+from strandline_spark.session import check_java
+from strandline_spark.workers import check_python_here
 
 if TYPE_CHECKING:
     from strandline_spark.bronze import BronzeJob
+    from strandline_spark.offsets import Offsets
+    from strandline_spark.table import BronzeTable
+
+HISTORY_COMMITS_MAX: Final = 1000
+"""How far back the log is read for the topic ids and epochs of a table when a checkpoint starts,
+before its audit is.
+"""
 
 
 def check_apart(table: str, checkpoint: str) -> None:
@@ -21,7 +34,60 @@ def check_apart(table: str, checkpoint: str) -> None:
         )
 
 
-def make_checkpoint(job: BronzeJob) -> None:
+def check_surroundings(job: BronzeJob, table: BronzeTable | None) -> None:
+    """Java, the workers' Python, the topics, and a checkpoint of the `table`, which may not be
+    there yet. Raises StrandlineSparkError, and then nothing was made.
+    """
+    check_java()
+    check_python_here(job.worker_python)
+    read = _check_checkpoint(job, table) if has_started(job) else None
+    _, absent = Cluster(job.bootstrap.split(",")).existing(job.topics)
+    if absent and read is None and table is not None:
+        read = {one.tp: one.end for _, one in accounts(table, HISTORY_COMMITS_MAX)}
+    _must_exist(absent, table, read or {})
+    _make_checkpoint(job)
+
+
+def has_started(job: BronzeJob) -> bool:
+    return os.path.isdir(os.path.join(job.checkpoint, "offsets"))
+
+
+def _must_exist(absent: set[str], table: BronzeTable | None, read: Offsets) -> None:
+    """Raises DataLoss for topics that the job has read and that are gone, else UnknownTopic. What
+    the table does not hold was planned at most.
+    """
+    lost = []
+    for tp, end in read.items():
+        if tp.topic in absent:
+            held = None if table is None else table.end(tp)
+            what = f"topic {tp.topic} does not exist"
+            lost.append(Loss(tp, end if held is None else held, None, Reason.DELETION, what))
+    if lost:
+        raise DataLoss(f"{described(lost)}.{JOB_DELETION_WAYS_OUT}")
+    if absent:
+        raise unknown(absent)
+
+
+def _check_checkpoint(job: BronzeJob, table: BronzeTable | None) -> Offsets:
+    """Where the checkpoint's last batch ends. Raises TableError unless the batches that it counts
+    as done are in the table, and the offsets are read that Spark goes on from.
+    """
+    query = read_query_id(job.checkpoint)
+    commits = os.path.join(job.checkpoint, "commits")
+    done = os.path.isdir(commits) and any(name.isdigit() for name in os.listdir(commits))
+    held = None if table is None or query is None else table.committed_batch(app_id(query))
+    if query is None or (done and held is None):
+        raise TableError(
+            f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
+            " path"
+        )
+    ends: Offsets = {}
+    for batch in batches_in(os.path.join(job.checkpoint, "offsets"))[-2:]:
+        ends = read_offset_log(job.checkpoint, batch).ends
+    return ends
+
+
+def _make_checkpoint(job: BronzeJob) -> None:
     """Its folder and its log file. Raises OptionError if that cannot be."""
     try:
         os.makedirs(os.path.dirname(job.log_file), exist_ok=True)

@@ -158,13 +158,13 @@ class Workers:
         )
 
 
-def check_python_here(python: str, table: str) -> None:
+def check_python_here(python: str) -> None:
     """Raises EnvironmentProblem unless the workers' interpreter is fit on this machine, where it
-    plans the batches.
+    plans the batches. The table may not be there yet, so it writes into a folder of its own.
     """
     if python == sys.executable:
         return
-    with _meeting_place(table) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         try:
             run = subprocess.run(
                 [python, "-c", _SOURCE, folder],
@@ -176,7 +176,7 @@ def check_python_here(python: str, table: str) -> None:
             text = run.stdout + run.stderr
         except (OSError, subprocess.TimeoutExpired) as failure:
             text = str(failure)
-        why = unfit(text, folder, table=table, python=python)
+        why = unfit(text, folder, table=folder, python=python)
     if why is not None:
         raise EnvironmentProblem(f"this machine, which plans the batches, {why}")
 

@@ -15,6 +15,7 @@ from strandline_spark.bronze import BronzeJob, prepare, stream
 from strandline_spark.compaction import compact
 from strandline_spark.errors import (
     DataLoss,
+    EnvironmentProblem,
     FenceError,
     OptionError,
     StrandlineSparkError,
@@ -326,9 +327,13 @@ def test_what_cannot_work_is_said_before_spark_starts(
 ) -> None:
     with pytest.raises(UnknownTopic, match="nope does not exist"):
         prepare(replace(job, topics=("nope",)))
+    with pytest.raises(EnvironmentProblem, match="cannot run nowhere"):
+        prepare(replace(job, worker_python="nowhere"))
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     with pytest.raises(TableError, match="checkpoint of another job"):
         prepare(job)
+    assert not (tmp_path / "table").exists()
 
 
 @pytest.mark.parametrize("line", ['{"t": {"0": "00", "1": 0}}', "no JSON"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,9 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from strandline_spark.audit import AuditCopier, accounts
-from strandline_spark.errors import OptionError, StrandlineSparkError, TableError
+from strandline_spark.errors import (
+    EnvironmentProblem,
+    OptionError,
+    StrandlineSparkError,
+    TableError,
+    UnknownTopic,
+)
 from strandline_spark.fenced_table import FencedTable
 from strandline_spark.gold.table import GoldTable
+from strandline_spark.pipeline.job import PipelineRun, bronze_job, prepare_pipeline
 from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 from strandline_spark.silver import batch
 from strandline_spark.silver.latest import latest
@@ -368,6 +376,22 @@ def test_tables_of_another_pipeline_and_tables_that_are_not_level_are_refused(
     fill(topic, value(1))
     assert [one.rows for one in run_pipeline_once(spark, anew, broker.address)] == [1]
     check(anew, broker.address)
+
+
+def test_a_run_that_cannot_begin_makes_no_table(broker: FakeBroker, tmp_path: Path) -> None:
+    pipeline = clicks(tmp_path)
+    job = bronze_job(pipeline, PipelineRun(broker.address))
+    with pytest.raises(UnknownTopic, match="t does not exist"):
+        prepare_pipeline(pipeline, job)
+    broker.create("t", 1)
+    with pytest.raises(EnvironmentProblem, match="cannot run nowhere"):
+        prepare_pipeline(pipeline, replace(job, worker_python="nowhere"))
+    Path(pipeline.quarantine).parent.mkdir(exist_ok=True)
+    Path(pipeline.quarantine).touch()
+    with pytest.raises(TableError, match="quarantine exists and is no Delta table"):
+        prepare_pipeline(pipeline, job)
+    made = (pipeline.silver, pipeline.bronze, pipeline.checkpoint)
+    assert not any(map(os.path.exists, made))
 
 
 def test_a_statement_that_does_not_compile_ends_the_run_before_a_batch_is_read(

@@ -18,17 +18,17 @@ from strandline_spark.bronze import (
 from strandline_spark.bronze_source import SILVER
 from strandline_spark.cluster import close_channels
 from strandline_spark.errors import TableError
-from strandline_spark.job_checks import make_checkpoint
+from strandline_spark.job_checks import check_surroundings
 from strandline_spark.listener import LagListener
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.settings import fields_of
 from strandline_spark.pipeline.gold import GoldSteps
-from strandline_spark.session import check_java, end_session, interrupts, start_session
+from strandline_spark.session import end_session, interrupts, start_session
 from strandline_spark.silver.batch import SilverBatchWriter
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import BronzeTable
-from strandline_spark.workers import Workers, check_python_here
+from strandline_spark.workers import Workers
 
 if TYPE_CHECKING:
     import threading
@@ -107,14 +107,15 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
     """Makes the tables that are not there, and looks whose those are that are; the offsets where a
     new checkpoint starts, as the option startingOffsets.
     """
-    check_java()
+    name = pipeline.name
     try:
-        make_checkpoint(job)
-        silver = SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, pipeline.name)
-        quarantine = QuarantineTable.open_or_create(pipeline.quarantine, pipeline.name)
-        bronze = BronzeTable.open_or_create(pipeline.bronze, pipeline.name)
+        SilverTable.find(pipeline.silver, name)
+        QuarantineTable.find(pipeline.quarantine, name)
+        check_surroundings(job, BronzeTable.find(pipeline.bronze, name))
+        silver = SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, name)
+        quarantine = QuarantineTable.open_or_create(pipeline.quarantine, name)
+        bronze = BronzeTable.open_or_create(pipeline.bronze, name)
         with_columns_of(pipeline, silver)
-        check_python_here(job.worker_python, job.table)
         return prepare_start(job, bronze, silver, quarantine)
     finally:
         close_channels()
