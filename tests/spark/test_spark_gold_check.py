@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
-from strandline_spark.errors import OptionError
+from strandline_spark.errors import OptionError, TableError
 from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.pipeline.steps import GoldStep
@@ -77,3 +77,10 @@ def test_a_table_holds_every_type_that_is_not_refused(spark: SparkSession, tmp_p
     table = GoldTable.open_or_create(step, "p", columns)
     GoldTable.open_or_create(step, "p", columns)
     assert [field.name for field in table.delta.schema().fields] == columns.names
+
+
+def test_a_file_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text("")
+    step = selecting("carrier", str(tmp_path / "gold"))
+    with pytest.raises(TableError, match="gold exists and is no Delta table; give an empty path"):
+        GoldTable.open_or_create(step, "p", check_step(spark, step, SILVER))

@@ -81,7 +81,7 @@ class GoldTable:
         result, or of a step that computed something else.
         """
         schema = Schema.from_json(json.dumps(delta_columns(columns)))
-        if not DeltaTable.is_deltatable(step.table):
+        if os.path.isfile(step.table) or not DeltaTable.is_deltatable(step.table):
             _create(step, pipeline, schema)
         table = cls.open(step, pipeline)
         table.check_definition()
