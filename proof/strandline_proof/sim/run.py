@@ -73,6 +73,7 @@ class Run:
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
         self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
+        self.world.clients.loose.leader_epoch = self._loose_epoch
         self.replicas = LastLook(self.world, self.oracles)
         self.operator = Operator(self.nemesis.scene)
         self.verdict: CheckResult | None = None
@@ -210,16 +211,15 @@ class Run:
             self._check_loose()
 
     def _check_loose(self) -> None:
+        for key in self.oracles.control.keys_of(LOOSE):
+            ghost = self.oracles.replicas.ghost(key)
+            self.world.clients.loose.check_end(
+                excused=bool(ghost.excused or ghost.lost or ghost.given_up)
+            )
+
+    def _loose_epoch(self) -> int:
         control = self.oracles.control
-        assert control.state is not None
-        topic_id = control.state.topic_ids.get(LOOSE)
-        if topic_id is None:
-            return
-        ghost = self.oracles.replicas.ghost((topic_id, 0))
-        self.world.clients.loose.check_end(
-            control.partitions[topic_id, 0].leader_epoch,
-            excused=bool(ghost.excused or ghost.lost or ghost.given_up),
-        )
+        return next((control.partitions[key].leader_epoch for key in control.keys_of(LOOSE)), -1)
 
     def _readable(self) -> dict[int, tuple[int, int]]:
         """Of each partition in which nothing may be missing: its first offset, and its end."""

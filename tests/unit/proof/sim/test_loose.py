@@ -1,12 +1,15 @@
 """What producers with acks of 0 and 1 are held to."""
 
+import asyncio
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from strandline_proof.sim.loose import Loose, Sent
+from strandline.types import TopicPartition
+from strandline_chaos.payload import encode
+from strandline_proof.sim.loose import PARTITION, Loose, Sent
 from strandline_proof.sim.oracles.violation import Violation
 
 ALL = {
@@ -25,7 +28,8 @@ def judge(final: dict[int, tuple[int, int]], *, epoch: int = 5, **how: Any) -> C
     loose.sent = dict(ALL)
     loose.final, loose.is_complete = final, how.pop("complete", True)
     loose.read = how.pop("read", {})
-    loose.check_end(epoch, excused=how.pop("excused", False))
+    loose.leader_epoch = lambda: epoch
+    loose.check_end(excused=how.pop("excused", False))
     return some
 
 
@@ -66,3 +70,66 @@ def test_it_has_to_be_read_to_its_end() -> None:
     with pytest.raises(Violation, match="is not read to its end"):
         judge({}, complete=False)
     judge({}, complete=False, excused=True)
+
+
+class SlowlyGiven:
+    """A consumer of a log of as many `records`, committed up to its first when the end is asked
+    for, and another with each poll.
+    """
+
+    def __init__(self, clock: Any, records: int) -> None:
+        self._clock = clock
+        self._records = records
+        self._next = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def assign(self, partitions: list[TopicPartition]) -> None: ...
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 1)
+
+    async def position(self, _partition: TopicPartition) -> int:
+        return self._next
+
+    async def getmany(self, *, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        self._clock.now += timeout_ms / 1000
+        if self._next == self._records:
+            return {}
+        offset, self._next = self._next, self._next + 1
+        record = SimpleNamespace(offset=offset, value=encode(1, offset, 60), leader_epoch=5)
+        return {PARTITION: [record]}
+
+
+def read_back(*, records: int, epoch: int) -> Loose:
+    """Values 0 to 2 were acknowledged at their offsets in epoch 5."""
+    clock = SimpleNamespace(now=0.0)
+    world: Any = SimpleNamespace(loop=clock)
+    loose = Loose(world, Counter())
+    loose.sent = {value: Sent(1, "ok", value, 5) for value in range(3)}
+    loose.leader_epoch = lambda: epoch
+    consumer: Any = SlowlyGiven(clock, records)
+    loose._consumer = lambda _runtime: consumer  # type: ignore[method-assign, assignment]
+    asyncio.run(loose._read_back(consumer))
+    return loose
+
+
+def test_the_last_reading_waits_for_followers_to_have_what_stands() -> None:
+    loose = read_back(records=3, epoch=5)
+    assert sorted(loose.final) == [0, 1, 2]
+    loose.check_end(excused=False)
+
+
+def test_it_does_not_wait_for_what_may_be_gone() -> None:
+    loose = read_back(records=3, epoch=6)
+    assert sorted(loose.final) == [0]
+    loose.check_end(excused=False)
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    loose = read_back(records=2, epoch=5)
+    with pytest.raises(Violation, match="value 2 was acknowledged with acks=1 at offset 2"):
+        loose.check_end(excused=False)
