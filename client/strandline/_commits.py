@@ -157,7 +157,9 @@ class Commits:
             try:
                 answer = await self._send(commit, min(ATTEMPT_S, left_ms / 1000))
             except StrandlineError as error:
-                cause = error
+                # What only the commit's own end has cut short says less than what was in the way.
+                if cause is None or self._now_ms() < commit.deadline_ms:
+                    cause = error
                 commit.in_doubt = commit.in_doubt or not isinstance(error, BrokerError)
                 self._coordinator.failed(error)
             else:

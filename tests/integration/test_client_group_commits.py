@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from strandline import Consumer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
-from strandline.errors import CommitFailed
+from strandline import (
+    Consumer,
+    ConsumerRebalanceListener,
+    OffsetAndMetadata,
+    TopicPartition,
+    errors,
+)
+from strandline.errors import BrokerUnreachable, CommitFailed, OperationTimedOut
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import CoordinatorNotAvailable
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -32,13 +38,14 @@ def write(cluster: ScriptedCluster, *values: bytes) -> None:
     assert cluster.partition("orders", 0).append(batch)[0] == 0
 
 
-def member(cluster: ScriptedCluster) -> Consumer:
+def member(cluster: ScriptedCluster, *, request_timeout_ms: int = 30_000) -> Consumer:
     return Consumer(
         bootstrap_servers=cluster.bootstrap,
         group_id="g",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         fetch_max_wait_ms=50,
+        request_timeout_ms=request_timeout_ms,
     )
 
 
@@ -123,3 +130,27 @@ async def test_it_follows_a_push_of_the_stream_that_carries_it(cluster: Scripted
         at = await consumer.committed(T0)
     assert at == 1
     assert cluster.groups.early_commits == 0
+
+
+async def test_one_that_is_late_says_what_was_in_its_way(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that its last try, to which its own end left a moment, was not answered."""
+    async with member(cluster, request_timeout_ms=600) as consumer:
+        consumer.subscribe(["orders"])
+        await consumer.wait_assigned(10_000)
+        assert consumer._group is not None
+        tries = 0
+
+        async def send(commit: object, timeout_s: float) -> None:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise errors.CoordinatorNotAvailable("as scripted")
+            await asyncio.sleep(timeout_s)
+            raise BrokerUnreachable("the group's coordinator did not answer in time")
+
+        monkeypatch.setattr(consumer._group.commits, "_send", send)
+        with pytest.raises(OperationTimedOut, match="CoordinatorNotAvailable: as scripted"):
+            await consumer.commit({T0: 0})
+        assert tries == 2
