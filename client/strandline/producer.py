@@ -139,7 +139,8 @@ class Producer:
         session.tasks.start(self._sender.keep_identity(), "identity")
 
     async def stop(self) -> None:
-        """Wait for what is under way (each record has its deadline), then close.
+        """Take no more records, wait for what is under way (each record has its deadline), then
+        close.
 
         Raises FlushFailed at the end if any failed without anybody who heard of it.
         """
@@ -147,16 +148,16 @@ class Producer:
         if session is None or sender is None or session.is_elsewhere:
             return
         session.require_own_loop()
+        closed = ClientClosed("the producer was closed")
+        hand_over, self._hand_over = self._hand_over, None
+        if hand_over is not None:  # else what comes during the flush would be cut off behind it
+            hand_over.end(closed)
         try:
             if not session.is_broken:
                 await sender.flush()
         finally:
             self._watchdog.detach()
-            hand_over, self._hand_over = self._hand_over, None
             self._session = self._sender = None
-            closed = ClientClosed("the producer was closed")
-            if hand_over is not None:
-                hand_over.end(closed)
             sender.fail_everything(closed)
             await session.close()
         if (failed := sender.unheard.take()) is not None:

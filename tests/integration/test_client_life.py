@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline import Admin, Consumer, Producer, sync
+from strandline._acknowledgement import Acknowledgement as OnLoop
 from strandline._outbox import Acknowledgement
 from strandline.errors import ClientClosed, ClientMisused, DeliveryError
+from strandline.producer import hand_over_of
 from strandline_proto.batch import read_header, read_records
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 from support.scripted_log import Act
@@ -310,3 +312,30 @@ def test_a_forked_child_is_refused_at_once(threaded_cluster: ScriptedCluster) ->
         r.value for _, data in partition.batches for r in read_records(data, 0, read_header(data))
     ]
     assert values == [b"0", b"a", b"b", b"d", b"e", b"g"]
+
+
+# A producer that is being stopped.
+
+
+async def test_what_is_sent_while_a_producer_stops_is_refused_and_not_cut_off() -> None:
+    """Behind the flush it would be in flight, and of an unknown fate."""
+    async with scripted_cluster(1) as cluster:
+        (partition,) = cluster.create("orders")
+        producer = Producer(cluster.bootstrap)
+        await producer.start()
+        await producer.send_and_wait("orders", b"first")
+        cluster.brokers[1].pause()
+        before = await producer.send("orders", b"before")
+        waits = hand_over_of(producer).late(
+            OnLoop(loop=asyncio.get_running_loop()), "orders", b"waited", None, None, None, ()
+        )
+        stopping = asyncio.create_task(producer.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(ClientClosed):
+            await producer.send("orders", b"beside")
+        with pytest.raises(ClientClosed):
+            await waits
+        cluster.brokers[1].resume()
+        await asyncio.wait_for(stopping, AT_ONCE_S)
+        assert (await before).offset == 1
+        assert partition.values() == [b"first", b"before"]
