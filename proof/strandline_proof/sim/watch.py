@@ -16,6 +16,8 @@ from strandline_proof.sim.oracles.applied import AppliedOracle
 from strandline_proof.sim.oracles.compaction import CompactionOracle
 from strandline_proof.sim.oracles.control import ControlOracle
 from strandline_proof.sim.oracles.decisions import DecisionOracle
+from strandline_proof.sim.oracles.deletions import METHOD as DELETE
+from strandline_proof.sim.oracles.deletions import DeletionOracle
 from strandline_proof.sim.oracles.disks import check_disk
 from strandline_proof.sim.oracles.ends import EndOracle
 from strandline_proof.sim.oracles.epochs import EpochOracle
@@ -73,6 +75,7 @@ class Oracles:
         self.applied = AppliedOracle(world.nodes, self.control.decided, self.replicas)
         self.applied.is_obeyed = lambda: not self.old_store
         self.fetches = FetchOracle(world.nodes)
+        self.deletions = DeletionOracle(world.nodes, world.members, self.control, self.replicas)
         told = self.applied, self.fetches
         self.leaders = LeaderOracle(
             world.members, world.topology, self.control, self.replicas, *told
@@ -113,6 +116,8 @@ class Oracles:
         name = method.rpartition("/")[2]
         if name == FETCH:
             return self.fetches.overhear(node)
+        if name == DELETE:
+            return self.deletions.overhear(node)
         return self.applied.overhear(node) if name == PUSH else self.groups.overhear(node, name)
 
     def _expiry(self, world: World) -> ExpiryOracle | None:

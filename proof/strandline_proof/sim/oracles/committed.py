@@ -78,10 +78,7 @@ class Committed:
         self._removed_to = 0
         """The same, but of what offsets name since the last unclean election."""
         self.deleted: dict[str, int] = {}
-        """Below this a node holds nothing: an administrator was told so, and it was in the ISR when
-        that was asked and when it was answered (I-75). One that had left it, and may lead again as
-        it is eligible, need not have heard of it.
-        """
+        """Below this a node holds nothing: a leader has said so, and it was in the ISR (I-75)."""
         self.given_up = False
         """Nothing promises that this partition is ever whole again."""
         self.lost: dict[Identity, Entry] = {}
@@ -178,7 +175,7 @@ class Committed:
             )
 
     def on_deleted(self, low_watermark: int, witnesses: frozenset[str]) -> None:
-        """An administrator was told so, and the `witnesses` were in the ISR."""
+        """A leader says so, and the `witnesses` were in the ISR."""
         for node in witnesses:
             self.deleted[node] = max(low_watermark, self.deleted.get(node, 0))
 

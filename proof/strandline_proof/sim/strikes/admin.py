@@ -103,7 +103,6 @@ class AdminStrikes:
         before = TO_HIGH_WATERMARK if back == 0 else ghost.end - back
         asked_before = ghost.asked
         ghost.asked = NO_LIMIT if back == 0 else max(ghost.asked, before)
-        members = self._isr_of(partition)
 
         async def main(node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
             try:
@@ -113,22 +112,15 @@ class AdminStrikes:
                     connect_timeout_ms=REQUEST_MS,
                     runtime=runtime,
                 ) as admin:
-                    found = await admin.delete_records({(TOPIC, partition): before})
+                    await admin.delete_records({(TOPIC, partition): before})
             except StrandlineError:
                 scene.oracles.sometimes["records not known to be deleted"] += 1
                 return
             if back == 0:  # it was carried out, and named no more than is committed now
                 ghost.asked = max(asked_before, ghost.end)
-            ghost.on_deleted(min(found.values()), members & self._isr_of(partition))
 
         scene.run_client(DELETER, main)
         return True
-
-    def _isr_of(self, index: int) -> frozenset[str]:
-        control = self._scene.oracles.control
-        found = (control.partitions[key] for key in control.main_keys() if key[1] == index)
-        members = self._scene.world.members
-        return frozenset(members[member].name for decided in found for member in decided.isr)
 
     def _retain(self, bytes: int, for_s: float) -> bool:
         """Only so much of each partition is kept, for a while."""
