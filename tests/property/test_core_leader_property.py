@@ -89,6 +89,7 @@ class LeaderHistory(RuleBasedStateMachine):
             high_watermark=Offset(committed),
             durable_offset=Offset(end),
             eligible=self.eligible(),
+            offline=(),
             lag_ms_max=LAG_MS,
             flush_always=flush_always,
             now_ms=0,
@@ -298,12 +299,6 @@ class LeaderHistory(RuleBasedStateMachine):
     @rule()
     def a_push_arrives(self) -> None:
         state, eligible, offline = self.pushes.pop(0)
-        if state.leader_epoch == EPOCH:
-            before = self.leader.partition_epoch
-            effects = self.leader.on_state(state, self.now_ms)
-            if self.leader.partition_epoch > before:
-                self.awaited = None
-            self.see(effects)
         self.leader_metadata, self.leader_offline = eligible, offline
         effects = self.leader.on_eligible(eligible, offline=offline)
         if self.leader.proposed is None:
@@ -316,6 +311,12 @@ class LeaderHistory(RuleBasedStateMachine):
             or all(eligible.get(m.broker_id) == m.broker_epoch for m in call.isr)
         ]
         self.see(effects)
+        if state.leader_epoch == EPOCH:
+            before = self.leader.partition_epoch
+            effects = self.leader.on_state(state, self.now_ms)
+            if self.leader.partition_epoch > before:
+                self.awaited = None
+            self.see(effects)
 
     @precondition(lambda self: self.awaited is not None)
     @rule(ms=st.integers(LAG_MS, 2 * LAG_MS))

@@ -30,7 +30,7 @@ def leader(
     replicas: tuple[BrokerId, ...] = (A, B, C),
     now_ms: int = 0,
 ) -> Leader:
-    p = Leader(
+    return Leader(
         A,
         FIRST_EPOCHS[A],
         partition_state(*isr, min_isr=min_isr, recovering=recovering, replicas=replicas),
@@ -39,13 +39,11 @@ def leader(
         high_watermark=Offset(committed),
         durable_offset=Offset(durable),
         eligible=eligible,
+        offline=offline,
         lag_ms_max=LAG_MS,
         flush_always=flush_always,
         now_ms=now_ms,
     )
-    if offline:
-        p.on_eligible(eligible, offline=offline)
-    return p
 
 
 def fetch(

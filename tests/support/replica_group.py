@@ -181,8 +181,8 @@ class ReplicaGroup:
         replica.known = state
         if known is not None and known.leader_epoch == state.leader_epoch:
             if replica.leader is not None:
-                self._carry_out(replica, replica.leader.on_state(state, 0))
                 self._carry_out(replica, replica.leader.on_eligible(self.eligible()))
+                self._carry_out(replica, replica.leader.on_state(state, 0))
             elif replica.follower is not None:
                 replica.follower.on_state(state)
             return
@@ -205,6 +205,7 @@ class ReplicaGroup:
             high_watermark=log.high_watermark,
             durable_offset=log.log_end_offset,
             eligible=self.eligible(),
+            offline=(),
             lag_ms_max=1000,
             flush_always=False,
             now_ms=0,

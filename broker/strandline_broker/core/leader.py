@@ -64,11 +64,13 @@ class Leader:
         high_watermark: Offset,
         durable_offset: Offset,
         eligible: Mapping[BrokerId, BrokerEpoch],
+        offline: Collection[BrokerId],
         lag_ms_max: int,
         flush_always: bool,
         now_ms: int,
     ) -> None:
-        """`eligible`: brokers that are unfenced and not shutting down, with their current epochs.
+        """`eligible`: brokers that are unfenced and not shutting down, with their current epochs;
+        `offline`: whose replica may not join all the same. Both as `state` has them, or newer.
 
         A member of the ISR has a full lag allowance from now, as it was in sync a moment ago under
         the previous leader; nobody's end offset is known. Tick at once afterwards: a sole member
@@ -86,7 +88,7 @@ class Leader:
         self.isr: tuple[IsrMember, ...] = ()
         self._me = IsrMember(me, my_broker_epoch)
         self._eligible = dict(eligible)
-        self._offline = frozenset[BrokerId]()
+        self._offline = frozenset(offline)
         self._lag_ms_max = lag_ms_max
         self._flush_always = flush_always
         self._now_ms = now_ms
@@ -236,7 +238,9 @@ class Leader:
         self, eligible: Mapping[BrokerId, BrokerEpoch], *, offline: Collection[BrokerId] = ()
     ) -> list[Effect]:
         """`offline`: whose replica may not join, though its broker may; what ends an open proposal
-        for it is the partition epoch, which that news has raised.
+        for it is the partition epoch, which that news has raised. So it is told no later than that
+        epoch: one asked for in it by mistake would be refused, counted no more, and let in by the
+        same request when that comes late, after its replica is back (I-15, I-16).
         """
         self._eligible, self._offline = dict(eligible), frozenset(offline)
         proposal = self._proposal

@@ -28,7 +28,8 @@ class Eligibility:
         self.brokers: Mapping[BrokerId, BrokerEpoch] = {}
         """Those that are unfenced and not shutting down, with their current epochs."""
         self._told: Mapping[Key, Collection[BrokerId]] = {}
-        self._named: Collection[Key] = ()
+        self._named: dict[Key, None] = {}
+        """Whose leaders are to be told."""
 
     def on_envelope(self, envelope: Envelope) -> None:
         """Go by an envelope that is accepted and not yet applied."""
@@ -51,12 +52,20 @@ class Eligibility:
         known = self._metadata.view.partition(TopicId(key[0]), key[1])
         return () if known is None else known.offline_replicas
 
-    def tell_leaders(self, partitions: Mapping[Key, Partition]) -> None:
-        """The envelope was applied: tell those whom it concerns. If brokers came or went, these are
-        all that have a replica there, as the controller names each of their partitions.
+    def tell_leader(self, partition: Partition) -> None:
+        """A newer partition epoch is about to be told to it, which may have come with who may not
+        join from then on: it asks for nobody else in that epoch (I-15, I-16).
         """
-        for key in self._named:
+        self._named.pop(partition.key, None)
+        if isinstance(partition.role, Leading):
+            partition.role.on_eligible(self.brokers, offline=self.offline(partition.key))
+
+    def tell_leaders(self, partitions: Mapping[Key, Partition]) -> None:
+        """The envelope was applied: tell the others whom it concerns. If brokers came or went, that
+        is whoever has a replica there, as the controller names each of their partitions.
+        """
+        for key in list(self._named):
             partition = partitions.get(key)
-            if partition is not None and isinstance(partition.role, Leading):
-                partition.role.on_eligible(self.brokers, offline=self.offline(key))
-        self._told, self._named = {}, ()  # the view has it from here on
+            if partition is not None:
+                self.tell_leader(partition)
+        self._told, self._named = {}, {}  # the view has it from here on

@@ -2,9 +2,11 @@
 
 An envelope is applied in the order that keeps the promises: replicas to stop first (P-18), strays
 next if it is a snapshot (I-87), then new roles with their fetchers, then the brokers that may be in
-an ISR. A replica's old role ends before its new one begins, so no two leader epochs of a partition
-serve at once (I-44), and what a role needs on the disk is durable before it is published (I-46,
-P-36). What is older than what a replica knows changes nothing (I-34).
+an ISR. A leader knows these before it goes by a new partition epoch, and asks for nobody in it whom
+the same decision has barred (I-15, I-16). A replica's old role ends before its new one begins, so
+no two leader epochs of a partition serve at once (I-44), and what a role needs on the disk is
+durable before it is published (I-46, P-36). What is older than what a replica knows changes nothing
+(I-34).
 
 An envelope may concern thousands of replicas. A few take their roles at a time, so that what they
 write is made durable together, and the event loop has turns for whoever else is served.
@@ -165,6 +167,7 @@ class Envelopes:
         if known is None or state.leader_epoch > known.leader_epoch:
             return True
         if state.leader_epoch == known.leader_epoch and state.is_newer_than(known):
+            self._eligibility.tell_leader(partition)
             partition.update(state)
         return False
 

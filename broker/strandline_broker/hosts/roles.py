@@ -88,6 +88,7 @@ class Roles:
             high_watermark=Offset(partition.high_watermark),
             durable_offset=Offset(log.durable_offset),
             eligible=self._eligibility.brokers,
+            offline=self._eligibility.offline(partition.key),
             lag_ms_max=config.replica_lag_time_max_ms,
             flush_always=self._flushes.always,
             now_ms=monotonic_ms(self._clock),

@@ -41,24 +41,27 @@ def learn(node: Node, decided: Decided) -> Done:
     eligible = machines.pushed_eligible(decided)
     node = node._replace(eligible=eligible)
     if known is not None and not state.is_newer_than(known):
-        return _on_eligible(Done(node))
+        return _on_eligible(node)
     if known is not None and known.leader_epoch == state.leader_epoch:
         node = node._replace(known=state)
         if isinstance(node.role, LeaderView):
-            leader = machines.wake_leader(node.role)
-            return _on_eligible(led(node, leader, leader.on_state(state, machines.NOW_MS)))
+            return _on_state(_on_eligible(node), state)
         return Done(node)
     node = node._replace(known=state, role=None, alter=orphan(node.alter))
     return _lead(node, state) if state.leader == node.broker_id else _follow(node, state)
 
 
-def _on_eligible(done: Done) -> Done:
-    role = done.node.role
-    if not isinstance(role, LeaderView):
-        return done
-    leader = machines.wake_leader(role)
-    effects = leader.on_eligible(machines.thawed_eligible(done.node.eligible))
-    after = led(done.node, leader, effects)
+def _on_eligible(node: Node) -> Done:
+    if not isinstance(node.role, LeaderView):
+        return Done(node)
+    leader = machines.wake_leader(node.role)
+    return led(node, leader, leader.on_eligible(machines.thawed_eligible(node.eligible)))
+
+
+def _on_state(done: Done, state: PartitionState) -> Done:
+    assert isinstance(done.node.role, LeaderView)
+    leader = machines.wake_leader(done.node.role)
+    after = led(done.node, leader, leader.on_state(state, machines.NOW_MS))
     return after if after.committed is not None else after._replace(committed=done.committed)
 
 
@@ -75,6 +78,7 @@ def _lead(node: Node, state: PartitionState) -> Done:
         high_watermark=Offset(log.high_watermark),
         durable_offset=end,
         eligible=machines.thawed_eligible(node.eligible),
+        offline=(),
         lag_ms_max=machines.LAG_MS_MAX,
         flush_always=False,
         now_ms=machines.NOW_MS,

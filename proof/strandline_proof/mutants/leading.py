@@ -11,6 +11,7 @@ _LEADER: Final = "strandline_broker/core/leader.py"
 _REMOTE: Final = "strandline_broker/core/remote_replica.py"
 _APPENDS: Final = "strandline_broker/hosts/appends.py"
 _READS: Final = "strandline_broker/hosts/reads.py"
+_ROLES: Final = "strandline_broker/hosts/roles.py"
 _LEADING: Final = "strandline_broker/hosts/leading.py"
 _PARTITION: Final = "strandline_broker/hosts/partition.py"
 _SESSION: Final = "strandline_broker/hosts/fetch_session.py"
@@ -382,5 +383,25 @@ LEADING: Final = (
             ),
         ),
         Needs(kinds=_NET, aimed=_NO_ANSWER),
+    ),
+    Mutant(
+        "partition-epoch-without-who-is-offline",
+        "I-15, I-16, P-58",
+        "a leader goes by a new partition epoch before it hears who is offline from then on: it"
+        " asks for such a replica, is refused, and the same request lets it in late, when it has"
+        " healed",
+        (
+            Edit(
+                _ROLES,
+                "            offline=self._eligibility.offline(partition.key),\n",
+                "            offline=(),\n",
+            ),
+            Edit(
+                "strandline_broker/hosts/envelopes.py",
+                "            self._eligibility.tell_leader(partition)\n",
+                "",
+            ),
+        ),
+        Needs(corpus="let-in-by-a-request-that-was-refused"),
     ),
 )

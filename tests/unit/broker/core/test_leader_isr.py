@@ -405,6 +405,7 @@ class TestProposals:
             high_watermark=Offset(0),
             durable_offset=Offset(0),
             eligible=FIRST_EPOCHS,
+            offline=(),
             lag_ms_max=LAG_MS,
             flush_always=False,
             now_ms=0,

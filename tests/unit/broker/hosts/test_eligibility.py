@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
+from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.fetch_messages import Position
 from strandline_broker.hosts.leading import Leading
 from strandline_proto.batch import build_batch
@@ -14,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    import pytest
-
+    from strandline_broker.hosts.eligibility import Key
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import ProduceOutcome
     from strandline_proto.ids import BrokerEpoch, BrokerId
@@ -79,6 +81,31 @@ async def test_what_one_push_said_of_a_replica_counts_until_another_says_otherwi
         await decide(newer, node, known=(other,), offline=(2,))
         fetch(node.partition, 2, 0)
         assert node.proposals == [], "a new leader knows it from its first moment"
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+async def test_a_push_that_is_half_applied_has_no_leader_ask_for_whom_it_bars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
+) -> None:
+    tell = Eligibility.tell_leaders
+    replicas = (1, 2, 3)
+
+    def after_a_fetch(self: Eligibility, partitions: Mapping[Key, Partition]) -> None:
+        for partition in partitions.values():
+            fetch(partition, 3, 0)
+        tell(self, partitions)
+
+    async with (
+        run_node(tmp_path / "1", 1) as node,
+        run_node(tmp_path / "2", 2) as other,
+        run_node(tmp_path / "3", 3) as third,
+    ):
+        await decide(state(1, epoch=0, isr=replicas), node, known=(other, third))
+        monkeypatch.setattr(Eligibility, "tell_leaders", after_a_fetch)
+        out = state(1, epoch=epoch, isr=(1, 2), partition_epoch=1)
+        await decide(out, node, known=(other, third), offline=(3,))
+        assert node.partition.leader_epoch == epoch
+        assert node.proposals == [], "it would be let in by that when it is back (I-15, I-16)"
 
 
 async def test_a_broker_that_comes_is_told_to_those_whom_the_push_names(
