@@ -26,7 +26,7 @@ from strandline_spark.errors import (
     first_line,
     remedy_line,
 )
-from strandline_spark.job_checks import HISTORY_COMMITS_MAX, check_surroundings, has_started
+from strandline_spark.job_checks import HISTORY_COMMITS_MAX, check_surroundings, has_planned
 from strandline_spark.listener import LagListener
 from strandline_spark.losses import OnLoss, for_job
 from strandline_spark.micro_batch import BatchReport, MicroBatchWriter
@@ -236,7 +236,7 @@ def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> s
     ids and leader epochs that the table's commits and audit name, so a topic that was truncated or
     created anew since then is noticed, whatever checkpoint is used.
     """
-    if has_started(job):
+    if has_planned(job):
         return "earliest"
     cluster = Cluster(job.bootstrap.split(","))
     leaders = cluster.leaders(job.topics)

@@ -49,7 +49,15 @@ def check_surroundings(job: BronzeJob, table: BronzeTable | None) -> None:
 
 
 def has_started(job: BronzeJob) -> bool:
+    """Whether Spark has made the checkpoint its own."""
     return os.path.isdir(os.path.join(job.checkpoint, "offsets"))
+
+
+def has_planned(job: BronzeJob) -> bool:
+    """Whether the checkpoint says where the query goes on. One that ended before its first batch
+    was planned says nothing, and Spark asks for the start again.
+    """
+    return bool(batches_in(os.path.join(job.checkpoint, "offsets")))
 
 
 def _must_exist(absent: set[str], table: BronzeTable | None, read: Offsets) -> None:

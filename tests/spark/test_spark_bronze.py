@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -334,6 +335,16 @@ def test_what_cannot_work_is_said_before_spark_starts(
     with pytest.raises(TableError, match="checkpoint of another job"):
         prepare(job)
     assert not (tmp_path / "table").exists()
+
+
+def test_a_checkpoint_without_a_batch_starts_where_the_job_is_told(
+    job: BronzeJob, topic: FakeTopic, tmp_path: Path
+) -> None:
+    """Spark makes its folders before it plans: a job that ends in between has begun nowhere."""
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "metadata").write_text('{"id": "q"}')
+    start = json.loads(prepare(replace(job, start="latest")))
+    assert start == {"t": {"0": 1000, "1": 1000}}
 
 
 @pytest.mark.parametrize("line", ['{"t": {"0": "00", "1": 0}}', "no JSON"])
