@@ -120,10 +120,10 @@ class Planner:
         ends = {tp: max(self._available(tp, marks[tp]), at) for tp, at in found.begins.items()}
         # What retention took is not read, so it does not count.
         first = {tp: min(max(at, marks[tp].log_start), ends[tp]) for tp, at in found.begins.items()}
-        if max_offsets is not None:
-            ends = limited(first, ends, max_offsets)
         if waits and self._too_little(sum(ends.values()) - sum(first.values())):
             ends = dict(found.begins)
+        elif max_offsets is not None:
+            ends = limited(first, ends, max_offsets)  # maybe less than the least size: rounded down
         began = start == self._initial and not self._begun
         end = self._described(known, found, ends, began=began)
         if end is None:

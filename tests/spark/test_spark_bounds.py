@@ -127,6 +127,17 @@ def test_a_batch_waits_for_its_least_size_but_not_for_ever(
         assert stream.once() == [(0, end - 10, end)]
 
 
+def test_a_least_size_that_is_the_most_as_well_does_not_wait_for_shares_cut_to_less(
+    broker: FakeBroker,
+) -> None:
+    for partition in broker.create("t", 3).partitions:
+        partition.append([(b"k", b"v")] * 10)
+    limits = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "10"}
+    stream = EngineOfSpark(broker.address, startingOffsets="earliest", **limits)
+    assert stream.trigger() == [(p, 0, 3) for p in range(3)]
+    assert stream.trigger() == [(p, 3, 6) for p in range(3)]
+
+
 def test_long_ranges_become_several_tasks(broker: FakeBroker, topic: FakeTopic) -> None:
     assert batch(broker, minPartitions="3") == [(0, 0, 50), (0, 50, 100), (1, 0, 50)]
     assert batch(broker, maxRecordsPerPartition="40") == [
