@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -47,6 +48,7 @@ OWNER_KEY: Final = "strandline.pipeline"
 _LOG: Final = "_delta_log"
 _NAMED_MAX: Final = 5
 _AGAIN: Final = "nothing was committed, start the job again"
+_READ_OTHERWISE: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _FENCE: Final = "strandline/{topic}/{partition}"
 CONFIGURATION: Final[dict[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -97,6 +99,7 @@ class FencedTable:
     @classmethod
     def open(cls, path: str) -> Self:
         """Raises TableError if there is no such table, or it is of another kind."""
+        check_path(path)
         try:
             handle = DeltaTable(path)
         except TableNotFoundError as why:
@@ -117,6 +120,7 @@ class FencedTable:
         """The table at `path`; None if one may be made there. Raises TableError for anything else,
         and for a table that belongs to another pipeline than `owner`.
         """
+        check_path(path)
         if os.path.isdir(path) and DeltaTable.is_deltatable(path):
             table = cls.open(path)
             table.check_owner(owner)
@@ -325,6 +329,15 @@ class FencedTable:
         stats = {"numRecords": file.rows, "minValues": least, "maxValues": most, "nullCount": nulls}
         values = {"topic": file.topic, "ingest_date": file.ingest_date}
         return AddAction(file.path, file.size, values, now_ms, True, json.dumps(stats))
+
+
+def check_path(path: str) -> None:
+    """Raises TableError for a path that delta-rs takes for another, whose table it would use."""
+    if found := _READ_OTHERWISE.search(path):
+        raise TableError(
+            f"{path} cannot be the path of a table: delta-rs reads {found[0]!r} in it as another"
+            " character, and so another folder; give a path without it"
+        )
 
 
 def _check_there(root: str, file: DataFile) -> None:
