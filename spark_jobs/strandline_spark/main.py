@@ -15,6 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from strandline_proto.errors import WireError
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.errors import OptionError, StrandlineSparkError
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         _note(f"interrupted; {arguments.interrupted}")
         status = INTERRUPTED
-    except StrandlineSparkError as error:
+    except (StrandlineSparkError, WireError) as error:
         _note(f"error: {error}")
         status = 1
     except BrokenPipeError:

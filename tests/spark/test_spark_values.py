@@ -127,6 +127,17 @@ def test_rows_whose_records_are_gone_are_unchecked(
     assert "another topic id" in found.problems[0]
 
 
+def test_a_record_that_does_not_read_is_said_in_one_line(
+    root: str, broker: FakeBroker, topic: FakeTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.partitions[0].damaged_answers = 10
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", root, "t", "--values", "--bootstrap", broker.address])
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "error: t/0 at offset 40: CRC-32C does not match"
+
+
 def test_the_command_compares_values(
     root: str, broker: FakeBroker, topic: FakeTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
