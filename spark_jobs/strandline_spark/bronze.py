@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from strandline_spark.offsets import Offsets
 
 POLL_SECONDS: Final = 0.2
+EVERY_MAX: Final = 999_999
+"""Of whatever unit: Spark takes no interval of any length, and says so once it has started."""
 RESTARTS_MAX: Final = 3
 """How often a query that Spark ended is started again without a batch in between. A Python process
 that starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
@@ -334,6 +336,8 @@ def checked_interval(text: str) -> str:
             " 1s"
         )
     number, unit = decimal(text[:-1]), text[-1:]
-    if number is None or number < 1 or unit not in units:
-        raise OptionError(f"--every {text!r}: give a number with s, m or h, for instance 10s")
+    if number is None or not 1 <= number <= EVERY_MAX or unit not in units:
+        raise OptionError(
+            f"--every {text!r}: give a number with s, m or h, at most {EVERY_MAX}, for instance 10s"
+        )
     return f"{number} {units[unit]}"

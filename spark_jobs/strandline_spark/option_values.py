@@ -160,10 +160,10 @@ def seconds_of_ms(given: Mapping[str, str], name: str, default: int) -> float:
     return number / 1000
 
 
-def delay(value: str | None) -> float:
+def delay(value: str | None) -> float | None:
     """A time as Spark writes it: 15m, 30s, 500ms."""
     if value is None:
-        return TRIGGER_DELAY_SECONDS
+        return None
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
     found = re.fullmatch(r"\s*([0-9]{1,12})\s*([a-z]+)\s*", value.lower())
     if found is None or found[2] not in units:

@@ -17,6 +17,7 @@ from strandline_spark.option_values import (
     OFFSET_RETRIES,
     OFFSET_RETRY_MS,
     POLL_TIMEOUT_MS,
+    TRIGGER_DELAY_SECONDS,
     assigned_of,
     check_isolation,
     columns_of,
@@ -106,7 +107,7 @@ class SourceOptions:
     no_offset: NoOffset
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
-    trigger_delay_seconds: float
+    max_trigger_delay_seconds: float | None
     min_partitions: int | None
     max_records_per_partition: int | None
     poll_timeout_seconds: float
@@ -121,6 +122,11 @@ class SourceOptions:
     @property
     def topic_names(self) -> tuple[str, ...]:
         return self.topics or tuple(sorted({tp.topic for tp in self.assigned}))
+
+    @property
+    def trigger_delay_seconds(self) -> float:
+        given = self.max_trigger_delay_seconds
+        return TRIGGER_DELAY_SECONDS if given is None else given
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -152,7 +158,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         no_offset=no_offset_of(given),
         max_offsets_per_trigger=at_most,
         min_offsets_per_trigger=at_least,
-        trigger_delay_seconds=delay(given.get("maxTriggerDelay")),
+        max_trigger_delay_seconds=delay(given.get("maxTriggerDelay")),
         min_partitions=positive("minPartitions", given.get("minPartitions")),
         max_records_per_partition=positive(
             "maxRecordsPerPartition", given.get("maxRecordsPerPartition")
@@ -177,6 +183,7 @@ def check_for_batch(options: SourceOptions) -> None:
     for name, value in (
         ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
         ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
+        ("maxTriggerDelay", options.max_trigger_delay_seconds),
         ("initialOffsetsPath", options.initial_offsets_path),
         ("group.id (or groupIdPrefix)", options.group_id),
     ):

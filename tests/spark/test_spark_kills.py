@@ -136,7 +136,8 @@ def test_an_unknown_topic_is_said_in_one_line(broker: FakeBroker, tmp_path: Path
 
 def test_wrong_arguments_are_refused(broker: FakeBroker, tmp_path: Path) -> None:
     arguments = job_arguments(broker, tmp_path)
-    assert "give a number with s, m or h" in one_line_error(*arguments, "--every", "soon")
+    for interval in ("soon", "0s", "1000000h"):
+        assert "give a number with s, m or h" in one_line_error(*arguments, "--every", interval)
     assert "above 0" in one_line_error(*arguments, "--max-offsets-per-trigger", "0")
     assert "not host:port" in one_line_error(*arguments, "--bootstrap", "here")
     status, _, err = finished(start("-m", "strandline_spark.main", "ingest", "gold"))

@@ -168,6 +168,7 @@ def test_assign_must_list_partitions(value: str) -> None:
         {"endingOffsets": "earliest"},
         {"endingOffsets": '{"t":{"0":-2}}'},
         {"maxOffsetsPerTrigger": "5"},
+        {"maxTriggerDelay": "15m"},
         {"initialOffsetsPath": "/p"},
         {"group.id": "g"},
     ],
