@@ -305,7 +305,9 @@ def _compare_with_marks(
             one.problems.append(f"the cluster has no such {'partition' if marks else 'topic'}")
             continue
         one.high_watermark = marks[tp].high_watermark
-        one.lag = max(0, one.high_watermark - max(one.end_offset, 0))
+        # A table that never took of the partition begins with what there is of it.
+        end = marks[tp].log_start if one.end_offset < 0 else one.end_offset
+        one.lag = max(0, one.high_watermark - end)
         if one.end_offset > one.high_watermark:
             one.problems.append(
                 f"the table ends at {one.end_offset}, past the high watermark {one.high_watermark}"

@@ -355,6 +355,27 @@ def test_a_table_whose_topic_is_gone_is_looked_at_all_the_same(
         verify(root, "u", broker.address)
 
 
+def test_a_partition_that_retention_has_emptied_before_the_table_began_lacks_nothing(
+    root: str, broker: FakeBroker
+) -> None:
+    topic = broker.create("t", 3)
+    topic.topic_id = bytes(16)
+    taken_of, emptied, later = topic.partitions
+    taken_of.append([(b"", b"")] * 20)
+    emptied.log_start = later.log_start = 1000
+    later.append([(b"", b"")] * 5)
+    sound_table(root)
+    found = verify(root, "t", broker.address)
+    assert [(one.high_watermark, one.lag) for one in found] == [(20, 0), (1000, 0), (1005, 5)]
+    later.batches.clear()
+    assert all(one.sound for one in verify(root, "t", broker.address, complete=True))
+    # Of what the table has begun with, retention takes nothing that would not be missing.
+    taken_of.append([(b"", b"")] * 5)
+    taken_of.log_start = 25
+    (behind, *_) = verify(root, "t", broker.address, complete=True)
+    assert (behind.lag, behind.sound) == (5, False)
+
+
 def test_the_cluster_shows_lag_new_partitions_and_a_table_that_is_ahead(
     root: str, broker: FakeBroker
 ) -> None:
