@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.errors import EnvironmentProblem, OptionError
+from strandline_spark.errors import EnvironmentProblem, OptionError, TableError, first_line
 from strandline_spark.garbage import spare_libraries
 from strandline_spark.options import SourceOptions, check_for_stream, parse_options
 from strandline_spark.range_file import RangeFile
@@ -117,9 +117,17 @@ class BronzeStreamReader(StrandlineStreamReader):
                 f"Spark set no {BATCH_ID_PROPERTY}: this source is for the micro-batches of"
                 " `strandline-spark ingest bronze` alone"
             )
-        manifest = write_range(
-            self.options, partition.planned, self.table_path, int(batch_id), self.silver
-        )
+        planned = partition.planned
+        try:
+            manifest = write_range(
+                self.options, planned, self.table_path, int(batch_id), self.silver
+            )
+        except OSError as why:
+            raise TableError(
+                f"the task on {platform.node()} that reads {planned.tp} for {self.table_path}"
+                f" cannot write its files ({first_line(why)}): make room there, or see to it that"
+                " it may write; nothing was committed, start the job again then"
+            ) from why
         spare_libraries()
         return iter([pa.RecordBatch.from_pylist([manifest], schema=_MANIFEST_SCHEMA)])
 

@@ -269,6 +269,22 @@ def test_a_query_that_spark_ended_is_started_again_a_bounded_number_of_times(
     assert len(notes) == 3
 
 
+def test_a_task_that_cannot_write_is_named_with_why_and_nothing_is_committed(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, tmp_path: Path
+) -> None:
+    """What stands in its way is as good as a full disk."""
+    prepare(job)
+    (tmp_path / "table" / "topic=t").touch()
+    with pytest.raises(
+        StrandlineSparkError, match=r"that reads t/\d for .* cannot write its files"
+    ):
+        run(spark, job)
+    assert BronzeTable.open(job.table).version == 0
+    (tmp_path / "table" / "topic=t").unlink()
+    run(spark, job)
+    assert_whole(job, topic)
+
+
 def test_a_table_is_compacted_and_vacuumed_while_its_job_runs(
     spark: SparkSession, job: BronzeJob, topic: FakeTopic
 ) -> None:
