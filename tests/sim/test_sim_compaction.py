@@ -12,7 +12,12 @@ from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.oracles.compacted import CompactedCommitted
 from strandline_proof.sim.oracles.compacted_view import CompactedView, Record
-from strandline_proof.sim.oracles.compaction import CompactionOracle, _check_left
+from strandline_proof.sim.oracles.compaction import (
+    CompactionOracle,
+    _Began,
+    _check_left,
+    _Seen,
+)
 from strandline_proof.sim.oracles.log_view import LogView
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan import CLEANER_MS, Fault, Plan
@@ -138,9 +143,15 @@ def test_a_tombstone_goes_with_all_that_it_has_deleted() -> None:
 PATH = "/data/t-0"
 
 
-def batch(offset: int, *keys: str) -> bytes:
+def batch(offset: int, *keys: str, producer: int = -1, sequence: int = -1) -> bytes:
     """One record for each key, in leader epoch 0."""
-    built = build_batch(((k.encode(), b"v") for k in keys), timestamp_ms=5)
+    built = build_batch(
+        ((k.encode(), b"v") for k in keys),
+        timestamp_ms=5,
+        producer_id=producer,
+        producer_epoch=min(producer, 0),
+        base_sequence=sequence,
+    )
     return offset.to_bytes(8, "big") + built[8:12] + bytes(4) + built[16:]
 
 
@@ -235,3 +246,79 @@ def test_the_time_of_a_tombstone_does_not_outlive_its_replica() -> None:
     view = CompactedView(disk(), PATH, {})
     oracle._open(node, partition, None)
     assert not oracle._timed["broker-1 compacted-0"]
+
+
+# Producers that were forgotten (I-60), and whom a start knows again from an older snapshot (I-79)
+
+NOBODY: Any = SimpleNamespace()
+NODE: Any = SimpleNamespace(name="broker-1")
+WHERE = "broker-1 compacted-0"
+
+
+LAST = batch(1, "a", producer=1, sequence=1)
+BEFORE = batch(0, "a", producer=1, sequence=0) + LAST + batch(2, "a")
+AFTER = batch(2, "a")
+
+
+def held(log: bytes) -> CompactedView:
+    view = CompactedView(disk(log_0=log), PATH, {})
+    view.read_to(3, "a log")
+    return view
+
+
+def knows(*sequences: int) -> Any:
+    """A partition that knows producer 1 up to these sequences, which are its offsets too."""
+    entries = [(1, 0, sequence, sequence, 0, 5, -1, -1) for sequence in sequences]
+    return SimpleNamespace(producers=SimpleNamespace(entries=lambda: entries))
+
+
+def began(*producers: int) -> _Began:
+    return _Began(None, 0, 3, 0, frozenset(producers))
+
+
+def cleaned(oracle: CompactionOracle, old: bytes, new: bytes, at: _Began, partition: Any) -> None:
+    view = held(new)
+    oracle._note_forgotten(held(old).batches, view.batches, at, WHERE)
+    oracle._check_producers(partition, view, WHERE)
+
+
+def test_a_producer_whose_batch_went_when_it_was_forgotten_may_be_known_again() -> None:
+    oracle = CompactionOracle(NOBODY, Counter())
+    cleaned(oracle, BEFORE, AFTER, began(), knows())
+    cleaned(oracle, AFTER, AFTER, began(1), knows(1))
+    with pytest.raises(Violation, match=r"I-79.*sequence 0"):  # not its last one
+        cleaned(oracle, AFTER, AFTER, began(1), knows(0))
+    oracle._check_producers(knows(1), held(AFTER), WHERE)
+    oracle.on_copied("broker-1", "broker-2")
+    oracle._check_producers(knows(1), held(AFTER), "broker-2 compacted-0")
+    with pytest.raises(Violation, match="I-79"):  # where nothing was cleaned
+        oracle._check_producers(knows(1), held(AFTER), "broker-3 compacted-0")
+
+
+def test_a_cleaning_leaves_the_last_batch_of_whom_it_began_with() -> None:
+    oracle = CompactionOracle(NOBODY, Counter())
+    cleaned(oracle, BEFORE, LAST + AFTER, began(1), knows(1))
+    with pytest.raises(Violation, match="I-79"):
+        cleaned(oracle, BEFORE, AFTER, began(1), knows(1))
+
+
+def test_what_was_copied_anew_may_not_go_because_it_went_before() -> None:
+    """A wiped disk gets the batch from a leader that has it still."""
+    oracle = CompactionOracle(NOBODY, Counter())
+    cleaned(oracle, BEFORE, AFTER, began(), knows())
+    with pytest.raises(Violation, match="I-79"):
+        cleaned(oracle, BEFORE, AFTER, began(1), knows(1))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_start_that_finishes_a_cleaning_takes_what_the_cleaning_might(known: bool) -> None:
+    oracle = CompactionOracle(NOBODY, Counter())
+    log: Any = SimpleNamespace(state=SimpleNamespace(replacements=0))
+    seen = _Seen(log, held(BEFORE))
+    seen.began = began(1) if known else began()
+    oracle._judge_start(NODE, seen, held(AFTER))
+    if known:
+        with pytest.raises(Violation, match="I-79"):
+            oracle._check_producers(knows(1), held(AFTER), WHERE)
+    else:
+        oracle._check_producers(knows(1), held(AFTER), WHERE)

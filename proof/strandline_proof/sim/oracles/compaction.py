@@ -2,8 +2,8 @@
 take the place of old ones.
 
 Records keep their place (I-68), the last of each key and tombstones in their time stay (I-69,
-I-70), answers about epochs are as before (I-76), and each living producer's last batch is there
-(I-79).
+I-70), answers about epochs are as before (I-76), and the last batch of each producer that is known
+stays (I-79).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class _Began(NamedTuple):
     bound: int
     """It may touch what lies below."""
     delete_retention_ms: int
+    producers: frozenset[int]
+    """Whom the replica knew: their last batches stay."""
 
 
 class _Seen:
@@ -66,6 +68,10 @@ class CompactionOracle:
         """By replica, batches whose tombstones' time has begun there, with a cleaning of its
         own or one before its disk was copied.
         """
+        self._forgotten: dict[str, dict[int, Batch]] = {}
+        """By replica and producer, the last batch of one that was forgotten before a cleaning took
+        it. A start may know that producer again, from a snapshot of before.
+        """
 
     def on_decided(self, state: ControllerState | None) -> None:
         topic_id = None if state is None else state.topic_ids.get(COMPACTED)
@@ -76,6 +82,8 @@ class CompactionOracle:
         """The disk of `copy` is one of that of `node`, with all that was cleaned there."""
         timed = self._timed.get(f"{node} {COMPACTED}-0", set())
         self._timed[f"{copy} {COMPACTED}-0"] = set(timed)
+        forgotten = self._forgotten.get(f"{node} {COMPACTED}-0", {})
+        self._forgotten[f"{copy} {COMPACTED}-0"] = dict(forgotten)
 
     def ghost(self) -> CompactedCommitted | None:
         """None before any broker has a replica."""
@@ -133,7 +141,9 @@ class CompactionOracle:
             for batch in before.view.batches
             if batch.identity in there or batch.end <= after.batches[-1].end
         ]
-        return self._judge(old, after, after.batches, before.began, f"{node.name} {COMPACTED}-0")
+        where = f"{node.name} {COMPACTED}-0"
+        self._note_forgotten(old, after.batches, before.began, where)
+        return self._judge(old, after, after.batches, before.began, where)
 
     def _on_replaced(self, node: Node, partition: Partition, seen: _Seen) -> None:
         view, where = seen.view, f"{node.name} {partition.name}"
@@ -145,6 +155,7 @@ class CompactionOracle:
             raise Violation("I-79", f"{where}: a cleaning has taken the last batch, {old[-1]}")
         if self._judge(old, view, new, seen.began, where):
             self._sometimes["log compacted"] += 1
+        self._note_forgotten(old, new, seen.began, where)
         self._check_producers(partition, view, where)
         check_answers(
             partition.log.leader_epochs.entries, view, partition.log.log_start_offset, where
@@ -231,13 +242,34 @@ class CompactionOracle:
                 f" the cleaning that covers them at {began.wall_ms} must leave them until {least}",
             )
 
+    def _note_forgotten(
+        self, old: list[Batch], new: list[Batch], began: _Began, where: str
+    ) -> None:
+        """Whose last batch has gone from `old`, as the producer was not known any more (I-60)."""
+        forgotten, left = self._forgotten.setdefault(where, {}), {batch.identity for batch in new}
+        for batch in old:
+            producer_id = batch.producer[0]
+            last = forgotten.get(producer_id)
+            if last is not None and last.end > batch.end:
+                continue
+            if producer_id in began.producers or batch.identity in left:
+                forgotten.pop(producer_id, None)
+            else:
+                forgotten[producer_id] = batch
+
     def _check_producers(self, partition: Partition, view: CompactedView, where: str) -> None:
-        """I-79: the last batch of each producer stays, if need be without its records."""
+        """I-79: the last batch of each producer stays, if need be without its records, unless it
+        went while the producer was forgotten.
+        """
         last = {batch.end - 1: batch for batch in view.batches}
+        forgotten = self._forgotten.get(where, {})
         for producer_id, epoch, sequence, offset, *_ in partition.producers.entries():
             if not view.start <= offset < view.end:
                 continue
             found = last.get(offset)
+            if found is None:
+                gone = forgotten.get(producer_id)
+                found = gone if gone is not None and gone.end - 1 == offset else None
             if found is None or found.producer != (producer_id, epoch, sequence):
                 raise Violation(
                     "I-79",
@@ -317,4 +349,5 @@ def _begin(node: Node, partition: Partition, cleaning: Any, committed: int) -> _
         int(node.owner.wall(node.loop.now) * 1000),
         min(committed, log.durable_offset, log.segments[-1].base_offset),
         log.config.delete_retention_ms,
+        frozenset(producer_id for producer_id, *_ in partition.producers.entries()),
     )
