@@ -67,13 +67,14 @@ class LogCheckpoints:
 
     def _recovery_points(self) -> Write:
         logs = [p.log for p in self._partitions()]
+        taken = {log: log.limits.current() for log in logs}
         offsets = {(log.topic, log.partition): log.durable_offset for log in logs}
         starts = {(log.topic, log.partition): log.log_start_offset for log in logs}
         cleaned = {(log.topic, log.partition): log.cleaned_to for log in logs}
 
         def save(directory: DataDirectory) -> None:
             directory.write_recovery_points(offsets)
-            directory.write_log_starts(starts)
+            directory.write_log_starts(starts, taken)
             directory.write_cleaned_offsets(cleaned)
 
         return save

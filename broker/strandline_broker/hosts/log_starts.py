@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.storage.log import Log
+    from strandline_broker.storage.shared_checkpoints import Taken
     from strandline_runtime.runtime import Runtime
 
 RETRY_S: Final = 1.0
@@ -75,17 +76,20 @@ class LogStarts:
             self._wake.clear()
             logs, self._wanted = list(self._wanted), {}
             waiting, self._waiting = self._waiting, []
-            starts = {log: log.log_start_offset for log in logs if not log.deleted}
-            error = await self._save({(log.topic, log.partition): starts[log] for log in starts})
+            # The limits first: one of a log that begins anew from here on stays (I-75).
+            taken = {log: log.limits.current() for log in logs if not log.deleted}
+            starts = {log: log.log_start_offset for log in taken}
+            error = await self._save(starts, taken)
             if error is None:
                 for log, start in starts.items():
                     log.log_start_is_durable(start)
             for _, on_done in waiting:
                 on_done(error)
 
-    async def _save(self, starts: Mapping[tuple[str, int], int]) -> KafkaStorageError | None:
+    async def _save(self, starts: Mapping[Log, int], taken: Taken) -> KafkaStorageError | None:
+        offsets = {(log.topic, log.partition): start for log, start in starts.items()}
         try:
-            await self._dirs.save(lambda directory: directory.write_log_starts(starts))
+            await self._dirs.save(lambda directory: directory.write_log_starts(offsets, taken))
         except OSError as error:
             self._log.warning("log starts not written", reason=str(error))
             return KafkaStorageError(

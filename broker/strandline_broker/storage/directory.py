@@ -390,8 +390,8 @@ class DataDirectory:
     def write_high_watermarks(self, offsets: Mapping[Key, int], taken: Taken | None = None) -> None:
         self._checkpoints.write(HIGH_WATERMARKS, offsets, self._logs, taken)
 
-    def write_log_starts(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        self._checkpoints.write(LOG_STARTS, offsets, self._logs)
+    def write_log_starts(self, offsets: Mapping[Key, int], taken: Taken | None = None) -> None:
+        self._checkpoints.write(LOG_STARTS, offsets, self._logs, taken)
 
     def write_cleaned_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
         self._checkpoints.write(CLEANED, offsets, self._logs)

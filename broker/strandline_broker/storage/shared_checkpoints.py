@@ -117,7 +117,8 @@ class SharedCheckpoints:
 
         `taken`: the logs of which the offsets are, with the limits that they had before; None if
         whatever a log can answer for now holds, a cut since or not. A high watermark does not: the
-        log may have grown past it again, with other records (I-13).
+        log may have grown past it again, with other records (I-13). Nor does a log start: the log
+        may have begun anew behind it, with nothing in between (I-75).
         """
         merged = dict(self._offsets[name])
         limits = []

@@ -1,18 +1,21 @@
-"""What is written in a directory's thread may be of logs as they were a while ago (I-13)."""
+"""What is written in a directory's thread may be of logs as they were a while ago (I-13, I-75)."""
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
-from strandline_broker.storage.checkpoints import HIGH_WATERMARKS
+from strandline_broker.hosts.log_starts import LogStarts
+from strandline_broker.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS
 from support.disk import Hurried
-from support.storage import LARGE, Store
+from support.storage import LARGE, Store, damaged
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 
@@ -29,9 +32,16 @@ class Scene:
         held: Any = [self.partition]
         dirs: Any = self
         self.checkpoints = LogCheckpoints(runtime, nothing, dirs, lambda: held)
+        self.starts = LogStarts(runtime, dirs)
 
     async def save(self, write: Any) -> None:
         self.queued.append(write)
+
+    async def save_start(self) -> None:
+        self.starts.request(self.store.log, lambda _: None)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await self.starts.run()
 
     def append(self, count: int) -> None:
         for _ in range(count):
@@ -87,3 +97,33 @@ async def test_a_cut_whose_watermark_was_written_is_limited_no_more(tmp_path: Pa
     scene.write()
     assert scene.store.log.limits.lowest(HIGH_WATERMARKS) is None
     assert scene.restart() == 25
+
+
+@pytest.mark.parametrize("save", [Scene.save_start, lambda scene: scene.checkpoints.save()])
+async def test_a_log_start_of_before_a_log_began_anew_does_not_count_behind_it(
+    tmp_path: Path, save: Callable[[Scene], Awaitable[None]]
+) -> None:
+    """Else what lies between the two seems to be missing: nobody has that any more (I-75, I-7)."""
+    scene = Scene(tmp_path / "data")
+    scene.store.log.raise_log_start(7)
+    await save(scene)
+    scene.store.log.truncate_fully_and_start_at(31)
+    scene.append(1)
+    scene.store.directory.write_recovery_points({("t", 0): 20})  # of before, and waited too
+    scene.write()
+    log = scene.store.restart()
+    assert (log.log_start_offset, damaged(log), scene.store.values()) == (31, [], [b"x"])
+
+
+@pytest.mark.parametrize("save", [Scene.save_start, lambda scene: scene.checkpoints.save()])
+async def test_a_log_start_of_after_a_log_began_anew_is_limited_no_more(
+    tmp_path: Path, save: Callable[[Scene], Awaitable[None]]
+) -> None:
+    scene = Scene(tmp_path / "data")
+    scene.store.log.truncate_fully_and_start_at(31)
+    scene.append(9)
+    scene.store.log.raise_log_start(35)
+    await save(scene)
+    scene.write()
+    assert scene.store.log.limits.lowest(LOG_STARTS) is None
+    assert scene.store.restart().log_start_offset == 35
