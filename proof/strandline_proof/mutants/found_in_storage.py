@@ -211,6 +211,20 @@ FOUND_IN_STORAGE: Final = (
         Needs(corpus="an-empty-log-that-began-anew"),
     ),
     Mutant(
+        "log-start-counts-for-a-later-limit",
+        "I-75",
+        "a log start that was taken before the log began anew behind it is written after that, and"
+        " counts: after a restart what lies between the two seems to be missing",
+        (
+            Edit(
+                _DIRECTORY,
+                "self._checkpoints.write(LOG_STARTS, offsets, self._logs, taken)",
+                "self._checkpoints.write(LOG_STARTS, offsets, self._logs)",
+            ),
+        ),
+        Needs(corpus="log-start-of-before-it-began-anew"),
+    ),
+    Mutant(
         "old-promises-outlive-a-creation",
         "I-7, P-51",
         "a replica is made before what was promised of the one before is taken back",
