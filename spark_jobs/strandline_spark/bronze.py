@@ -34,6 +34,7 @@ from strandline_spark.offsets import StreamOffset, decimal, stream_to_json
 from strandline_spark.session import end_session, interrupts, jvm_has_ended, start_session
 from strandline_spark.source import StrandlineDataSource
 from strandline_spark.table import BronzeTable
+from strandline_spark.task_failures import TaskFailures
 from strandline_spark.workers import Workers
 
 if TYPE_CHECKING:
@@ -200,9 +201,10 @@ def run_query(
     ended by its own wish (`wants_again`) always. Raises StrandlineSparkError.
     """
     restarts, batches = 0, 0
+    failures = TaskFailures(workers.context, note)
     while True:
         try:
-            _run(start(), workers, interrupted)
+            _run(start(), workers, failures, interrupted)
             return
         except Exception as why:
             if jvm_has_ended(why):
@@ -223,12 +225,18 @@ def run_query(
             )
 
 
-def _run(query: StreamingQuery, workers: Workers, interrupted: threading.Event | None) -> None:
+def _run(
+    query: StreamingQuery,
+    workers: Workers,
+    failures: TaskFailures,
+    interrupted: threading.Event | None,
+) -> None:
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
             if interrupted is not None and interrupted.is_set():
                 break
             workers.watch(query)
+            failures.look()
     finally:
         query.stop()
 

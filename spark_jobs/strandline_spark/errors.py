@@ -34,6 +34,10 @@ class RangeStalled(StrandlineSparkError):
     """A planned offset range could not be read to its end within the deadline."""
 
 
+class RecordsNotServed(StrandlineSparkError):
+    """A leader cannot read its disk, and no other one has come."""
+
+
 class FenceError(StrandlineSparkError):
     """A micro-batch does not start where the table ends, so committing it would lose or double
     records.
@@ -54,9 +58,20 @@ class EnvironmentProblem(StrandlineSparkError):
 
 _NAMED: Final = re.compile(
     r"^(?:\w+\.)*(OptionError|ClusterUnreachable|UnknownTopic|DataLoss|RangeStalled|FenceError|TableError"
-    r"|WriteFailed|EnvironmentProblem|CorruptMessage|RecordTooLarge): (.+)$",
+    r"|WriteFailed|EnvironmentProblem|RecordsNotServed|CorruptMessage|RecordTooLarge): (.+)$",
     re.MULTILINE,
 )
+_LASTING: Final = frozenset(
+    (
+        "OptionError",
+        "DataLoss",
+        "RecordsNotServed",
+        "TableError",
+        "CorruptMessage",
+        "RecordTooLarge",
+    )
+)
+"""Those of a task that are the same however often the task is run."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE: Final = "↳"
 
@@ -77,3 +92,9 @@ def remedy_line(text: str) -> str | None:
     """
     found = _NAMED.findall(text)
     return found[-1][1].strip() if found else None
+
+
+def is_lasting(text: str) -> bool:
+    """Whether a task that failed with this traceback would fail again."""
+    found = _NAMED.findall(text)
+    return bool(found) and found[-1][0] in _LASTING

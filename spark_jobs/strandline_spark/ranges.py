@@ -22,6 +22,7 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 from strandline_proto.errors import (
     NONE,
     CorruptMessage,
+    KafkaStorageError,
     OffsetOutOfRange,
     WireError,
     from_code,
@@ -35,7 +36,13 @@ from strandline_spark.cluster import (
     channel_to,
 )
 from strandline_spark.decode import OPTION, RangeDecoder
-from strandline_spark.errors import ClusterUnreachable, RangeStalled, UnknownTopic
+from strandline_spark.errors import (
+    ClusterUnreachable,
+    RangeStalled,
+    RecordsNotServed,
+    UnknownTopic,
+    first_line,
+)
 from strandline_spark.failed_calls import transport_text
 from strandline_spark.losses import Loss, OnLoss, Reason, settle
 from strandline_spark.schema import PLAIN
@@ -59,6 +66,10 @@ error to retry.
 GONE_SECONDS: Final = 10.0
 """How long a broker may not know a topic id (it may lag behind the controller) before the topic
 counts as gone.
+"""
+REFUSED_SECONDS: Final = 10.0
+"""How long a leader may say that it cannot read its disk. One that has another replica in sync
+hands over within that; where there is none, waiting cures nothing.
 """
 CORRUPT_TRIES: Final = 3
 """A batch damaged on its way is fetched again; one damaged at the broker stays damaged."""
@@ -102,10 +113,11 @@ class RangeReader:
         self._why = "no answer"
         self._pause = BACKOFF_SECONDS_MIN
         self._corrupt = 0
+        self._refused_since: float | None = None
 
     def batches(self) -> Iterator[Any]:
-        """Raises DataLoss, RangeStalled or CorruptMessage; never ends before the range's last
-        offset.
+        """Raises DataLoss, RangeStalled, RecordsNotServed or CorruptMessage; never ends before the
+        range's last offset.
         """
         self._waiting_since = time.monotonic()
         while self.decoder.position < self._stop:
@@ -200,12 +212,25 @@ class RangeReader:
         self._waiting_since = time.monotonic()
         self._pause = BACKOFF_SECONDS_MIN
         self._corrupt = 0
+        self._refused_since = None
 
     def _handle(self, error: WireError) -> None:
         """Remembers why to try again. Raises what trying again cannot cure."""
         if not error.retriable:
             raise error
+        if isinstance(error, KafkaStorageError):
+            self._check_not_refused_for_long(error)
         self._why = f"{type(error).__name__}: {error}"
+
+    def _check_not_refused_for_long(self, error: KafkaStorageError) -> None:
+        now = time.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= REFUSED_SECONDS:
+            raise RecordsNotServed(
+                f"{self._where()} is not served, and no other leader has come for"
+                f" {now - self._refused_since:.0f} s: {first_line(error)}"
+            ) from error
 
     def _handle_gone(self, gone: _Gone) -> None:
         """A broker may lag behind the controller for a while; after that the topic is gone."""

@@ -67,7 +67,7 @@ class Workers:
     """The executors of one session that were found fit to work for the job."""
 
     def __init__(self, spark: SparkSession, *, master: str, table: str, python: str) -> None:
-        self._context = spark.sparkContext
+        self.context = spark.sparkContext
         self._master = master
         self._table = table
         self._python = python
@@ -107,7 +107,7 @@ class Workers:
 
     def _executors(self) -> dict[str, str]:
         """The address of each by its number. Spark hears of executors before it lists them."""
-        context: Any = self._context._jsc.sc()
+        context: Any = self.context._jsc.sc()
         addresses = {
             one.id(): one.hostPort() for one in _each(context.statusStore().executorList(True))
         }
@@ -130,10 +130,10 @@ class Workers:
         """What the interpreter of each executor printed. There is one task for each slot, so an
         executor without one was busy.
         """
-        jobs: Any = self._context._jsc
-        java: Any = self._context._jvm
+        jobs: Any = self.context._jsc
+        java: Any = self.context._jvm
         tasks, command = java.java.util.ArrayList(), java.java.util.ArrayList()
-        for task in range(self._context.defaultParallelism):
+        for task in range(self.context.defaultParallelism):
             tasks.add(task)
         for part in ("/bin/sh", "-c", _ASK, "sh", self._python, _SOURCE, folder):
             command.add(part)

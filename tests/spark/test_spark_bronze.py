@@ -285,6 +285,20 @@ def test_a_task_that_cannot_write_is_named_with_why_and_nothing_is_committed(
     assert_whole(job, topic)
 
 
+def test_a_range_that_no_disk_holds_ends_the_query_after_the_first_attempt_of_its_task(
+    spark: SparkSession, job: BronzeJob, topic: FakeTopic, broker: FakeBroker
+) -> None:
+    """An attempt waits ten seconds for another leader, and asks fifteen times meanwhile."""
+    topic.partitions[0].is_unreadable = True
+    notes: list[str] = []
+    with pytest.raises(
+        StrandlineSparkError, match=r"^t/0 at offset 0 .* is not served.*: damaged on this broker's"
+    ):
+        stream(spark, job, prepare(job), print, note=notes.append)
+    assert broker.calls.count("FetchRange") < 2 * 15
+    assert notes == []
+
+
 def test_a_table_is_compacted_and_vacuumed_while_its_job_runs(
     spark: SparkSession, job: BronzeJob, topic: FakeTopic
 ) -> None:

@@ -12,13 +12,14 @@ from strandline_proto.batch import Compression
 from strandline_proto.errors import (
     CorruptMessage,
     InvalidRequest,
+    KafkaStorageError,
     NotLeaderOrFollower,
     UnknownTopicId,
 )
 from strandline_spark import cluster as cluster_module
 from strandline_spark import ranges as ranges_module
 from strandline_spark.cluster import close_channels, stub_for
-from strandline_spark.errors import DataLoss, RangeStalled
+from strandline_spark.errors import DataLoss, RangeStalled, RecordsNotServed
 from strandline_spark.losses import OnLoss
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.ranges import RangeReader
@@ -34,6 +35,7 @@ Rows = list[tuple[int, bytes]]
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranges_module, "STALL_SECONDS", 0.6)
     monkeypatch.setattr(ranges_module, "GONE_SECONDS", 0.2)
+    monkeypatch.setattr(ranges_module, "REFUSED_SECONDS", 0.2)
     monkeypatch.setattr(cluster_module, "PATIENCE_SECONDS", 0.3)
 
 
@@ -195,6 +197,20 @@ def test_an_error_that_time_does_not_cure_is_raised_at_once(
 ) -> None:
     topic.partitions[0].errors = [InvalidRequest.code]
     with pytest.raises(InvalidRequest):
+        rows_of(new_reader(broker, topic, 0, 6000))
+
+
+def test_a_leader_that_cannot_read_its_disk_is_given_a_short_while_to_hand_over(
+    broker: FakeBroker, topic: FakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges_module, "STALL_SECONDS", 60)
+    partition = topic.partitions[0]
+    partition.errors = [KafkaStorageError.code]
+    assert rows_of(new_reader(broker, topic, 0, 6000)) == expected(0, 6000)
+    partition.errors = [KafkaStorageError.code] * 100
+    with pytest.raises(
+        RecordsNotServed, match=r"t/0 at offset 0 of .* is not served, and no other"
+    ):
         rows_of(new_reader(broker, topic, 0, 6000))
 
 

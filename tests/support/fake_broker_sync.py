@@ -47,6 +47,8 @@ class FakePartition:
     """FetchRange breaks off (once) after so many messages."""
     on_range: Callable[[], object] | None = None
     """Called as FetchRange is about to send its second message, or its end."""
+    is_unreadable: bool = False
+    """FetchRange is refused, as the records are damaged on the broker's disk."""
     damaged_answers: int = 0
     """How many of the next FetchRange messages have a flipped byte."""
 
@@ -262,6 +264,11 @@ class FakeBroker(services_pb2_grpc.BrokerServiceServicer):
         refusal = fetch_pb2.FetchRangeResponse(
             log_start_offset=found.log_start, high_watermark=found.high_watermark
         )
+        if found.is_unreadable:
+            refusal.error_code = errors.KafkaStorageError.code
+            refusal.error_message = "damaged on this broker's disk"
+            yield refusal
+            return
         if request.start_offset < found.log_start:
             refusal.error_code = errors.OffsetOutOfRange.code
             yield refusal
