@@ -120,7 +120,10 @@ class Fence:
             raise _unwritable(table, why) from why
         self._number += 1
         table.delta.update_incremental()
-        sync_log(table.path, before + 1)
+        try:
+            sync_log(table.path, before + 1)
+        except OSError as why:
+            raise _unwritable(table, why) from why
 
 
 def _overtaken(table: BronzeTable) -> TableError:

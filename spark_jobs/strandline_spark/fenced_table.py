@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import time
 from dataclasses import dataclass
@@ -225,28 +226,31 @@ class FencedTable:
         now_ms = time.time_ns() // 1_000_000
         adds: list[AddAction | RemoveAction] = [self._add_action(file, now_ms) for file in files]
         fences = [Transaction(_fence(one.tp), one.end) for one in ranges]
-        try:
-            self._handle.create_write_transaction(
-                adds,
-                "append",
-                self._handle.schema(),
-                partition_by=PARTITION_COLUMNS,
-                commit_properties=CommitProperties(
-                    custom_metadata={METADATA_KEY: to_metadata(app_id, batch_id, ranges)},
-                    app_transactions=[Transaction(app_id, batch_id), *fences],
-                ),
-            )
-        except CommitFailedError as why:
-            raise TableError(
-                f"another writer committed these partitions to {self.path} meanwhile ({why});"
-                " run one job for each topic and table"
-            ) from why
-        self._handle.update_incremental()
-        sync_log(self.path, before + 1)
+        properties = CommitProperties(
+            custom_metadata={METADATA_KEY: to_metadata(app_id, batch_id, ranges)},
+            app_transactions=[Transaction(app_id, batch_id), *fences],
+        )
+        with committing(self.path):
+            try:
+                self._handle.create_write_transaction(
+                    adds,
+                    "append",
+                    self._handle.schema(),
+                    partition_by=PARTITION_COLUMNS,
+                    commit_properties=properties,
+                )
+            except CommitFailedError as why:
+                raise TableError(
+                    f"another writer committed these partitions to {self.path} meanwhile ({why});"
+                    " run one job for each topic and table"
+                ) from why
+            self._handle.update_incremental()
+            sync_log(self.path, before + 1)
 
     def sync_log(self) -> None:
         """What an earlier process committed is on disk too, now."""
-        sync_log(self.path, 0)
+        with committing(self.path):
+            sync_log(self.path, 0)
 
     def commits(self, limit: int | None = None) -> list[Commit]:
         """The jobs' commits among the newest `limit` entries that the log still has, newest first.
@@ -329,6 +333,21 @@ class FencedTable:
         stats = {"numRecords": file.rows, "minValues": least, "maxValues": most, "nullCount": nulls}
         values = {"topic": file.topic, "ingest_date": file.ingest_date}
         return AddAction(file.path, file.size, values, now_ms, True, json.dumps(stats))
+
+
+@contextlib.contextmanager
+def committing(table: str) -> Iterator[None]:
+    """Raises TableError if the disk does not let it. The commit may be there all the same: who runs
+    again looks for it.
+    """
+    try:
+        yield
+    except (OSError, DeltaError) as why:
+        raise TableError(
+            f"{platform.node()} cannot commit to {table} ({first_line(why)}): make room there, or"
+            " see to it that you may write; start the job again then, it goes on where the table"
+            " ends"
+        ) from why
 
 
 def check_path(path: str) -> None:

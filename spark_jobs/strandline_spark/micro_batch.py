@@ -20,6 +20,7 @@ from strandline_spark.audit import AuditCopier
 from strandline_spark.commits import CommittedRange
 from strandline_spark.durable import sync, sync_names
 from strandline_spark.errors import EnvironmentProblem, TableError
+from strandline_spark.fenced_table import committing
 from strandline_spark.manifests import (
     BatchRange,
     Taken,
@@ -168,12 +169,13 @@ class MicroBatchWriter:
         columns = _bronze_columns(frame, batch_id)
         writer = columns.write.partitionBy("topic").option("compression", "zstd")
         writer.mode("append").parquet(f"file://{os.path.abspath(staging)}")
-        files = [
-            self._place(staging, directory, name, date)
-            for directory, _, file_names in os.walk(staging)
-            for name in sorted(file_names)
-            if name.endswith(".parquet")
-        ]
+        with committing(self._table_path):
+            files = [
+                self._place(staging, directory, name, date)
+                for directory, _, file_names in os.walk(staging)
+                for name in sorted(file_names)
+                if name.endswith(".parquet")
+            ]
         shutil.rmtree(staging, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(os.path.dirname(staging))

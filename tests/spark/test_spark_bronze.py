@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import platform
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -281,6 +284,32 @@ def test_a_task_that_cannot_write_is_named_with_why_and_nothing_is_committed(
         run(spark, job)
     assert BronzeTable.open(job.table).version == 0
     (tmp_path / "table" / "topic=t").unlink()
+    run(spark, job)
+    assert_whole(job, topic)
+
+
+def test_a_driver_that_cannot_commit_is_named_with_why_and_the_job_goes_on_later(
+    spark: SparkSession,
+    job: BronzeJob,
+    topic: FakeTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The commit is there; that it is on disk is seen to by the next run."""
+    notes: list[str] = []
+    entry, fsync = tmp_path / "table" / "_delta_log" / f"{1:020}.json", os.fsync
+
+    def full(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == str(entry):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    start = prepare(job)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StrandlineSparkError, match=rf"^{platform.node()} cannot commit to .*table"):
+        stream(spark, job, start, print, note=notes.append)
+    assert notes == []
+    monkeypatch.undo()
     run(spark, job)
     assert_whole(job, topic)
 

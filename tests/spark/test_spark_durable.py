@@ -5,6 +5,8 @@ does not see.
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +81,18 @@ def test_a_task_syncs_its_file_and_all_names_on_the_way_to_it(
     assert synced[0] == path
     assert set(synced[1:]) == {os.path.dirname(path), os.path.dirname(os.path.dirname(path)), root}
     assert manifest["host"] == os.uname().nodename
+
+
+def test_a_log_that_cannot_be_written_is_named_with_the_machine_and_why(root: str) -> None:
+    """A file in the log's place is as good as a full disk."""
+    table = BronzeTable.open_or_create(root)
+    log = Path(root, "_delta_log")
+    shutil.rmtree(log)
+    log.touch()
+    with pytest.raises(TableError, match=rf"^{platform.node()} cannot commit to {root} \("):
+        table.commit("j", 0, [], [])
+    with pytest.raises(TableError, match=r"cannot commit to .*Not a directory"):
+        table.sync_log()
 
 
 def test_a_commit_is_on_disk_when_it_returns(root: str, synced: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -254,6 +255,24 @@ def test_a_crash_between_file_and_commit_leaves_no_trace_in_the_rows(
             run(spark, step, silver)
     assert held(step) == []
     assert any(name.endswith(".parquet") for name in os.listdir(step.table))
+    run(spark, step, silver)
+    assert held(step) == [(0, 10, "UA", 1)]
+
+
+def test_a_disk_that_does_not_let_gold_commit_is_named_in_one_line(
+    spark: SparkSession, step: GoldStep, silver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(silver, rows(0, 0, 1, 30))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(TableError, match=r"gold cannot be made \(.*No space left"):
+        run(spark, step, silver)
+    with pytest.raises(TableError, match=r"cannot commit to .*silver \(.*No space left"):
+        run(spark, step, silver)
+    monkeypatch.undo()
     run(spark, step, silver)
     assert held(step) == [(0, 10, "UA", 1)]
 

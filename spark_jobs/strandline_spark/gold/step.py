@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from strandline_spark.durable import sync_log
 from strandline_spark.errors import TableError
+from strandline_spark.fenced_table import committing
 from strandline_spark.gold.account import GoldAccount
 from strandline_spark.gold.batch import compute, framing_of
 from strandline_spark.gold.definition import check_step, definition_hash
@@ -70,7 +71,8 @@ def run_step(
     if batch is None:
         return StepReport(step.name, None, previous)
     # What gold says of silver must not outlive silver's own word.
-    sync_log(silver.path, silver.version)
+    with committing(silver.path):
+        sync_log(silver.path, silver.version)
     account = GoldAccount(
         number=1 if last is None else last.number + 1,
         closed=batch.closed,

@@ -23,6 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.fenced_table import committing
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import definition_hash, delta_columns
 from strandline_spark.local_files import files_under
@@ -148,25 +149,25 @@ class GoldTable:
         """
         before = self.delta.version()
         adds: list[AddAction | RemoveAction] = []
-        if rows.num_rows > 0:
-            adds.append(self._write(rows))
-        try:
-            self.delta.create_write_transaction(
-                adds,
-                "append",
-                self.delta.schema(),
-                commit_properties=CommitProperties(
-                    custom_metadata={METADATA_KEY: to_metadata(account)},
-                    app_transactions=[Transaction(self._job, account.watermark)],
-                ),
+        with committing(self.path):
+            if rows.num_rows > 0:
+                adds.append(self._write(rows))
+            properties = CommitProperties(
+                custom_metadata={METADATA_KEY: to_metadata(account)},
+                app_transactions=[Transaction(self._job, account.watermark)],
             )
-        except CommitFailedError as why:
-            raise TableError(
-                f"another driver committed step {self._step.name} to {self.path} meanwhile"
-                f" ({first_line(why)}); nothing was committed here. Run one job for each pipeline"
-            ) from why
-        self.delta.update_incremental()
-        sync_log(self.path, before + 1)
+            try:
+                self.delta.create_write_transaction(
+                    adds, "append", self.delta.schema(), commit_properties=properties
+                )
+            except CommitFailedError as why:
+                raise TableError(
+                    f"another driver committed step {self._step.name} to {self.path} meanwhile"
+                    f" ({first_line(why)}); nothing was committed here. Run one job for each"
+                    " pipeline"
+                ) from why
+            self.delta.update_incremental()
+            sync_log(self.path, before + 1)
         return self.delta.version()
 
     def _write(self, rows: Any) -> AddAction:
@@ -199,23 +200,30 @@ def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
     # A log without a first entry is what a crash in the middle of the creation leaves.
     if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
         raise TableError(f"{path} exists and is no Delta table; give an empty path")
-    os.makedirs(path, exist_ok=True)
-    DeltaTable.create(
-        path,
-        schema,
-        mode="ignore",
-        name=step.name,
-        description=f"Closed windows of step {step.name} of the Strandline pipeline {pipeline}",
-        configuration={
-            "delta.appendOnly": "true",
-            "delta.checkpointInterval": "20",
-            "delta.logRetentionDuration": f"interval {LOG_DAYS} days",
-            **dict(zip(_OWNER, (pipeline, step.name), strict=True)),
-        },
-        raise_if_key_not_exists=False,
-    )
-    sync_log(path, 0)
-    sync(os.path.dirname(os.path.abspath(path)))
+    configuration = {
+        "delta.appendOnly": "true",
+        "delta.checkpointInterval": "20",
+        "delta.logRetentionDuration": f"interval {LOG_DAYS} days",
+        **dict(zip(_OWNER, (pipeline, step.name), strict=True)),
+    }
+    try:
+        os.makedirs(path, exist_ok=True)
+        DeltaTable.create(
+            path,
+            schema,
+            mode="ignore",
+            name=step.name,
+            description=f"Closed windows of step {step.name} of the Strandline pipeline {pipeline}",
+            configuration=configuration,
+            raise_if_key_not_exists=False,
+        )
+        sync_log(path, 0)
+        sync(os.path.dirname(os.path.abspath(path)))
+    except (OSError, DeltaError) as why:
+        raise TableError(
+            f"the table {path} cannot be made ({first_line(why)}): make room there, or give a path"
+            " where you may write"
+        ) from why
 
 
 def _micros(rows: Any, column: str) -> Any:

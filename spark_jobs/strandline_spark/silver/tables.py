@@ -14,7 +14,7 @@ from deltalake.schema import Field
 
 from strandline_spark.durable import sync_log
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import PARTITION_COLUMNS, FencedTable
+from strandline_spark.fenced_table import PARTITION_COLUMNS, FencedTable, committing
 from strandline_spark.parsing.settings import PLAIN_TYPES, ColumnType
 from strandline_spark.schema import TIMESTAMP_TYPE
 from strandline_spark.silver.names import OWN_COLUMNS
@@ -119,7 +119,8 @@ class SilverTable(FencedTable):
                 f"{self.path} cannot take the columns {', '.join(columns)} ({first_line(why)}):"
                 " start the job again"
             ) from why
-        sync_log(self.path, before + 1)
+        with committing(self.path):
+            sync_log(self.path, before + 1)
 
     def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         least, most, nulls = super().statistics(file)
