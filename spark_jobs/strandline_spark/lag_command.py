@@ -23,6 +23,7 @@ _COLUMNS: Final = (
     "high_watermark",
     "lag",
 )
+_NOBODY: Final = "how far it is behind cannot be said"
 
 
 def add_lag(commands: Any) -> None:
@@ -70,4 +71,7 @@ def _print(found: list[PartitionLag]) -> None:
     for one in found:
         for problem in one.problems:
             print(f"{one.topic}/{one.partition}: {problem}")  # noqa: T201 - the command's result
-    print(f"{sum(max(0, one.lag) for one in found):,} offsets behind")  # noqa: T201 - the result
+    unknown = sum(one.lag < 0 for one in found)
+    rest = f", and {unknown} of {len(found)} partitions of which nobody can say" if unknown else ""
+    behind = f"{sum(max(0, one.lag) for one in found):,} offsets behind"
+    print(f"{behind}{rest}" if unknown < len(found) else _NOBODY)  # noqa: T201 - the result

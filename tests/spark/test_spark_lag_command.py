@@ -130,6 +130,14 @@ def test_the_command_prints_it_and_its_status_says_what_is_wrong(
     status, out = run(path, "--format", "json")
     assert (status, json.loads(out)["lag"]) == (1, 8)
     assert "retention took [30, 31)" in json.loads(out)["partitions"][1]["problems"][0]
+    own, broker.topics["t"] = topic, broker.create("other", 2)
+    status, out = run(path)
+    assert (status, out.splitlines()[-1]) == (1, "how far it is behind cannot be said")
+    broker.topics["t"] = own
+    del topic.partitions[1]
+    status, out = run(path)
+    last = "7 offsets behind, and 1 of 2 partitions of which nobody can say"
+    assert (status, out.splitlines()[-1]) == (1, last)
     status, out = run(str(tmp_path / "none"))
     assert (status, out.splitlines()) == (1, [out.strip()])
     assert "is no checkpoint of a query that has begun" in out
