@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError
 from strandline_spark.find_cluster import add_cluster, find_bootstrap_if_any
-from strandline_spark.spark_flags import add_spark, local_session
+from strandline_spark.spark_flags import (
+    add_spark_if_used,
+    local_session,
+    spark_flags_given,
+    with_spark_flags,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -63,8 +68,8 @@ def add_verify(commands: Any) -> None:
     verify.add_argument(
         "--allow-lost", action="store_true", help="accept what retention took before it was read"
     )
-    add_spark(verify)
     verify.add_argument("--format", choices=("table", "json"), default="table")
+    add_spark_if_used(verify, "for the gold steps of a pipeline, refused otherwise")
     verify.set_defaults(run=_run, interrupted="nothing is proven, and nothing was changed")
 
 
@@ -79,7 +84,18 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{arguments.table}: of a bronze table name the topic too; a pipeline's file ends in"
             " .toml"
         )
+    if not is_pipeline:
+        _refuse_spark_flags(arguments, "a table is read")
     return _run_pipeline(arguments) if is_pipeline else _run_table(arguments)
+
+
+def _refuse_spark_flags(arguments: argparse.Namespace, why: str) -> None:
+    given = spark_flags_given(arguments)
+    if given:
+        raise OptionError(
+            f"{', '.join(given)}: {why} without Spark, which is for a pipeline's gold steps alone;"
+            f" leave {'it' if len(given) == 1 else 'them'} out"
+        )
 
 
 def _run_pipeline(arguments: argparse.Namespace) -> int:
@@ -87,6 +103,10 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 
     pipeline = load_pipeline(arguments.table)
+    if not pipeline.gold:
+        _refuse_spark_flags(
+            arguments, f"{arguments.table} has no gold step, and its tables are read"
+        )
     servers = _servers(arguments, ",".join(pipeline.topics))
     flags = ("complete", "allow_lost", "values")
     raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
@@ -124,9 +144,9 @@ def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[Gold
     made = [step for step in pipeline.gold if os.path.isdir(step.table)]
     found = {step.name: GoldFindings(step.name) for step in pipeline.gold}
     if made:
-        with local_session(arguments, f"strandline verify {pipeline.name}") as spark:
+        name = pipeline.name
+        with local_session(with_spark_flags(arguments), f"strandline verify {name}") as spark:
             for step in made:
-                name = pipeline.name
                 found[step.name] = verify_step(spark, step, pipeline.silver, pipeline=name)
     return list(found.values())
 

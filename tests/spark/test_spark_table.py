@@ -507,6 +507,11 @@ def test_the_command_prints_a_verdict_and_its_status_says_it_too(
     document = json.loads(capsys.readouterr().out)
     assert (document["sound"], document["gaps"], document["doubles"]) == (False, 8, 0)
     with pytest.raises(SystemExit) as ended:
+        main(["verify", root, "t", "--memory", "2g", "--worker-python", "python3"])
+    assert ended.value.code == 1
+    refusal = "error: --worker-python, --memory: a table is read without Spark"
+    assert refusal in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
         main(["verify", f"{root}-none", "t"])
     assert ended.value.code == 1
     assert "error: " in capsys.readouterr().err
