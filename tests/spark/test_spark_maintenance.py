@@ -123,6 +123,41 @@ def test_a_job_that_commits_meanwhile_neither_fails_nor_loses_anything(
     assert (values_in(root), sound(root)) == (written(0, 50), True)
 
 
+def test_what_a_killed_job_of_dataframe_mode_left_goes_unless_it_may_still_be_committed(
+    root: str,
+) -> None:
+    """A job that runs has changed one of its files or folders since, or its offsets come next."""
+    staged = "_staging/a-query/topic=t/part-0.parquet"
+    half = "_staging/a-query/_temporary/0/topic=t/part-1.parquet"
+    names = [
+        staged,
+        half,
+        "_staging/a-query/topic=t/.part-0.parquet.crc",
+        "_staging/a-query/_SUCCESS",
+    ]
+    for name in names:
+        Path(root, name).parent.mkdir(parents=True, exist_ok=True)
+        Path(root, name).touch()
+    os.replace(os.path.join(root, write_file(root, [30, 31]).path), os.path.join(root, staged))
+    everything = [str(one.relative_to(root)) for one in Path(root, "_staging").rglob("*")]
+    assert vacuum(root).files == []
+    age(root, *everything)
+    Path(root, names[-1]).touch()
+    assert vacuum(root).files == []
+    age(root, *everything)
+    with pytest.raises(TableError, match=rf"may be about to commit {half}, {staged}, older"):
+        vacuum(root, kept_hours=1)
+    take(root, 30, 40)
+    with pytest.raises(TableError, match=rf"may be about to commit {half}, older than 1 h"):
+        vacuum(root, kept_hours=1)
+    os.unlink(os.path.join(root, half))
+    age(root, os.path.dirname(half))
+    assert vacuum(root, kept_hours=1, dry_run=True).files == sorted({*names} - {half})
+    assert set(vacuum(root, kept_hours=1).files) == {*names} - {half}
+    assert not os.path.exists(os.path.join(root, "_staging"))
+    assert sound(root)
+
+
 @pytest.mark.parametrize("other", [compact, vacuum])
 def test_of_two_at_once_the_later_is_refused_and_leaves_nothing(
     root: str, monkeypatch: pytest.MonkeyPatch, other: Callable[[str], object]
