@@ -42,7 +42,7 @@ class TaskFailures:
             ours = remedy_line(text)
             if ours is not None and is_lasting(text):
                 raise StrandlineSparkError(ours)
-            why = ours or next(iter(text.splitlines()), "it does not say why")
+            why = ours or _last_words(text)
             self._note(f"a task failed, and Spark tries it again: {why[:_SHOWN_MAX]}")
         self._look_at = time.monotonic() + LOOK_SECONDS
 
@@ -59,3 +59,9 @@ class TaskFailures:
                 if task.status() == _STATUS and task.taskId() not in self._known:
                     error = task.errorMessage()
                     yield task.taskId(), error.get() if error.isDefined() else ""
+
+
+def _last_words(text: str) -> str:
+    """Of an error of Java's, or of Python's with its traceback, as Spark tells it."""
+    said = text.partition("\n\tat ")[0].splitlines()
+    return next((line for line in reversed(said) if line[:1].strip()), "it does not say why")
