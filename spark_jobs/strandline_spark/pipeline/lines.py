@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 """Of a key: those of its tables before it, and the number of a step, as `("gold", 1, "sql")`."""
-_KEY: Final = re.compile(r"""\s*((?:[\w.\s-]|"(?:[^"\\]|\\.)*"|'[^']*')+?)\s*=""")
+_KEY: Final = re.compile(r"""((?:[\w.\s-]|"(?:[^"\\]|\\.)*"|'[^']*')+?)\s*=""")
 _CLOSES: Final = re.compile(r"""\"{3}|'{3}|[]}]""")
 """What the last line of a value of several lines has."""
 _LONG_TEXT: Final = re.compile(r"""=\s*(?:\"{3}|'{3})\s*\Z""")
@@ -28,7 +28,8 @@ class Lines:
             if statement.lstrip().startswith("["):
                 table = self._table(tomllib.loads(statement))
                 self._at.setdefault(table, line)
-            elif found := _KEY.match(statement):
+            # Of many blanks without a key the pattern would never make an end.
+            elif (key := statement.lstrip())[:1] not in ("", "#") and (found := _KEY.match(key)):
                 path = (*table, *_names(tomllib.loads(f"{found[1]} = 0")))
                 self._at[path] = line
                 is_long = _LONG_TEXT.search(statement.partition("\n")[0])

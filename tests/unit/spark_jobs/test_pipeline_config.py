@@ -213,6 +213,11 @@ def test_a_key_is_found_however_toml_spells_it() -> None:
     assert lines.of_text(("gold", 1, "sql")) == 15
 
 
+def test_lines_of_many_blanks_are_read_at_once() -> None:
+    blanks = " " * 20_000
+    assert Lines(f"a = 1\n{blanks}\n{blanks}# no key\n{blanks}b{blanks}= 2\n").of(("b",)) == 4
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=re.escape(str(tmp_path / "no.toml"))):
         load_pipeline(str(tmp_path / "no.toml"))
