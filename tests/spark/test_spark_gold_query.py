@@ -87,6 +87,17 @@ def test_a_statement_is_checked_before_a_row_is_read(spark: SparkSession) -> Non
     assert silver.names[-1] == "bytes", "the caller's schema is as it was"
 
 
+def test_times_and_ciphers_that_stay_as_they_are_are_no_reason_to_refuse(
+    spark: SparkSession,
+) -> None:
+    statement = """SELECT *, TIMESTAMP '2026-01-01' AS a, CAST('epoch' AS TIMESTAMP) AS b,
+    'now' AS c, to_date('2026-01-01') AS d, aes_encrypt('a', '0123456789abcdef', 'ECB') AS e,
+    aes_encrypt('a', '0123456789abcdef', 'GCM', 'DEFAULT', unhex('000102030405060708090a0b')) AS f,
+    CAST(CAST(bytes AS STRING) AS TIMESTAMP) AS g, try_to_timestamp('nowhere') AS h FROM silver"""
+    found = check_statement(spark, frame(spark, []).schema, statement, step="sizes", line=30)
+    assert found.names[-8:] == list("abcdefgh")
+
+
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -98,6 +109,16 @@ def test_a_statement_is_checked_before_a_row_is_read(spark: SparkSession) -> Non
         ("SELECT *, now() AS at FROM silver", r"now\(\) gives something else"),
         ("SELECT *, unix_timestamp() AS at FROM silver", r"current_timestamp\(\) gives"),
         ("SELECT *, uuid() AS id FROM silver", r"uuid\(\) gives something else"),
+        ("SELECT *, current_time() AS at FROM silver", r"current_time\(\) gives something else"),
+        ("SELECT *, uniform(1, 9) AS id FROM silver", r"rand\(\) gives something else"),
+        ("SELECT *, TIMESTAMP 'now' AS at FROM silver", r"TIMESTAMP 'now' gives something else"),
+        ('SELECT *, date" Today " AS at FROM silver', r"date\" Today \" gives something else"),
+        ("SELECT *, to_timestamp('now') AS at FROM silver", r"the time 'now' gives something else"),
+        ("SELECT *, CAST('to' || 'day' AS DATE) AS at FROM silver", r"the time 'today' gives some"),
+        (
+            "SELECT *, aes_encrypt('a', '0123456789abcdef') AS b FROM silver",
+            r"aes_encrypt\(\) with",
+        ),
         ("SELECT * FROM silver TABLESAMPLE (50 PERCENT)", "TABLESAMPLE gives something else"),
         (
             "SELECT * FROM silver WHERE bytes = (SELECT max(bytes) FROM silver WHERE rand() < 1)",

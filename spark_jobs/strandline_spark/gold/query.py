@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 VIEW: Final = "silver"
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
+_TIMES: Final = ("date", "timestamp", "timestamp_ntz")
+_MOVING: Final = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
+_MOVING_LITERAL: Final = re.compile(
+    r"\b(?:date|timestamp(?:_[ln]tz)?)\s*(['\"])\s*(?:now|today|tomorrow|yesterday)\b[^'\"]*\1",
+    re.IGNORECASE,
+)
+"""Spark has made a time of it when it has read the statement."""
 _HELD_END: Final = "strandline_held_end"
 _MISSED: Final = "strandline_missed"
 _BACK: Final = "strandline_window_back"
@@ -45,7 +52,8 @@ def check_statement(
     added = [StructField(name, TimestampType()) for name in WINDOW_COLUMNS]
     columns = StructType([*silver.fields, *added])
     frame = _run(spark.createDataFrame([], columns), statement, step=step, line=line)
-    varying = next(_varying(frame), None)
+    literal = _MOVING_LITERAL.search(statement)
+    varying = literal[0] if literal is not None else next(_varying(frame), None)
     if varying is not None:
         raise OptionError(
             f"{_WHERE.format(step=step, line=line)}: {varying} gives something else each time, so"
@@ -78,13 +86,37 @@ def _varying(frame: DataFrame) -> Iterator[str]:
         if is_a(node, "plans.QueryPlan"):
             inner.append(node.expressions())
         below = [seq.apply(i) for seq in inner for i in range(seq.size())]
+        if is_a(node, "expressions.RuntimeReplaceable"):
+            # It says nothing of itself: what stands for it does.
+            below.append(node.replacement())
+        of_now = node.containsPattern(current) and not any(
+            one.containsPattern(current) for one in below
+        )
         if is_a(node, "plans.logical.Sample"):
             yield "TABLESAMPLE"
-        elif is_a(node, "expressions.Nondeterministic") or (
-            not below and node.containsPattern(current)
-        ):
+        elif is_a(node, "expressions.AesEncrypt") and _is_salted(node):
+            yield "aes_encrypt() without an initialization vector"
+        elif is_a(node, "expressions.Nondeterministic") or of_now:
             yield f"{node.toString().partition('(')[0].lower()}()"
+        elif (
+            is_a(node, "expressions.Cast")
+            and node.dataType().typeName() in _TIMES
+            and node.child().dataType().typeName().startswith("string")
+            and node.child().foldable()
+            and not node.child().containsPattern(current)
+        ):
+            # A constant text: Spark takes some for the time at which the statement runs.
+            text = str(node.child().eval(None))
+            if _MOVING.fullmatch(text):
+                yield f"the time {text.strip()!r}"
         left += below
+
+
+def _is_salted(encryption: Any) -> bool:
+    """Whether Spark draws the vector: none is given, and the mode has one."""
+    vector = encryption.iv()
+    is_drawn = vector.foldable() and not vector.eval(None)
+    return is_drawn and encryption.mode().toString().upper() != "ECB"
 
 
 def held_rows(
