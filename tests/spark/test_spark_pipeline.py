@@ -21,6 +21,7 @@ from strandline_spark.errors import (
 )
 from strandline_spark.fenced_table import FencedTable
 from strandline_spark.gold.table import GoldTable
+from strandline_spark.main import main
 from strandline_spark.pipeline.job import PipelineRun, bronze_job, prepare_pipeline
 from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 from strandline_spark.silver import batch
@@ -418,6 +419,44 @@ def test_an_empty_topic_makes_empty_tables(
     fill(broker.topics["t"], value(0))
     (found,) = verify_raw(pipeline, broker.address, complete=True)
     assert found.problems == ["1 offsets of the topic are not in the table yet"]
+
+
+def test_a_verdict_says_nothing_of_gold_that_is_not_there(
+    broker: FakeBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And Spark's flags, which gold alone needs, are refused where there is none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STRANDLINE_BOOTSTRAP", broker.address)
+    broker.create("t", 1)
+    pipeline = clicks(tmp_path)
+    prepare_pipeline(pipeline, bronze_job(pipeline, PipelineRun(broker.address)))
+    text = CLICKS.replace("MORE_PIPELINE", "").replace("MORE_SILVER", "")
+
+    def told(text: str, *more: str) -> tuple[object, list[str]]:
+        Path(pipeline.file).write_text(text)
+        with pytest.raises(SystemExit) as ended:
+            main(["verify", pipeline.file, *more])
+        out, err = capsys.readouterr()
+        return ended.value.code, (out + err).splitlines()
+
+    status, lines = told(text)
+    assert (status, lines[-2:]) == (
+        0,
+        [
+            "per_minute: it has no table yet; the next run makes it",
+            "sound: bronze and silver; there is no gold yet",
+        ],
+    )
+    without = text.partition("[[gold]]")[0]
+    status, lines = told(without)
+    assert (status, lines[-1]) == (0, "sound: bronze and silver")
+    status, lines = told(without, "--master", "local[1]")
+    assert status == 1
+    assert lines[-1].startswith("error: --master: ")
+    assert "has no gold step" in lines[-1]
 
 
 def test_the_latest_row_of_each_key_is_there_unless_it_is_a_tombstone(
