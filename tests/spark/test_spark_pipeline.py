@@ -263,6 +263,7 @@ ODD_FIELDS: Final = {
     "": ("string", "a table cannot have a column named ''"),
     "window_end": ("boolean", "gold steps add a column window_end"),
     "who": ("string", "the table has a column Who already"),
+    'new\n"line"': ("string", "a table cannot have a column named 'new"),
 }
 
 
@@ -274,17 +275,19 @@ def test_a_field_that_cannot_become_a_column_stops_the_job_which_says_how_it_is_
 ) -> None:
     topic = broker.create("t", 1)
     row = {"timestamp": 7, "N": 0.5, "": "x", "window_end": True, "Who": "a", "who": "b"}
+    row['new\n"line"'] = "c"
     fill(topic, value(0, **row))
     adds = clicks(tmp_path, silver='on_new_field = "add"')
     for _ in range(2):
         with pytest.raises(StrandlineSparkError, match="nothing was committed") as raised:
             run_pipeline_once(spark, adds, broker.address)
         for name, (kind, why) in ODD_FIELDS.items():
-            assert f"{name or repr(name)} ({kind}, in topic t; {why}" in str(raised.value)
+            shown = name if name.isalpha() or "_" in name else repr(name)
+            assert f"{shown} ({kind}, in topic t; {why}" in str(raised.value)
         assert 'my_column = { type = "string", field = "" }' in str(raised.value)
     columns = {f"c{n}": (name, kind) for n, (name, (kind, _)) in enumerate(ODD_FIELDS.items())}
     named = "".join(
-        f'{column} = {{ type = "{kind}", field = "{name}" }}\n'
+        f'{column} = {{ type = "{kind}", field = {json.dumps(name)} }}\n'
         for column, (name, kind) in columns.items()
     )
     text = CLICKS.replace('at = "timestamp"\n', f'at = "timestamp"\n{named}')

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _MINUS_ZERO: Final = re.compile(r"-0[\s,}]")
+_READABLE: Final = re.compile(r'[^"\\\x00-\x1f]*')
+"""A field's name that msgspec can have. What has another it refuses, as what is no column."""
 _DOUBTFUL: Final = object()
 """In place of what is no decimal, or spelt in a way that only `json_rows.py` reads."""
 
@@ -40,19 +42,22 @@ class JsonDecoder:
         self._columns = columns
         self._texts = {name: Texts(name, kind) for name, kind in columns.items()}
         self._rows = JsonRows(columns)
-        fields = [f"f{n}" for n in range(len(columns))]
-        kinds = [_read_as(kind) | UnsetType for kind in columns.values()]
+        names = {f"f{n}": name for n, name in enumerate(fields_of(columns).values())}
+        readable = {field: name for field, name in names.items() if _READABLE.fullmatch(name)}
+        kinds = dict(zip(names, map(_read_as, columns.values()), strict=True))
         # No column's own name can be in the way of Python's, or of msgspec's.
         struct = msgspec.defstruct(
             "Fields",
-            [(field, kind, UNSET) for field, kind in zip(fields, kinds, strict=True)],
-            rename=dict(zip(fields, fields_of(columns).values(), strict=True)),
+            [(field, kinds[field] | UnsetType, UNSET) for field in readable],
+            rename=readable,
             forbid_unknown_fields=True,
             gc=False,
         )
         self._decode = msgspec.json.Decoder(struct).decode
         self._nothing = struct()
-        self._getters = [attrgetter(field) for field in fields]
+        self._getters = [
+            attrgetter(field) if field in readable else lambda one: UNSET for field in names
+        ]
         self._kinds = list(enumerate(columns.values()))
 
     def decode(self, values: Any) -> Decoded:

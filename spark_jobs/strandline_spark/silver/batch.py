@@ -141,14 +141,14 @@ class SilverBatchWriter(MicroBatchWriter):
         """`which`: why each of them cannot have a column of its name, where it is so."""
         names = sorted(which)
         shown = ", ".join(
-            f"{name or repr(name)} ({found[name]}, in topic {topics[name]}{which[name]})"
+            f"{_shown(name)} ({found[name]}, in topic {topics[name]}{which[name]})"
             for name in names[:_FIELDS_SHOWN]
         )
         more = "" if len(names) <= _FIELDS_SHOWN else f" and {len(names) - _FIELDS_SHOWN} more"
         said = f"records have fields that are no columns: {shown}{more}; nothing was committed."
         where = f"[silver.columns] of {self._pipeline.file}"
         if which[names[0]]:
-            as_field = json.dumps(names[0], ensure_ascii=False)
+            as_field = json.dumps(names[0], ensure_ascii=False).replace("\x7f", "\\u007f")
             return (
                 f"{said} Add a column of another name to {where}, for instance my_column ="
                 f' {{ type = "{found[names[0]]}", field = {as_field} }}'
@@ -179,6 +179,11 @@ class SilverBatchWriter(MicroBatchWriter):
             f" {self._pipeline.limit} ({counts}); for instance {'; '.join(samples[:_SAMPLES_MAX])}."
             f" Nothing was committed: correct [silver] of {self._pipeline.file}, or raise the limit"
         )
+
+
+def _shown(name: str) -> str:
+    """In one line: the names are data."""
+    return name if name and name.isprintable() else repr(name)
 
 
 def _taken(parsed: list[_Parsed], table: str) -> Taken:

@@ -352,6 +352,24 @@ def test_a_string_column_made_for_a_new_field_takes_any_value_as_its_text() -> N
     assert outcomes(parser, ['{"a":{},"i":"x"}'])[0][:2] == ("bad", "wrong type")
 
 
+@pytest.mark.parametrize("name", ['say "it"', "a\\b", "new\nline", "\x1b[31m"])
+def test_a_field_may_have_a_name_that_msgspec_cannot_have(name: str) -> None:
+    parser = parser_of("json", n="int", odd=replace(column_type("string"), field=name))
+    field = json.dumps(name)
+    values: list[Value] = [
+        f'{{"n":1,{field}:"x"}}',
+        '{"n":2}',
+        f'{{{field}:"y",{field}:"z"}}',
+        f"{{{field}:3}}",
+        '{"f1":"z"}',
+    ]
+    parsed = parser.parse(batch_of(values))
+    found = outcomes_of(parsed, len(values))
+    assert [columns(one).get("odd") for one in found[:2]] == ["x", None]
+    assert [one[1] for one in found[2:4]] == ["field twice", "wrong type"]
+    assert parsed.new_fields == {"f1": "string"}
+
+
 @pytest.mark.parametrize("reads_rows", [False, True])
 def test_a_column_reads_the_field_that_it_names(reads_rows: bool) -> None:
     sent = replace(column_type("bigint"), field="timestamp")
