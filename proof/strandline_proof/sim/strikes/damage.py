@@ -217,7 +217,7 @@ class DamageStrikes:
         return (
             not ghost.damaged
             and ghost.permitted is None
-            and len(others) >= len(decided.replicas) - 1
+            and len(others) >= max(1, len(decided.replicas) - 1)
             and all(self._scene.world.members[m].running for m in others)
             and not self._scene.doubles
         )
