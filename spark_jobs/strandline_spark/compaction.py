@@ -30,7 +30,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from strandline_spark.audit import AuditCopier
 from strandline_spark.durable import sync, sync_log, sync_names
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import PARTITION_COLUMNS
+from strandline_spark.fenced_table import PARTITION_COLUMNS, committing
 from strandline_spark.range_file import ROW_GROUP_BYTES
 from strandline_spark.table import COMPACTED_OPTIONS, FILE_SCHEMA, BronzeTable
 
@@ -119,11 +119,9 @@ class Fence:
         except OSError as why:
             raise _unwritable(table, why) from why
         self._number += 1
-        table.delta.update_incremental()
-        try:
+        with committing(table.path):
+            table.delta.update_incremental()
             sync_log(table.path, before + 1)
-        except OSError as why:
-            raise _unwritable(table, why) from why
 
 
 def _overtaken(table: BronzeTable) -> TableError:

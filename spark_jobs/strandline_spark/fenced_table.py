@@ -138,25 +138,14 @@ class FencedTable:
         """As `find`, and makes it. Raises TableError if it cannot be made."""
         if (there := cls.find(path, owner)) is not None:
             return there
-        try:
-            os.makedirs(path, exist_ok=True)
-            DeltaTable.create(
-                path,
-                schema,
-                mode="ignore",
-                partition_by=PARTITION_COLUMNS,
-                name=name,
-                description=description,
-                configuration=CONFIGURATION | ({} if owner is None else {OWNER_KEY: owner}),
-                raise_if_key_not_exists=False,
-            )
-            sync_log(path, 0)
-            sync(os.path.dirname(os.path.abspath(path)))
-        except (OSError, DeltaError) as why:
-            raise TableError(
-                f"the table {path} cannot be made ({first_line(why)}): give a path where you may"
-                " write"
-            ) from why
+        make_table(
+            path,
+            schema,
+            partition_by=PARTITION_COLUMNS,
+            name=name,
+            description=description,
+            configuration=CONFIGURATION | ({} if owner is None else {OWNER_KEY: owner}),
+        )
         table = cls.open(path)
         table.check_owner(owner)
         return table
@@ -335,6 +324,20 @@ class FencedTable:
         return AddAction(file.path, file.size, values, now_ms, True, json.dumps(stats))
 
 
+def make_table(path: str, schema: Any, **given: Any) -> None:
+    """`DeltaTable.create` where there is none yet, durably. Raises TableError if it cannot be."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        DeltaTable.create(path, schema, mode="ignore", raise_if_key_not_exists=False, **given)
+        sync_log(path, 0)
+        sync(os.path.dirname(os.path.abspath(path)))
+    except (OSError, DeltaError) as why:
+        raise TableError(
+            f"the table {path} cannot be made ({first_line(why)}): make room there, or give a path"
+            " where you may write"
+        ) from why
+
+
 @contextlib.contextmanager
 def committing(table: str) -> Iterator[None]:
     """Raises TableError if the disk does not let it. The commit may be there all the same: who runs
@@ -345,8 +348,7 @@ def committing(table: str) -> Iterator[None]:
     except (OSError, DeltaError) as why:
         raise TableError(
             f"{platform.node()} cannot commit to {table} ({first_line(why)}): make room there, or"
-            " see to it that you may write; start the job again then, it goes on where the table"
-            " ends"
+            " see to it that you may write; run this again then, it goes on where the table ends"
         ) from why
 
 

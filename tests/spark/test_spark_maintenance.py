@@ -238,6 +238,24 @@ def test_a_full_disk_is_called_so_and_changes_nothing(
     assert values_in(root) == written(0, 30)
 
 
+def test_a_commit_that_may_not_last_is_not_said_to_have_changed_nothing(
+    root: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left")
+
+    monkeypatch.setattr(compaction, "sync_log", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["compact", root])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 1
+    assert f"cannot commit to {root} (No space left): make room" in line
+    assert line.endswith("run this again then, it goes on where the table ends")
+    monkeypatch.undo()
+    compact(root)
+    assert values_in(root) == written(0, 30)
+
+
 @pytest.mark.parametrize(
     ("command", "interrupted", "said"),
     [

@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import committing
+from strandline_spark.fenced_table import committing, make_table
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import definition_hash, delta_columns
 from strandline_spark.local_files import files_under
@@ -206,24 +206,13 @@ def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
         "delta.logRetentionDuration": f"interval {LOG_DAYS} days",
         **dict(zip(_OWNER, (pipeline, step.name), strict=True)),
     }
-    try:
-        os.makedirs(path, exist_ok=True)
-        DeltaTable.create(
-            path,
-            schema,
-            mode="ignore",
-            name=step.name,
-            description=f"Closed windows of step {step.name} of the Strandline pipeline {pipeline}",
-            configuration=configuration,
-            raise_if_key_not_exists=False,
-        )
-        sync_log(path, 0)
-        sync(os.path.dirname(os.path.abspath(path)))
-    except (OSError, DeltaError) as why:
-        raise TableError(
-            f"the table {path} cannot be made ({first_line(why)}): make room there, or give a path"
-            " where you may write"
-        ) from why
+    make_table(
+        path,
+        schema,
+        name=step.name,
+        description=f"Closed windows of step {step.name} of the Strandline pipeline {pipeline}",
+        configuration=configuration,
+    )
 
 
 def _micros(rows: Any, column: str) -> Any:
