@@ -78,11 +78,12 @@ class LogStarts:
             waiting, self._waiting = self._waiting, []
             # The limits first: one of a log that begins anew from here on stays (I-75).
             taken = {log: log.limits.current() for log in logs if not log.deleted}
+            beginnings = {log: log.state.beginnings for log in taken}
             starts = {log: log.log_start_offset for log in taken}
             error = await self._save(starts, taken)
             if error is None:
                 for log, start in starts.items():
-                    log.log_start_is_durable(start)
+                    log.log_start_is_durable(start, beginnings[log])
             for _, on_done in waiting:
                 on_done(error)
 

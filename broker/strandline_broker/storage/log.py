@@ -387,9 +387,11 @@ class Log:
         self.state.raise_start(offset)
         return True
 
-    def log_start_is_durable(self, offset: int) -> None:
-        """The log-start checkpoint on disk says `offset`."""
-        self.state.start_is_durable(offset)
+    def log_start_is_durable(self, offset: int, beginnings: int) -> None:
+        """The log-start checkpoint on disk says `offset`, where the log began after so many
+        beginnings (`LogState.beginnings`).
+        """
+        self.state.start_is_durable(offset, beginnings)
 
     def clean_to(self, offset: int) -> None:
         """Let compaction go on at `offset`."""

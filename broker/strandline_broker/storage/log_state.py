@@ -33,6 +33,7 @@ class LogState:
         "_durable_at_cut",
         "_flushed",
         "_on_wrong",
+        "beginnings",
         "cleaned_to",
         "damaged_ranges",
         "durable_start",
@@ -55,6 +56,8 @@ class LogState:
         self.start = found.log_start
         self.durable_start = found.log_start
         """What the log-start checkpoint says, or the first segment's name, as far as known."""
+        self.beginnings = 0
+        """How often the log has begun anew."""
         self.end = end = found.log_end
         self.cleaned_to = min(cleaned_to, end)
         """Where compaction goes on: what lies below was cleaned."""
@@ -123,9 +126,12 @@ class LogState:
         self.rolls_synced = max(self.rolls_synced, rolls)
         return True
 
-    def start_is_durable(self, offset: int) -> None:
-        """A checkpoint says that the log begins at `offset`, or did before it began anew."""
-        self.durable_start = max(self.durable_start, min(offset, self.start))
+    def start_is_durable(self, offset: int, beginnings: int) -> None:
+        """A checkpoint says that the log begins at `offset`, unless it began anew since that was
+        taken, after so many beginnings (I-74).
+        """
+        if beginnings == self.beginnings:
+            self.durable_start = max(self.durable_start, offset)
 
     # Shrinking
 
@@ -148,6 +154,7 @@ class LogState:
     def empty(self, segment: Segment) -> None:
         """Nothing of the log stays, and it begins at `segment`. Shown before any byte goes."""
         self.start = self.durable_start = segment.base_offset
+        self.beginnings += 1
         self.cut(segment.base_offset, _only(segment))
         self.damaged_ranges.set(())  # also of what lies below: no byte of it stays
 

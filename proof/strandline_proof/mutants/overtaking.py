@@ -49,8 +49,8 @@ OVERTAKING: Final = (
         (
             Edit(
                 _STARTS,
-                "log.log_start_is_durable(start)",
-                "log.log_start_is_durable(max(start, log.log_start_offset))",
+                "log.log_start_is_durable(start, beginnings[log])",
+                "log.log_start_is_durable(log.log_start_offset, log.state.beginnings)",
             ),
         ),
     ),

@@ -127,3 +127,24 @@ async def test_a_log_start_of_after_a_log_began_anew_is_limited_no_more(
     scene.write()
     assert scene.store.log.limits.lowest(LOG_STARTS) is None
     assert scene.store.restart().log_start_offset == 35
+
+
+@pytest.mark.parametrize(("anew_at", "durable"), [(None, 15), (3, 3)])
+async def test_a_log_start_counts_as_durable_for_the_log_that_began_there(
+    tmp_path: Path, anew_at: int | None, durable: int
+) -> None:
+    """One write of it may take so long that the log begins anew lower, and rises past it again."""
+    scene = Scene(tmp_path / "data")
+    log = scene.store.log
+
+    async def save(write: Any) -> None:
+        if anew_at is not None:
+            log.truncate_fully_and_start_at(anew_at)
+            scene.append(17)
+        log.raise_log_start(19)
+        write(scene.store.directory)
+
+    log.raise_log_start(15)
+    scene.save = save  # type: ignore[method-assign]
+    await scene.save_start()
+    assert (log.log_start_offset, log.state.durable_start) == (19, durable)
