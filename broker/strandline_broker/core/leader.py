@@ -95,6 +95,8 @@ class Leader:
         self._proposal: Proposal | None = None
         self._requests = 0
         self._join_not_before_ms = now_ms
+        self._epoch_was_pushed = True
+        """Who may not join comes with the push of a partition epoch; an answer may be first."""
         self._adopt(state)
 
     @property
@@ -223,11 +225,16 @@ class Leader:
         )
 
     def on_state(self, state: PartitionState, now_ms: int) -> list[Effect]:
-        """A push within this leader epoch. An equal one leaves a proposal open (I-34, P-79)."""
+        """A push within this leader epoch, after the `on_eligible` of what came with it. An equal
+        one leaves a proposal open (I-34, P-79).
+        """
         self._saw(now_ms)
-        if state.leader_epoch < self.leader_epoch or state.partition_epoch <= self.partition_epoch:
+        if state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch:
             return []
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
+        self._epoch_was_pushed = True
+        if state.partition_epoch == self.partition_epoch:
+            return []
         # The controller compares and sets, so whatever was asked at the older epoch can no longer
         # be applied (I-27).
         self._proposal = None
@@ -239,8 +246,9 @@ class Leader:
     ) -> list[Effect]:
         """`offline`: whose replica may not join, though its broker may; what ends an open proposal
         for it is the partition epoch, which that news has raised. So it is told no later than that
-        epoch: one asked for in it by mistake would be refused, counted no more, and let in by the
-        same request when that comes late, after its replica is back (I-15, I-16).
+        epoch, and nobody is asked for in one that is not pushed yet: one asked for by mistake would
+        be refused, counted no more, and let in by the same request when that comes late, after its
+        replica is back (I-15, I-16).
         """
         self._eligible, self._offline = dict(eligible), frozenset(offline)
         proposal = self._proposal
@@ -254,6 +262,7 @@ class Leader:
             return []
         if answer.partition_epoch > self.partition_epoch:
             self._proposal = None
+            self._epoch_was_pushed = False
             self._adopt(
                 replace(
                     self._state,
@@ -378,6 +387,8 @@ class Leader:
         """
         if self._proposal is not None or self._now_ms < self._join_not_before_ms:
             return False
+        if not self._epoch_was_pushed:
+            return False  # the controller may have begun the epoch to bar it (I-15, I-16)
         if self._state.recovering:
             return False  # the ISR stays {leader} until the recovery is recorded (I-49)
         if follower.log_end_offset is None or any(m.broker_id == broker_id for m in self.isr):

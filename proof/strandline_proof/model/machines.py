@@ -74,6 +74,7 @@ _LEADER_FIELDS: Final = {
     "_proposal",
     "_requests",
     "_join_not_before_ms",
+    "_epoch_was_pushed",
     "_state",
     "_where",
     "_eff_min_insync",
@@ -105,6 +106,7 @@ def rest_leader(leader: Leader) -> LeaderView:
         followers=tuple(sorted(leader.followers.items())),
         isr=leader.isr,
         eligible=frozen_eligible(leader._eligible),
+        epoch_was_pushed=leader._epoch_was_pushed,
         proposal=None
         if proposal is None
         else ProposalView(
@@ -136,6 +138,7 @@ def wake_leader(view: LeaderView) -> Leader:
     leader._now_ms = NOW_MS
     leader._requests = 0
     leader._join_not_before_ms = NOW_MS
+    leader._epoch_was_pushed = view.epoch_was_pushed
     leader._state = view.state
     leader._where = view.state.where
     leader._eff_min_insync = view.state.eff_min_insync

@@ -45,6 +45,7 @@ class LeaderView(NamedTuple):
     followers: tuple[tuple[int, RemoteReplica], ...]
     isr: tuple[IsrMember, ...]
     eligible: tuple[tuple[int, int], ...]
+    epoch_was_pushed: bool
     proposal: ProposalView | None
 
 

@@ -100,7 +100,65 @@ class TestJoining:
         assert fetch(p, C, 0) == []
         answer = isr_answer(A, B, partition_epoch=1, min_isr=1)
         p.on_isr_answer(asked.request_id, answer)
+        assert fetch(p, C, 0) == [], "who may not join in epoch 1 comes with its push"
+        p.on_state(partition_state(A, B, partition_epoch=1, min_isr=1), 0)
         assert proposal(fetch(p, C, 0)).isr == isr_of(A, B, C)
+
+    def shrunk_by_the_controller_first(self) -> Leader:
+        """C left the ISR in epoch 1 and the leader asked for just that in epoch 0: its answer
+        comes before the push, and C holds everything again.
+        """
+        p = leader(A, B, C)
+        p.on_append(Offset(1))
+        fetch(p, B, 1)
+        asked = proposal(p.on_tick(LAG_MS + 1))
+        answer = isr_answer(A, B, partition_epoch=1)
+        assert p.on_isr_answer(asked.request_id, answer) == [raised(1)]
+        assert fetch(p, C, 1) == [], "C may be barred in epoch 1 (I-15, I-16)"
+        assert not p.may_grow
+        return p
+
+    def test_nobody_joins_in_an_epoch_that_the_answer_told_before_its_push_bars_it(self) -> None:
+        p = self.shrunk_by_the_controller_first()
+        p.on_eligible(FIRST_EPOCHS, offline=(C,))
+        assert fetch(p, C, 1) == []
+        p.on_state(partition_state(A, B, partition_epoch=1), 0)
+        assert fetch(p, C, 1) == []
+        assert not p.may_grow
+
+    def test_a_replica_joins_in_an_epoch_that_the_answer_told_once_it_is_pushed(self) -> None:
+        p = self.shrunk_by_the_controller_first()
+        p.on_eligible(FIRST_EPOCHS)
+        assert fetch(p, C, 1) == []
+        p.on_state(partition_state(A, B, C, partition_epoch=0), 0)
+        assert fetch(p, C, 1) == [], "a push of an older epoch"
+        p.on_state(partition_state(A, B, partition_epoch=1), 0)
+        assert p.may_grow
+        asked = proposal(fetch(p, C, 1))
+        assert (asked.isr, asked.partition_epoch) == (isr_of(A, B, C), 1)
+
+    def test_a_replica_joins_once_a_newer_epoch_than_the_answer_told_is_pushed(self) -> None:
+        p = self.shrunk_by_the_controller_first()
+        p.on_state(partition_state(A, B, partition_epoch=2), 0)
+        assert proposal(fetch(p, C, 1)).partition_epoch == 2
+
+    def test_an_answer_that_comes_after_the_push_of_its_epoch_takes_nothing_back(self) -> None:
+        p = leader(A, B, C)
+        p.on_append(Offset(1))
+        asked = proposal(p.on_tick(LAG_MS + 1))
+        p.on_state(partition_state(A, partition_epoch=1), 0)
+        p.on_isr_answer(asked.request_id, isr_answer(A, partition_epoch=1))
+        assert proposal(fetch(p, C, 1)).isr == isr_of(A, C)
+
+    def test_a_member_is_dropped_in_an_epoch_that_is_not_pushed_yet(self) -> None:
+        p = leader(A, B, C, min_isr=1)
+        p.on_append(Offset(1))
+        fetch(p, B, 1, now_ms=50)
+        p.on_append(Offset(2))
+        asked = proposal(p.on_tick(LAG_MS + 1))
+        assert asked.isr == isr_of(A, B)
+        p.on_isr_answer(asked.request_id, isr_answer(A, B, partition_epoch=1, min_isr=1))
+        assert proposal(p.on_tick(LAG_MS + 51)).isr == isr_of(A)
 
     def test_nobody_joins_a_leader_that_has_not_recovered(self) -> None:
         p = leader(A, min_isr=1, recovering=True)
@@ -109,6 +167,7 @@ class TestJoining:
         assert asked.isr == isr_of(A), "it asks to be recorded as recovered"
         answer = isr_answer(A, partition_epoch=1, min_isr=1)
         p.on_isr_answer(asked.request_id, answer)
+        p.on_state(partition_state(A, partition_epoch=1, min_isr=1), 0)
         assert proposal(fetch(p, B, 0)).isr == isr_of(A, B)
 
     def test_a_leader_that_has_not_recovered_waits_for_nobody(self) -> None:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.core.partition_state import IsrAnswer, IsrMember
 from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.fetch_messages import Position
 from strandline_broker.hosts.leading import Leading
 from strandline_proto.batch import build_batch
-from support.replica_nodes import decide, run_node, state
+from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from support.replica_nodes import decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.eligibility import Key
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import ProduceOutcome
-    from strandline_proto.ids import BrokerEpoch, BrokerId
 
 
 def append(partition: Partition) -> list[ProduceOutcome]:
@@ -106,6 +107,59 @@ async def test_a_push_that_is_half_applied_has_no_leader_ask_for_whom_it_bars(
         await decide(out, node, known=(other, third), offline=(3,))
         assert node.partition.leader_epoch == epoch
         assert node.proposals == [], "it would be let in by that when it is back (I-15, I-16)"
+
+
+def answered(partition: Partition, isr: tuple[int, ...], *, partition_epoch: int) -> None:
+    """The leader hears what is committed as an answer to what it once asked."""
+    outcome = IsrAnswer(
+        leader=BrokerId(1),
+        leader_epoch=LeaderEpoch(0),
+        isr=tuple(IsrMember(BrokerId(b), BrokerEpoch(b)) for b in isr),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        eff_min_insync=1,
+    )
+    partition.check_leader(None).on_isr_outcome(1, outcome)
+
+
+@pytest.mark.parametrize("offline", [(), (3,)])
+async def test_an_epoch_that_an_answer_told_lets_a_replica_join_once_its_push_has_come(
+    tmp_path: Path, offline: tuple[int, ...]
+) -> None:
+    async with (
+        run_node(tmp_path / "1", 1) as node,
+        run_node(tmp_path / "2", 2) as other,
+        run_node(tmp_path / "3", 3) as third,
+    ):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), node, known=(other, third))
+        partition = node.partition
+        answered(partition, (1, 2), partition_epoch=1)
+        fetch(partition, 3, 0)
+        assert node.proposals == [], "it may be barred in that epoch (I-15, I-16)"
+        out = state(1, epoch=0, isr=(1, 2), partition_epoch=1)
+        await decide(out, node, known=(other, third), offline=offline)
+        fetch(partition, 3, 0)
+        asked = [[m.broker_id for m in proposal.isr] for proposal in node.proposals]
+        assert asked == ([] if offline else [[1, 2, 3]])
+
+
+async def test_whoever_waits_for_the_push_of_an_epoch_joins_with_it(tmp_path: Path) -> None:
+    async with (
+        run_node(tmp_path / "1", 1) as node,
+        run_node(tmp_path / "2", 2) as other,
+        run_node(tmp_path / "3", 3) as third,
+    ):
+        nodes = (node, other, third)
+        await decide(state(1, epoch=0, isr=(1,), min_insync=1), *nodes, known=nodes)
+        await eventually(lambda: len(node.proposals) == 1, "one of the two is asked for")
+        partition = node.partition
+        (first,) = {m.broker_id for m in node.proposals[0].isr} - {1}
+        answered(partition, (1, first), partition_epoch=1)
+        fetch(partition, 5 - first, 0)
+        assert len(node.proposals) == 1
+        joined = state(1, epoch=0, isr=(1, first), partition_epoch=1, min_insync=1)
+        await decide(joined, node, known=nodes)
+        await eventually(lambda: len(node.proposals) == 2, "the other one has everything as ever")
+        assert {m.broker_id for m in node.proposals[1].isr} == {1, 2, 3}
 
 
 async def test_a_broker_that_comes_is_told_to_those_whom_the_push_names(
