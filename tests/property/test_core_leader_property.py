@@ -245,8 +245,9 @@ class LeaderHistory(RuleBasedStateMachine):
 
     @rule(b=FOLLOWERS)
     def fence(self, b: BrokerId) -> None:
-        self.fenced.add(b)
-        if any(m.broker_id == b for m in self.state.isr):
+        """Even where it is in no ISR, what was asked before may not let it in any more (I-27)."""
+        if b not in self.fenced:
+            self.fenced.add(b)
             self.commit(tuple(m for m in self.state.isr if m.broker_id != b))
         self.push()
 
@@ -257,9 +258,7 @@ class LeaderHistory(RuleBasedStateMachine):
 
     @rule(b=FOLLOWERS)
     def lose_the_directory(self, b: BrokerId) -> None:
-        """The broker lives, and its replica does not: even where it is in no ISR, what was asked
-        before may not let it in any more (I-27).
-        """
+        """The broker lives, and its replica does not."""
         if b not in self.offline:
             self.offline.add(b)
             self.commit(tuple(m for m in self.state.isr if m.broker_id != b))
@@ -303,13 +302,6 @@ class LeaderHistory(RuleBasedStateMachine):
         effects = self.leader.on_eligible(eligible, offline=offline)
         if self.leader.proposed is None:
             self.awaited = None
-        # No call is so late that its joiner has been fenced, and the leader told so, before.
-        self.on_their_way = [
-            call
-            for call in self.on_their_way
-            if call is self.awaited
-            or all(eligible.get(m.broker_id) == m.broker_epoch for m in call.isr)
-        ]
         self.see(effects)
         if state.leader_epoch == EPOCH:
             before = self.leader.partition_epoch
@@ -327,15 +319,27 @@ class LeaderHistory(RuleBasedStateMachine):
         self.replicate(1, C)
 
     @precondition(lambda self: self.on_their_way)
-    @rule(which=st.integers(0, 5), answer_is_lost=st.booleans())
-    def a_call_arrives(self, which: int, answer_is_lost: bool) -> None:
+    @rule(which=st.integers(0, 5), answer_is_lost=st.booleans(), comes_again=st.booleans())
+    def a_call_arrives(self, which: int, answer_is_lost: bool, comes_again: bool) -> None:
         call = self.on_their_way.pop(which % len(self.on_their_way))
+        if comes_again:
+            self.on_their_way.append(call)
         answer = self.decide(call)
         if self.awaited is None or call.request_id != self.awaited.request_id:
             return
         if answer_is_lost:
             answer = RequestTimedOut()
         self.answers.append((call.request_id, answer))
+
+    @precondition(lambda self: self.on_their_way)
+    @rule(which=st.integers(0, 5), b=FOLLOWERS)
+    def a_call_comes_twice(self, which: int, b: BrokerId) -> None:
+        """Answered the first time, and late the second: whom it names may be well again by then."""
+        self.a_call_arrives(which, answer_is_lost=False, comes_again=True)
+        while self.answers:
+            self.an_answer_arrives(0)
+        self.get_it_back(b)
+        self.a_call_arrives(len(self.on_their_way) - 1, answer_is_lost=False, comes_again=False)
 
     def decide(self, call: ProposeIsr) -> IsrAnswer | WireError:
         """AlterPartition, in the order of the controller's checks."""
@@ -352,6 +356,22 @@ class LeaderHistory(RuleBasedStateMachine):
             self.push()
         s = self.state
         return IsrAnswer(s.leader, s.leader_epoch, s.isr, s.partition_epoch, MIN_ISR)
+
+    @rule(b=FOLLOWERS)
+    def the_answer_is_faster_than_the_push(self, b: BrokerId) -> None:
+        """The leader asks to drop a laggard whom the controller has barred: the answer says that
+        this is what is committed, and not why.
+        """
+        self.replicate(1, b)
+        self.tick(2 * LAG_MS)
+        self.lose_the_directory(b)
+        while self.on_their_way:
+            self.a_call_arrives(0, answer_is_lost=False, comes_again=False)
+        while self.answers:
+            self.an_answer_arrives(0)
+        self.replicate(0, None)
+        if self.on_their_way:
+            self.a_call_comes_twice(0, b)
 
     @precondition(lambda self: self.awaited is not None)
     @rule()
