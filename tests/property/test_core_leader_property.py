@@ -421,3 +421,17 @@ class LeaderHistory(RuleBasedStateMachine):
 
 
 TestLeaderHistory = LeaderHistory.TestCase
+
+
+def test_nobody_joins_by_a_late_call_of_an_epoch_that_the_answer_told_first() -> None:
+    """One history of those above, which a planted bug is found by."""
+    history = LeaderHistory()
+    history.elected(end=0, committed=0, in_sync=(A, B, C), flush_always=False)
+    history.the_answer_is_faster_than_the_push(C)
+    assert history.leader.partition_epoch == history.state.partition_epoch == 1
+    history.whoever_may_be_in_sync_counts()
+    history.get_it_back(C)
+    while history.pushes:
+        history.a_push_arrives()
+    history.replicate(1, None)
+    assert history.leader.proposed is not None, "it is back, and its push has come"

@@ -269,4 +269,19 @@ BELIEVING: Final = (
         ),
         Needs(kinds=_NET),
     ),
+    Mutant(
+        "asks-in-an-epoch-that-an-answer-told",
+        "I-15, I-16, I-24",
+        "a leader asks for a join in a partition epoch of which it knows from an answer alone: whom"
+        " the controller has barred by it is refused, and the same request lets it in late",
+        (
+            Edit(
+                _LEADER,
+                "            self._epoch_was_pushed = False\n",
+                "",
+            ),
+        ),
+        history="tests/property/test_core_leader_property.py"
+        "::test_nobody_joins_by_a_late_call_of_an_epoch_that_the_answer_told_first",
+    ),
 )
