@@ -232,12 +232,14 @@ class Leader:
         if state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch:
             return []
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
-        self._epoch_was_pushed = True
-        if state.partition_epoch == self.partition_epoch:
+        if state.partition_epoch == self.partition_epoch and self._epoch_was_pushed:
             return []
-        # The controller compares and sets, so whatever was asked at the older epoch can no longer
-        # be applied (I-27).
-        self._proposal = None
+        if state.partition_epoch > self.partition_epoch:
+            # The controller compares and sets, so whatever was asked at the older epoch can no
+            # longer be applied (I-27).
+            self._proposal = None
+        # An answer that was first has told the ISR of this epoch, and not its replicas.
+        self._epoch_was_pushed = True
         self._adopt(state)
         return self._advance()
 

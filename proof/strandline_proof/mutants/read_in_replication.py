@@ -31,8 +31,8 @@ READ_IN_REPLICATION: Final = (
         (
             Edit(
                 _LEADER,
-                "        # be applied (I-27).\n        self._proposal = None\n",
-                "        # be applied (I-27).\n",
+                "            # longer be applied (I-27).\n            self._proposal = None\n",
+                "            pass\n",
             ),
         ),
     ),

@@ -150,6 +150,30 @@ class TestJoining:
         p.on_isr_answer(asked.request_id, isr_answer(A, partition_epoch=1))
         assert proposal(fetch(p, C, 1)).isr == isr_of(A, C)
 
+    def test_a_replica_that_was_added_in_an_epoch_that_the_answer_told_is_known_once_it_is_pushed(
+        self,
+    ) -> None:
+        p, added = leader(A, B, min_isr=1, replicas=(A, B)), (A, B, C)
+        p.on_append(Offset(1))
+        asked = proposal(p.on_tick(LAG_MS + 1))
+        answer = isr_answer(A, partition_epoch=2, min_isr=1)
+        assert p.on_isr_answer(asked.request_id, answer) == [raised(1)]
+        p.on_append(Offset(2))
+        p.on_state(partition_state(A, partition_epoch=1, min_isr=1, replicas=(A, B)), 0)
+        p.on_state(partition_state(A, partition_epoch=2, min_isr=1, replicas=added), 0)
+        assert proposal(fetch(p, C, 2)).isr == isr_of(A, C)
+
+    def test_a_push_of_an_epoch_that_the_answer_told_leaves_the_proposal_open(self) -> None:
+        p = leader(A, B, C, min_isr=1)
+        p.on_append(Offset(1))
+        fetch(p, B, 1, now_ms=50)
+        p.on_append(Offset(2))
+        asked = proposal(p.on_tick(LAG_MS + 1))
+        p.on_isr_answer(asked.request_id, isr_answer(A, B, partition_epoch=1, min_isr=1))
+        proposal(p.on_tick(LAG_MS + 51))
+        p.on_state(partition_state(A, B, partition_epoch=1, min_isr=1), LAG_MS + 51)
+        assert p.proposed == isr_of(A), "P-79: its commit may be under way"
+
     def test_a_member_is_dropped_in_an_epoch_that_is_not_pushed_yet(self) -> None:
         p = leader(A, B, C, min_isr=1)
         p.on_append(Offset(1))
