@@ -240,8 +240,10 @@ class LogCleaner:
                 min_lag_ms=log.config.min_compaction_lag_ms,
                 max_lag_ms=log.config.max_compaction_lag_ms,
             )
-            found.append((partition, judge(compacted, now_ms=now_ms)))
-        return [(p, log) for p, log in found if self._is_candidate(p)]
+            found.append((partition, seen[0], judge(compacted, now_ms=now_ms)))
+        # What stands behind a cut that came meanwhile may not be committed (I-69).
+        still = [each for each in found if each[1] == each[0].log.state.truncations]
+        return [(p, log) for p, _, log in still if self._is_candidate(p)]
 
     def _is_candidate(self, partition: Partition) -> bool:
         log = partition.log

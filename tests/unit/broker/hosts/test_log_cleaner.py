@@ -1,12 +1,19 @@
 """Which logs the cleaner looks at: those that are compacted, however many others there are."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.log_cleaner import LogCleaner
+from strandline_broker.storage.cleaner.cleaner import Task
+from support.compaction import COMPACTED, put
+from support.disk import Hurried
+from support.storage import Store
 
 
 class FakePartition:
@@ -68,3 +75,52 @@ async def test_what_is_compacted_no_more_or_not_held_is_not_looked_at() -> None:
     cleaner.on_configured(altered)
     await cleaner.clean_next()
     assert altered.looks > looks[0] + 1
+
+
+class Replica:
+    """Of a compacted log with sealed segments, all of it committed and durable."""
+
+    out_of_service = None
+    producers = SimpleNamespace(entries=list)
+
+    def __init__(self, path: Path) -> None:
+        self.store = Store(path, COMPACTED, fs=Hurried())
+        self.log = self.store.log
+        self.fill()
+        self.store.flush()
+        self.high_watermark = self.log.log_end_offset
+
+    def fill(self) -> None:
+        for number in range(20):
+            put(self.store, (b"key", b"%d" % number))
+
+
+async def test_a_log_that_is_cut_while_another_is_judged_is_not_cleaned_as_it_was(
+    tmp_path: Path,
+) -> None:
+    """What it holds behind the cut is not committed, and may be cut again (I-69)."""
+    cleaner, tasks = a_cleaner(), list[Task]()
+    cut, other = Replica(tmp_path / "1"), Replica(tmp_path / "2")
+
+    def steps(task: Task) -> Iterator[None]:
+        tasks.append(task)
+        yield
+
+    async def in_own_thread(work: Callable[[], object]) -> object:
+        if isinstance(work, partial) and work.args[0] == other.log.segments[:-1]:
+            cut.log.truncate_to(1)
+            cut.high_watermark = 1
+            cut.fill()
+        return work()
+
+    async def clean(cleaning: Any, _: object) -> bool:
+        next(cleaning.steps)
+        return True
+
+    cleaner._cleaner = lambda: SimpleNamespace(steps=steps)
+    cleaner._in_own_thread, cleaner._clean = in_own_thread, clean
+    for partition in (cut, other):
+        cleaner.on_configured(partition)
+    assert await cleaner.clean_next()
+    assert cut.log.segments[0].end_offset > cut.high_watermark
+    assert [task.segments for task in tasks] == [other.log.segments[:-1]]
