@@ -204,8 +204,7 @@ class Partition:
                 high_watermark=self.high_watermark,
                 log_end_offset=log.log_end_offset,
             )
-        known = max(self.high_watermark, self.checkpointed_high_watermark)
-        await self._shorten(partial(log.truncate_to, offset, high_watermark=known))
+        await self._shorten(partial(log.truncate_to, offset))
 
     async def restart_at(self, offset: int) -> None:
         """Drop the whole log; the leader's begins past our end (I-45)."""

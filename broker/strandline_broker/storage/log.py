@@ -312,13 +312,12 @@ class Log:
     def max_timestamp(self) -> Found | None:
         return in_a_row(self.time_lookup(None))
 
-    def truncate_to(self, offset: int, *, high_watermark: int = 0) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Cut log, indexes and epochs before the batch with `offset`, durably (I-47, P-34).
 
-        At or beyond the end only an epoch goes in which nothing was appended. `high_watermark` is
-        the highest that a checkpoint may name.
+        At or beyond the end only an epoch goes in which nothing was appended.
         """
-        truncate_to(self._fs, self, offset, high_watermark)
+        truncate_to(self._fs, self, offset)
         self.damaged_ranges.save()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:

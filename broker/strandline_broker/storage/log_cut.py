@@ -26,7 +26,7 @@ NOTHING: Final = -1
 _base_of: Final = attrgetter("base_offset")
 
 
-def truncate_to(fs: FileSystem, log: Log, offset: int, high_watermark: int) -> None:
+def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     """Cut log, indexes and epochs before the batch with `offset`.
 
     At or beyond the end only an epoch goes in which nothing was appended.
@@ -58,7 +58,7 @@ def truncate_to(fs: FileSystem, log: Log, offset: int, high_watermark: int) -> N
         # more, once this replica does not count (I-15).
         raise damage_met(log, bad) from bad
     # What fails up to here, for want of room, leaves the log as it was.
-    _limit_checkpoints(log, end_offset, high_watermark)
+    _limit_checkpoints(log, end_offset, log.log_end_offset)
     try:
         _cut(fs, log, i, end_offset, *kept)
     except OSError as error:
@@ -164,9 +164,9 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         raise
 
 
-def _limit_checkpoints(log: Log, offset: int, high_watermark: int) -> None:
-    """A high watermark may stand above what is durable, and none may come back above what stays:
-    other records are appended there (I-13).
+def _limit_checkpoints(log: Log, offset: int, highest: int) -> None:
+    """No checkpoint may come back above what stays: other records are appended there (I-7, I-13).
+    What they say by now is no measure: until the cut shows, a flush may be noted, and written.
     """
-    if offset < max(log.durable_offset, log.log_start_offset, high_watermark):
+    if offset < highest:
         log.limits.prepare(offset)

@@ -251,8 +251,8 @@ FOUND_IN_STORAGE: Final = (
         (
             Edit(
                 _CUT,
-                "    _limit_checkpoints(log, end_offset, high_watermark)\n    try:\n",
-                "    try:\n        _limit_checkpoints(log, end_offset, high_watermark)\n",
+                "    _limit_checkpoints(log, end_offset, log.log_end_offset)\n    try:\n",
+                "    try:\n        _limit_checkpoints(log, end_offset, log.log_end_offset)\n",
             ),
         ),
         Needs(

@@ -67,7 +67,7 @@ async def test_a_watermark_of_before_a_cut_does_not_count_behind_it(
     scene = Scene(tmp_path / "data")
     if not shown:
         await scene.checkpoints.save()
-    scene.store.log.truncate_to(10, high_watermark=20)
+    scene.store.log.truncate_to(10)
     if shown:
         await scene.checkpoints.save()
     scene.partition.high_watermark = 10
@@ -89,7 +89,7 @@ async def test_a_watermark_of_a_log_counts_for_no_other_of_its_name(tmp_path: Pa
 
 async def test_a_cut_whose_watermark_was_written_is_limited_no_more(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "data")
-    scene.store.log.truncate_to(10, high_watermark=20)
+    scene.store.log.truncate_to(10)
     scene.partition.high_watermark = 10
     scene.append(20)
     scene.partition.high_watermark = 25

@@ -124,8 +124,31 @@ def test_a_high_watermark_above_what_is_durable_does_not_come_back_over_other_re
         store.append(b"%d" % i)
     store.directory.write_high_watermarks({KEY: 18})
     assert store.log.durable_offset == 0
-    store.log.truncate_to(10, high_watermark=18)
+    store.log.truncate_to(10)
     for i in range(10):
         store.append(b"another %d" % i)
     assert store.restart().log_end_offset == 20
     assert store.directory.checkpointed_high_watermark(store.log) <= 10
+
+
+def test_a_flush_that_is_noted_within_a_cut_does_not_count_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop notes it, and its recovery point may be written, while the disk pool is about
+    to cut what was not durable when that began (I-7).
+    """
+    store = Store(tmp_path / "data", LARGE, fs=Hurried())
+    for i in range(20):
+        store.append(b"%d" % i)
+    ticket = store.log.flush_snapshot()
+    ticket.run()
+
+    def between(*_: object) -> None:
+        store.log.flushed(ticket)
+        store.checkpoint()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerSnapshots, "remove_above", between)
+        store.log.truncate_to(10)
+    log = store.restart()
+    assert (log.log_end_offset, damaged(log)) == (10, [])

@@ -44,7 +44,7 @@ def test_what_has_changed_is_written(store: Store) -> None:
 
 
 def test_a_cut_waits_for_a_file_that_says_the_same(store: Store) -> None:
-    store.log.truncate_to(10, high_watermark=20)
+    store.log.truncate_to(10)
     store.directory.write_high_watermarks({KEY: 10})
     for i in range(10):
         store.append(b"another %d" % i)
