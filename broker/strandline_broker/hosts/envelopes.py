@@ -26,6 +26,7 @@ from strandline_broker.hosts.replica_configs import configure_replicas, log_conf
 from strandline_broker.hosts.usable import admit_epoch, unusable
 from strandline_broker.storage.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
+from strandline_proto.ids import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +181,8 @@ class Envelopes:
             # A new log, a truncation that was cut short, or one after which not all could be read.
             if log.producers is None or log.replay_lacks:
                 await partition.rebuild_producers()
+            if state.leader != NO_LEADER:
+                await partition.give_up_lost_watermark()
             if state.leader == self._replicas.me:
                 # First what can fail and must last, then the role (I-46, P-36).
                 if not log.leader_epochs.has_begun(state.leader_epoch):

@@ -225,6 +225,14 @@ class Partition:
         if log.producers is None:
             await self.rebuild_producers()
 
+    async def give_up_lost_watermark(self) -> None:
+        """Other records may come where the last process knew of committed ones that are lost: the
+        checkpoint that says so must not count for them (I-13).
+        """
+        log, end = self.log, self.log.log_end_offset
+        if end < self.checkpointed_high_watermark:
+            await self.in_disk_pool(partial(log.limits.add, end))
+
     async def abandon_cleaning(self) -> None:
         """Return once nothing of a cleaning of this log is left; the caller holds the gate."""
         await self._upkeep.cleaner.abandon(self)

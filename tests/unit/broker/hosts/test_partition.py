@@ -17,9 +17,13 @@ import pytest
 
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.threads import to_the_end
+from strandline_broker.storage.directory import DataDirectory
 from strandline_proto.batch import build_batch, prefix
 from strandline_proto.errors import KafkaStorageError
-from support.replica_nodes import decide, run_node, state
+from strandline_proto.ids import NO_LEADER, LeaderEpoch
+from strandline_runtime.real import RealFileSystem
+from support.replica_nodes import TOPIC, TOPIC_ID, decide, run_node, state
+from support.storage import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -191,3 +195,28 @@ async def test_work_on_a_thread_ends_before_whoever_is_cancelled_twice() -> None
     held = Held(list)
     with ThreadPoolExecutor(1) as thread:
         await cancelled_at(held, to_the_end(thread, held), times=3)
+
+
+@pytest.mark.parametrize(("leader", "believed"), [(1, COUNT), (2, COUNT), (NO_LEADER, 2 * COUNT)])
+async def test_what_was_known_of_a_lost_tail_counts_for_no_other_records(
+    tmp_path: Path, leader: int, believed: int
+) -> None:
+    """I-13: they stand at its offsets, and the next process may begin before the watermark of this
+    one has been written. While nobody leads, what is lost may have to be told (I-53).
+    """
+    fs = RealFileSystem()
+    before = DataDirectory.open(
+        fs, str(tmp_path), node_id=2, cluster_id="c", new_id=lambda: TOPIC_ID
+    )
+    log = before.create_log(TOPIC, TOPIC_ID, 0, SMALL)
+    for offset in (0, COUNT):
+        log.append_as_follower(from_leader(offset, epoch=1), leader_epoch=1)
+    before.write_high_watermarks({(TOPIC, 0): 2 * COUNT})
+    before.close()
+    os.truncate(log.segments[0].path(), log.size_bytes // 2)
+    async with run_node(tmp_path, 2) as node:
+        partition, (directory,) = node.partition, node.directory.online
+        assert partition.high_watermark == COUNT
+        await decide(state(leader, epoch=2, isr=(1, 2), unclean_epoch=LeaderEpoch(2)), node)
+        assert directory.checkpointed_high_watermark(partition.log) == believed
+        assert partition.checkpointed_high_watermark == 2 * COUNT
