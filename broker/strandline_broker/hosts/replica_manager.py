@@ -168,7 +168,7 @@ class ReplicaManager:
     def adopt_loaded(self, each: Loaded) -> None:
         assert each.log is not None, each.found
         assert each.producers is not None, each.found
-        partition = self.adopt(each.log, each.directory.checkpointed_high_watermark(each.log))
+        partition = self.adopt(each.log, each.log.checkpointed_high_watermark)
         partition.take_producers(each.producers)
 
     async def _load_late(self) -> None:

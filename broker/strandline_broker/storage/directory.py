@@ -341,10 +341,6 @@ class DataDirectory:
         self._logs[key] = log
         return log
 
-    def checkpointed_high_watermark(self, log: Log) -> int:
-        """It may be beyond the log's end, if what lay before it has been lost."""
-        return self._checkpoints.offset(HIGH_WATERMARKS, (log.topic, log.partition), log.limits)
-
     def delete_log(self, log: Log | PartitionDir) -> None:
         """Rename the directory so that its name is free at once; `purge_deleted` removes the files
         (P-51).

@@ -86,6 +86,10 @@ class Log:
         """What the producers have appended up to the log's end; None while nobody knows."""
         self.gaps = Gaps(fs, path, expected.gaps_below)
         self.limits = limits
+        self.checkpointed_high_watermark = expected.high_watermark
+        """Beyond the log's end if what lay before it has been lost; as it was when it was opened:
+        a log that begins anew here has its checkpoints limited, and its loss told (I-53).
+        """
         self._reader = LogReader(self)
         if found.log_start > found.log_end:
             report(

@@ -56,7 +56,7 @@ class Scene:
     def restart(self) -> int:
         """The high watermark that the next process begins with."""
         log = self.store.restart()
-        return self.store.directory.checkpointed_high_watermark(log)
+        return log.checkpointed_high_watermark
 
 
 @pytest.mark.parametrize("shown", [False, True])

@@ -128,7 +128,7 @@ def test_a_high_watermark_above_what_is_durable_does_not_come_back_over_other_re
     for i in range(10):
         store.append(b"another %d" % i)
     assert store.restart().log_end_offset == 20
-    assert store.directory.checkpointed_high_watermark(store.log) <= 10
+    assert store.log.checkpointed_high_watermark <= 10
 
 
 def test_a_flush_that_is_noted_within_a_cut_does_not_count_behind_it(

@@ -390,7 +390,7 @@ def test_a_topic_of_the_same_name_is_not_judged_by_the_old_ones_checkpoints(path
     store.append(b"new")
     store.restart()
     assert (store.log.log_start_offset, store.values(), store.reports) == (0, [b"new"], [])
-    assert store.directory.checkpointed_high_watermark(store.log) == 0
+    assert store.log.checkpointed_high_watermark == 0
 
 
 def test_strays_are_kept_and_never_used_again(path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from strandline_broker.offline.findings import PartitionReport
 from strandline_broker.offline.roots import verify
+from strandline_broker.storage.checkpoints import HIGH_WATERMARKS
 from strandline_proto.batch import read_header
 from support.disk import Hurried
 from support.storage import LARGE, Store, damaged, values_around_damage, written_by_another
@@ -188,9 +189,7 @@ def test_a_cut_below_the_high_watermark_is_reported_loudly(tmp_path: Path) -> No
     assert store.log.log_end_offset == 8
     assert "ATTENTION" in store.reports[0]
     assert "high watermark was 10" in store.reports[0]
-    assert store.directory.checkpointed_high_watermark(store.log) == 10, (
-        "what it knew is not forgotten"
-    )
+    assert store.log.checkpointed_high_watermark == 10, "what it knew is not forgotten"
 
 
 @pytest.mark.parametrize(("ends_at", "refused"), [(4, True), (5, False)])
@@ -365,7 +364,7 @@ def test_checkpoints_of_before_a_truncation_are_not_believed_after_it(tmp_path: 
     store.start()
     assert store.values() == written(2)
     assert len(store.reports) == 1
-    assert store.directory.checkpointed_high_watermark(store.log) == 4
+    assert store.log.checkpointed_high_watermark == 4
 
 
 def test_a_checkpoint_written_after_a_truncation_is_believed_again(tmp_path: Path) -> None:
@@ -442,6 +441,19 @@ def test_a_log_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) ->
     log = store.start()
     assert (log.log_start_offset, log.log_end_offset) == (70, 70)
     assert "begins anew" in store.reports[0]
+
+
+def test_what_was_known_beyond_a_log_that_begins_anew_is_not_forgotten(tmp_path: Path) -> None:
+    """Its records are lost, and that is told if this replica leads (I-53)."""
+    store = small_log(tmp_path / "data")
+    store.log.raise_log_start(8)
+    store.checkpoint(10)
+    store.kill()
+    os.truncate(log_file(store), boundaries(log_file(store))[3] + 20)
+    log = store.start()
+    assert (log.log_start_offset, log.log_end_offset) == (8, 8)
+    assert log.checkpointed_high_watermark == 10
+    assert log.limits.lowest(HIGH_WATERMARKS) == 0
 
 
 def test_records_below_the_log_start_are_not_served(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_high_watermark_that_a_disk_has_changed_is_not_believed(tmp_path: Path
     changed(path, path.read_bytes().index(b"0\n", 6), bit=1)
     assert path.read_bytes() == b"0\n1\nt 0 22\n"
     log = store.start()
-    assert store.directory.checkpointed_high_watermark(log) == 0
+    assert log.checkpointed_high_watermark == 0
     assert any(HIGH_WATERMARKS in finding for finding in store.directory.findings)
     assert log.log_end_offset == 30
 
