@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.suspects import Suspects
     from strandline_broker.hosts.to_controller import ToController
+    from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 
@@ -144,12 +145,12 @@ class DamageWatch:
             self._controller.report_offline()
 
     async def _take_note(self, partition: Partition) -> None:
-        ranges = partition.log.damaged_ranges
+        log, ranges = partition.log, partition.log.damaged_ranges
         self._controller.report_offline()
         for segment in sorted(ranges.unsure):
             # A reader takes all that is behind the first bad byte for bad, so look closely.
-            await self._on_scrub_thread(partial(check_segment, partition.log, segment))
-        await self._on_scrub_thread(ranges.save)
+            await self._on_scrub_thread(partial(check_segment, log, segment))
+        await self._on_scrub_thread(partial(_save_ranges, log))
         known = self._seen.get(partition, ())
         if ranges.entries:
             self._seen[partition] = ranges.entries
@@ -238,3 +239,9 @@ class DamageWatch:
         self._healed.inc()
         self._seen.pop(partition, None)
         self._fetchers.fetch(partition)
+
+
+def _save_ranges(log: Log) -> None:
+    """Where a log was that is deleted, another of its name may be (I-36)."""
+    if not log.deleted:
+        log.damaged_ranges.save()

@@ -1,16 +1,22 @@
 """What the watch over damage does about producers whose batches seemed to be damaged."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from strandline_broker.hosts import damage_watch
 from strandline_broker.hosts.damage_watch import DamageWatch
 from strandline_broker.hosts.suspects import Suspects
+from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import BrokerId
+from support.disk import Hurried
+from support.storage import Store, damaged
 
 
 class FakePartition:
@@ -82,6 +88,25 @@ def test_whoever_may_be_elected_cuts_nothing() -> None:
     assert not may_heal(led_by_1(1, 2), leader_is_offline=True)
 
 
+def watch_over(
+    partition: Any, *, suspects: Any = None, scrub: Any = None, warn: Any = None
+) -> DamageWatch:
+    log = SimpleNamespace(warning=warn, error=lambda *_, **__: None)
+    runtime: Any = SimpleNamespace(log=log, metrics=CollectorRegistry())
+    unused: Any = None
+    controller: Any = SimpleNamespace(report_offline=lambda: None)
+    return DamageWatch(
+        runtime,
+        BrokerId(3),
+        unused,
+        unused,
+        controller,
+        suspects=suspects,
+        scrub=scrub,
+        fetchers=partition,
+    )
+
+
 def look(partition: FakePartition, times: int = 1) -> list[str]:
     """The warnings of so many rounds."""
     told = list[str]()
@@ -89,22 +114,10 @@ def look(partition: FakePartition, times: int = 1) -> list[str]:
     def warn(message: str, **_: Any) -> None:
         told.append(message)
 
-    runtime: Any = SimpleNamespace(log=SimpleNamespace(warning=warn), metrics=CollectorRegistry())
     known: Any = partition
     suspects = Suspects({partition.key: known})
     suspects.add(known)
-    unused: Any = None
-    fetchers: Any = partition
-    watch = DamageWatch(
-        runtime,
-        BrokerId(3),
-        unused,
-        unused,
-        unused,
-        suspects=suspects,
-        scrub=unused,
-        fetchers=fetchers,
-    )
+    watch = watch_over(partition, suspects=suspects, warn=warn)
 
     async def run() -> None:
         for _ in range(times):
@@ -141,3 +154,29 @@ def test_a_failure_is_told_and_tried_again() -> None:
     partition.error = KafkaStorageError("the disk is full")
     assert look(partition, times=2) == ["producers not read"] * 2
     assert partition.rebuilt == 2
+
+
+async def test_what_is_known_of_a_removed_log_is_not_noted_of_the_next_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at a segment takes its time; the topic may be deleted and created anew meanwhile
+    (I-36).
+    """
+    store = Store(tmp_path / "data", fs=Hurried())
+    partition: Any = FakePartition()
+    partition.log = log = store.log
+    log.damaged_ranges.add(DamagedRange(0, 1, 0, 0, NOWHERE, "flipped"))
+
+    def anew(*_: object) -> None:
+        store.directory.delete_log(log)
+        store.log = store.create(bytes(16))
+
+    monkeypatch.setattr(damage_watch, "check_segment", anew)
+    with ThreadPoolExecutor(1) as scrub:
+        watch: Any = watch_over(partition, scrub=scrub)
+        await watch._take_note(partition)
+    store.append(b"v")
+    store.log.roll()
+    store.flush()
+    store.checkpoint()
+    assert damaged(store.restart()) == []
