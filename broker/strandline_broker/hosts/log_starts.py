@@ -49,7 +49,7 @@ class LogStarts:
         def on_done(error: KafkaStorageError | None) -> None:
             if error is None:
                 on_durable()
-            elif not log.deleted:
+            elif not log.deleted and self._unwritten(log) is None:
                 loop = asyncio.get_running_loop()
                 loop.call_later(RETRY_S, self.persist, log, on_durable)
 
@@ -81,11 +81,18 @@ class LogStarts:
             beginnings = {log: log.state.beginnings for log in taken}
             starts = {log: log.log_start_offset for log in taken}
             error = await self._save(starts, taken)
-            if error is None:
-                for log, start in starts.items():
+            for log, start in starts.items():
+                if error is None and self._unwritten(log) is None:
                     log.log_start_is_durable(start, beginnings[log])
-            for _, on_done in waiting:
-                on_done(error)
+            for log, on_done in waiting:
+                on_done(error or self._unwritten(log))
+
+    def _unwritten(self, log: Log) -> KafkaStorageError | None:
+        """Nothing is written for a log whose directory is out of service."""
+        log_dir = self._dirs.of(log)
+        if log_dir.failure is None:
+            return None
+        return KafkaStorageError(f"{log_dir.path} is out of service: {log_dir.failure}")
 
     async def _save(self, starts: Mapping[Log, int], taken: Taken) -> KafkaStorageError | None:
         offsets = {(log.topic, log.partition): start for log, start in starts.items()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,12 @@ import pytest
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS
+from strandline_proto.batch import read_header
+from strandline_proto.errors import KafkaStorageError
+from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
-from support.storage import LARGE, Store, damaged
+from support.replica_nodes import decide, run_node, state
+from support.storage import LARGE, Store, batch_of, damaged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,6 +42,9 @@ class Scene:
 
     async def save(self, write: Any) -> None:
         self.queued.append(write)
+
+    def of(self, _: object) -> Any:
+        return SimpleNamespace(failure=None)
 
     async def save_start(self) -> None:
         self.starts.request(self.store.log, lambda _: None)
@@ -148,3 +157,34 @@ async def test_a_log_start_counts_as_durable_for_the_log_that_began_there(
     scene.save = save  # type: ignore[method-assign]
     await scene.save_start()
     assert (log.log_start_offset, log.state.durable_start) == (19, durable)
+
+
+class Failing(RealFileSystem):
+    """One directory's checkpoint of log starts meets an error."""
+
+    directory = ""
+
+    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
+        if self.directory and target == f"{self.directory}/{LOG_STARTS}":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().replace(source, target)
+
+
+async def test_a_log_start_is_not_durable_whose_directory_goes_out_of_service(
+    tmp_path: Path,
+) -> None:
+    """The others go on, but no file below it may go (I-74)."""
+    fs = Failing()
+    async with run_node(tmp_path, 2, fs, log_dirs=f"{tmp_path}/a,{tmp_path}/b") as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition = node.partition
+        log, starts = partition.log, node.replicas.upkeep.log_starts
+        log.append_as_leader(batch := batch_of(b"x", b"x"), read_header(batch), leader_epoch=1)
+        partition.learn_high_watermark(2)
+        assert partition.raise_log_start(1)
+        fs.directory = os.path.dirname(log.path)
+        for _ in range(2):
+            with pytest.raises(KafkaStorageError, match="out of service"):
+                await starts.durable(log)
+        assert node.directory.failed.keys() == {fs.directory}
+        assert log.state.durable_start == 0
