@@ -173,7 +173,8 @@ class BrokerDirectories:
 
     def take_out(self, directory: DataDirectory, why: str) -> None:
         """The directory has failed; nothing is written there any more."""
-        self.online.remove(directory)
+        # A thread may be going through the list as it was.
+        self.online = [each for each in self.online if each is not directory]
         self.failed[directory.path] = why
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:

@@ -134,6 +134,21 @@ def test_directories_of_two_brokers_or_clusters_are_refused(
         opened(tmp_path / "c", tmp_path / "d")
 
 
+def test_a_directory_that_fails_meanwhile_keeps_no_other_from_remembering(
+    a: Path, b: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop takes it out while a thread goes through them (P-20)."""
+    directories = opened(a, b)
+    first, second = directories.online
+
+    def update(**_: object) -> None:
+        directories.take_out(first, "EIO")
+
+    monkeypatch.setattr(first, "update_state", update)
+    created(directories, second, "t", TOPIC_ID, 0, SMALL)
+    assert second.state.hosted == {(TOPIC_ID, 0)}
+
+
 def test_a_directory_that_cannot_be_used_is_out_and_the_others_go_on(a: Path, b: Path) -> None:
     closed(opened(a, b))
     for path in sorted(b.iterdir()):
