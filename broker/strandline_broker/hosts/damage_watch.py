@@ -31,7 +31,7 @@ from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable
     from concurrent.futures import Executor
 
     from strandline_broker.core.metadata_cache import MetadataCache
@@ -149,8 +149,11 @@ class DamageWatch:
         self._controller.report_offline()
         for segment in sorted(ranges.unsure):
             # A reader takes all that is behind the first bad byte for bad, so look closely.
-            await self._on_scrub_thread(partial(check_segment, log, segment))
-        await self._on_scrub_thread(partial(_save_ranges, log))
+            looking = asyncio.get_running_loop().run_in_executor(
+                self._scrub, partial(check_segment, log, segment)
+            )
+            await self._done(looking)
+        await self._done(self._dirs.in_disk_pool(log, partial(_save_ranges, log)))
         known = self._seen.get(partition, ())
         if ranges.entries:
             self._seen[partition] = ranges.entries
@@ -170,9 +173,9 @@ class DamageWatch:
                     next=self._what_next(partition),
                 )
 
-    async def _on_scrub_thread(self, work: Callable[[], object]) -> None:
+    async def _done(self, work: Awaitable[object]) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(self._scrub, work)
+            await work
         except (OSError, WireError) as error:
             self._log.warning("damage not looked at closely", reason=str(error))
 

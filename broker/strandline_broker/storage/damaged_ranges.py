@@ -151,7 +151,9 @@ class DamagedRanges:
             self._on_found()
 
     def save(self) -> None:
-        """Make the file say what memory says; blocking."""
+        """Make the file say what memory says; blocking. Only in the thread that cuts the log: else
+        the last of two writes may be of the ranges that were there before a cut (I-7).
+        """
         entries = self.entries
         if entries == self._saved:
             return

@@ -1,6 +1,7 @@
 """What the watch over damage does about producers whose batches seemed to be damaged."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from strandline_broker.hosts import damage_watch
 from strandline_broker.hosts.damage_watch import DamageWatch
 from strandline_broker.hosts.suspects import Suspects
-from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import BrokerId
 from support.disk import Hurried
@@ -88,8 +89,24 @@ def test_whoever_may_be_elected_cuts_nothing() -> None:
     assert not may_heal(led_by_1(1, 2), leader_is_offline=True)
 
 
+class Lane:
+    """Of the only log; what is done in it."""
+
+    def __init__(self) -> None:
+        self.log: object = None
+
+    async def in_disk_pool(self, log: object, work: Callable[[], object]) -> None:
+        self.log = log
+        work()
+
+
 def watch_over(
-    partition: Any, *, suspects: Any = None, scrub: Any = None, warn: Any = None
+    partition: Any,
+    *,
+    suspects: Any = None,
+    dirs: Any = None,
+    scrub: Any = None,
+    warn: Any = None,
 ) -> DamageWatch:
     log = SimpleNamespace(warning=warn, error=lambda *_, **__: None)
     runtime: Any = SimpleNamespace(log=log, metrics=CollectorRegistry())
@@ -98,7 +115,7 @@ def watch_over(
     return DamageWatch(
         runtime,
         BrokerId(3),
-        unused,
+        dirs,
         unused,
         controller,
         suspects=suspects,
@@ -173,10 +190,23 @@ async def test_what_is_known_of_a_removed_log_is_not_noted_of_the_next_of_its_na
 
     monkeypatch.setattr(damage_watch, "check_segment", anew)
     with ThreadPoolExecutor(1) as scrub:
-        watch: Any = watch_over(partition, scrub=scrub)
+        watch: Any = watch_over(partition, scrub=scrub, dirs=Lane())
         await watch._take_note(partition)
     store.append(b"v")
     store.log.roll()
     store.flush()
     store.checkpoint()
     assert damaged(store.restart()) == []
+
+
+async def test_what_is_known_is_noted_where_the_log_is_cut(tmp_path: Path) -> None:
+    """Of two threads the last to write may know of ranges that a cut has taken (I-7)."""
+    store = Store(tmp_path / "data", fs=Hurried())
+    partition: Any = FakePartition()
+    partition.log = log = store.log
+    log.damaged_ranges.set([DamagedRange(0, 1, 0, 0, NOWHERE, "flipped")])
+    lane = Lane()
+    watch: Any = watch_over(partition, dirs=lane)
+    await watch._take_note(partition)
+    assert lane.log is log
+    assert store.log.damaged_ranges.entries == DamagedRanges.load(store.fs, log.path, print).entries
