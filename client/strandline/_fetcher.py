@@ -227,7 +227,10 @@ class Fetcher:
             return
         self._backoffs.pop(key, None)
         if result.diverging_epoch is not None:
-            if position.on_diverging(asked.generation, result.diverging_epoch.end_offset):
+            parted = result.diverging_epoch
+            if position.on_diverging(
+                asked.generation, found_epoch=parted.epoch, end_offset=parted.end_offset
+            ):
                 self.moved(position)
             return
         position.high_watermark = result.high_watermark

@@ -142,25 +142,32 @@ class Position:
             return False
         if end_offset < 0 or found_epoch < 0:
             self._truncated(None)
-        elif end_offset < self.fetch_offset:
-            self._truncated(end_offset)
+        elif end_offset < self.fetch_offset or found_epoch < self.fetch_epoch:
+            self._truncated((found_epoch, end_offset))
         else:
             self.validated_epoch = leader_epoch
             self.phase = Phase.FETCHING
             return False
         return True
 
-    def on_diverging(self, generation: int, end_offset: int) -> bool:
-        """A fetch met a log in which the position's history ends at `end_offset`."""
+    def on_diverging(self, generation: int, *, found_epoch: int, end_offset: int) -> bool:
+        """A fetch met a log that has the position's epoch to `end_offset`, or an older one."""
         if generation != self.generation or self.phase is not Phase.FETCHING:
             return False
-        self._truncated(end_offset if end_offset >= 0 else None)
+        self._truncated((found_epoch, end_offset) if end_offset >= 0 else None)
         return True
 
-    def _truncated(self, divergent: int | None) -> None:
-        """The log does not hold what was read. By policy go on where histories part, or say so."""
+    def _truncated(self, found: tuple[int, int] | None) -> None:
+        """The log does not hold what was read: of the leader's epochs, the latest that may have
+        been read, and its end. By policy go on where histories part, or say so.
+        """
         if self._rewound():
             return
+        divergent: int | None = None
+        if found is not None:
+            epoch, end_offset = found
+            # The leader's own records of that epoch may go on beyond where the reader left it.
+            divergent = min(end_offset, self._read.end_of(epoch, (self.offset, self.epoch)))
         what = f"{self.partition.topic}/{self.partition.partition}"
         lost = f"the log of {what} was truncated below offset {self.fetch_offset}"
         if self.policy is None:

@@ -49,3 +49,13 @@ class ReadEpochs:
             return UNKNOWN
         known = (epoch for end, epoch in self._ends if offset <= end)
         return next(known, position[1])
+
+    def end_of(self, epoch: int, position: tuple[int, int]) -> int:
+        """Up to where what was read is of `epoch` and older ones. Of what was not read the record
+        before the position counts as newer, if that is.
+        """
+        offset, newest = position
+        if newest <= epoch:
+            return offset
+        known = (end for end, before in reversed(self._ends) if before <= epoch)
+        return next(known, max(0, min(self._begin, offset - 1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strandline._core.position import EARLIEST, LATEST, Phase, Position
 from strandline.errors import LogTruncated, OffsetOutOfRange
 from strandline.types import TopicPartition
@@ -82,17 +84,45 @@ def test_an_unknown_epoch_is_a_truncation_without_a_common_offset() -> None:
 
 def test_by_policy_a_truncation_goes_on_where_histories_part() -> None:
     position = reading(EARLIEST)
-    position.on_diverging(position.generation, 40)
+    position.on_diverging(position.generation, found_epoch=3, end_offset=40)
     assert (position.phase, position.fetch_offset) == (Phase.FETCHING, 40)
     position = reading(LATEST)
-    position.on_diverging(position.generation, -1)
+    position.on_diverging(position.generation, found_epoch=-1, end_offset=-1)
     assert (position.phase, position.reset_to) == (Phase.RESETTING, LATEST)
+
+
+@pytest.mark.parametrize("policy", [EARLIEST, None])
+def test_an_older_epoch_that_goes_on_for_longer_leads_back_to_where_the_newer_one_began(
+    policy: int | None,
+) -> None:
+    """The leader never had epoch 5: up to its end at 80 it holds what nobody has read."""
+    position = reading(policy, offset=45)
+    assert position.on_fetched(position.generation, 50, 5)
+    position.on_delivered(50, 5)
+    position.on_leader(6)
+    assert position.on_epoch_end(position.generation, leader_epoch=6, found_epoch=3, end_offset=80)
+    if policy is None:
+        assert isinstance(position.error, LogTruncated)
+        assert position.error.divergent_offset == 45
+    else:
+        assert (position.phase, position.fetch_offset) == (Phase.FETCHING, 45)
+
+
+@pytest.mark.parametrize(("end_offset", "parted"), [(80, 49), (49, 49), (20, 20)])
+def test_a_saved_position_knows_only_that_the_record_before_it_is_gone(
+    end_offset: int, parted: int
+) -> None:
+    position = make(EARLIEST)
+    position.seek(50, 5)
+    position.on_epoch_end(position.generation, leader_epoch=6, found_epoch=5, end_offset=50)
+    position.on_diverging(position.generation, found_epoch=3, end_offset=end_offset)
+    assert (position.phase, position.fetch_offset) == (Phase.FETCHING, parted)
 
 
 def test_trouble_ahead_of_what_was_delivered_only_rewinds() -> None:
     position = reading()
     position.on_fetched(position.generation, 60, 3)
-    position.on_diverging(position.generation, 55)
+    position.on_diverging(position.generation, found_epoch=3, end_offset=55)
     assert position.error is None
     assert at(position, Phase.VALIDATING)
     assert (position.fetch_offset, position.fetch_epoch) == (50, 3)
@@ -117,7 +147,7 @@ def test_answers_to_questions_of_before_a_seek_are_dropped() -> None:
     old = position.generation
     position.seek(5, -1)
     assert not position.on_fetched(old, 60, 3)
-    position.on_diverging(old, 1)
+    position.on_diverging(old, found_epoch=3, end_offset=1)
     position.on_out_of_range(old, 1)
     assert (position.phase, position.fetch_offset) == (Phase.FETCHING, 5)
     position.reset(EARLIEST)
