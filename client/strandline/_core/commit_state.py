@@ -132,10 +132,14 @@ class CommitState:
 
     def due(self, keys: Collection[PartitionKey] | None = None) -> dict[PartitionKey, CommitOffset]:
         """What the consumer may commit by itself now, of all or of these partitions."""
+        # Where a commit is not settled, nobody knows what it leaves.
+        open_keys = {key for commit in self._unsettled for key in commit.offsets}
         return {
             key: at
             for key, at in self._processed.items()
-            if (keys is None or key in keys) and at.offset >= 0 and not self._is_committed(key, at)
+            if (keys is None or key in keys)
+            and at.offset >= 0
+            and (key in open_keys or not self._is_committed(key, at))
         }
 
     def _is_committed(self, key: PartitionKey, at: CommitOffset) -> bool:
@@ -176,8 +180,8 @@ class CommitState:
         """It is over, whatever became of it."""
         assert self.current is commit, commit
         self.current = None
-        for key, at in commit.committed.items():
-            self._committed[key] = at
+        for key in [*commit.offsets, *commit.refused]:
+            self._committed.pop(key, None)  # it may be carried out yet
 
     def drain(self) -> list[Commit]:
         """Everything that is not settled; nothing of it is carried on."""
@@ -206,7 +210,7 @@ class CommitState:
         for key in list(commit.offsets):
             code, message = whole if whole[0] != wire.NONE else results.get(key, (None, ""))
             if code == wire.NONE:
-                commit.committed[key] = commit.offsets.pop(key)
+                commit.committed[key] = self._committed[key] = commit.offsets.pop(key)
                 continue
             if code is None:  # an answer that leaves a partition out says nothing of it
                 left = left or Fate.AGAIN

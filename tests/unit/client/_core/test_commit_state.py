@@ -108,6 +108,38 @@ def test_a_sought_position_counts_from_the_next_poll_on() -> None:
     assert state.due() == {}
 
 
+def test_what_a_commit_in_doubt_has_left_is_not_taken_for_what_was_known_before() -> None:
+    """It may be carried out yet, ahead of where the application has gone back to."""
+    state, one = CommitState(), Commit({A: at(9)}, 1000.0)
+    state.on_committed_elsewhere(A, at(3))
+    state.add(one)
+    state.on_sought(A)
+    state.on_poll({A: at(3)})
+    assert state.due() == {A: at(3)}, "it waits for its turn"
+    state.next()
+    assert state.due() == {A: at(3)}, "it is under way"
+    state.settle(one)
+    assert state.due() == {A: at(3)}, "nobody has said what became of it"
+    state.add(again := Commit(state.due(), 1000.0, by_itself=True))
+    state.next()
+    answered(state, again, 0, None)
+    state.settle(again)
+    assert state.due() == {}
+
+
+def test_what_others_have_committed_since_counts_when_a_commit_of_before_ends() -> None:
+    state, one = CommitState(), commit(5)
+    state.add(one)
+    state.next()
+    assert answered(state, one, 0, wire.NotCoordinator.code) is Fate.AGAIN
+    state.forget([A])
+    state.on_committed_elsewhere(A, at(8))
+    assert answered(state, one, 0, 0) is None
+    state.settle(one)
+    state.on_poll({A: at(5)})
+    assert state.due() == {A: at(5)}, "the application has gone back"
+
+
 def test_one_commit_is_under_way_at_a_time_in_their_order() -> None:
     state = CommitState()
     first, second = commit(1), commit(2)
