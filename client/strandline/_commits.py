@@ -97,7 +97,9 @@ class Commits:
                 CommitFailed("too many commits wait for their turn already; await some of them")
             )
         else:
-            commit = Commit(dict(offsets), self._now_ms() + timeout_s * 1000, by_itself)
+            deadline_ms = self._now_ms() + timeout_s * 1000
+            is_of_member = self._membership.subscription is not None
+            commit = Commit(dict(offsets), deadline_ms, by_itself, is_of_member)
             self._results[commit] = result
             self.state.add(commit)
             self._wake.set()
@@ -174,15 +176,12 @@ class Commits:
             left_ms = commit.deadline_ms - self._now_ms()
             await asyncio.sleep(max(0.0, min(wait_ms, left_ms)) / 1000)
 
-    @property
-    def _is_by_member(self) -> bool:
-        return self._membership.subscription is not None
-
     def _refuse_what_is_gone(self, commit: Commit) -> None:
         """A member commits what it owns, and nothing else. What it has lost and been given again is
-        another's until the application has heard so: that one may have read on meanwhile.
+        another's until the application has heard so: that one may have read on meanwhile. Once it
+        has left, it owns nothing.
         """
-        if self._is_by_member:
+        if commit.is_of_member:
             reconciling = self._membership.reconciling
             own = reconciling.owned - reconciling.lost
             gone = [key for key in commit.offsets if key not in own]
@@ -190,7 +189,7 @@ class Commits:
 
     async def _send(self, commit: Commit, timeout_s: float) -> OffsetCommitResponse:
         options = self._options
-        if self._is_by_member:
+        if commit.is_of_member:
             request = messages.commit_request(
                 options.group_id,
                 options.member_id,
@@ -209,7 +208,7 @@ class Commits:
 
     def _take_in(self, commit: Commit, answer: OffsetCommitResponse) -> None:
         owned: Collection[PartitionKey] | None = None
-        if self._is_by_member:
+        if commit.is_of_member:
             owned = self._membership.reconciling.owned
         self.state.on_answer(
             commit,

@@ -191,6 +191,7 @@ class Rebalancing:
         return untold
 
     async def _release(self) -> None:
+        releasing = self._releasing
         owned = self._core.assigned - self._core.lost
         if lost := self._core.lost:
             await self._give_up(LOST, lost)
@@ -200,7 +201,8 @@ class Rebalancing:
                 await self._give_up(LOST, late)
             if owned := owned & self._core.assigned:
                 await self._give_up(REVOKED, owned)
-        self._leave()
+        if self._releasing is releasing:  # else it has left without a word, and may have come back
+            self._leave()
 
     def _leave(self) -> None:
         releasing, self._releasing = self._releasing, None

@@ -1,13 +1,23 @@
-"""What an application hears of partitions that were lost before it polled."""
+"""What becomes of partitions that were lost before the application polled, and of a member that
+left before it had given up its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
 
 from strandline import Consumer, ConsumerRebalanceListener, TopicPartition
+from strandline.errors import CommitFailed
 from strandline_proto.batch import build_batch
+from strandline_proto.errors import CoordinatorNotAvailable
 from support.replica_nodes import eventually
-from support.scripted_broker import scripted_cluster
+from support.scripted_broker import ScriptedCluster, scripted_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 T0 = TopicPartition("orders", 0)
 
@@ -15,6 +25,12 @@ T0 = TopicPartition("orders", 0)
 class Heard(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.log: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.on_revoked: Callable[[], Awaitable[None]] | None = None
+
+    async def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        if self.on_revoked is not None:
+            await self.on_revoked()
+        self.log.append(("revoked", revoked))
 
     async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
         self.log.append(("assigned", assigned))
@@ -46,3 +62,63 @@ async def test_an_assignment_that_was_lost_by_then_is_told_to_nobody() -> None:
             assert heard.log == []
             assert (await asyncio.wait_for(consumer.getone(), 10)).value == b"a"
             assert heard.log == [("assigned", frozenset({T0}))]
+
+
+def hurried(cluster: ScriptedCluster) -> Consumer:
+    return Consumer(
+        bootstrap_servers=cluster.bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        fetch_max_wait_ms=50,
+        request_timeout_ms=500,
+    )
+
+
+async def test_a_listener_that_ends_after_its_member_left_does_not_end_the_next_membership() -> (
+    None
+):
+    """The consumer would wait for partitions without being in the group."""
+    heard, may_end = Heard(), asyncio.Event()
+
+    async def hang() -> None:
+        await may_end.wait()
+
+    heard.on_revoked = hang
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        async with hurried(cluster) as consumer:
+            consumer.subscribe(["orders"], listener=heard)
+            await consumer.wait_assigned(10_000)
+            await consumer.unsubscribe()
+            consumer.subscribe(["orders"], listener=heard)
+            may_end.set()
+            assert await consumer.wait_assigned(10_000) == {T0}
+            assert consumer.subscription() == {"orders"}
+
+
+async def test_a_commit_of_a_member_that_has_left_is_nobodys() -> None:
+    """A group without members takes commits of anybody, and another may have read on (I-106)."""
+    heard, late = Heard(), list[asyncio.Future[None]]()
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        cluster.partition("orders", 0).append(build_batch([(None, b"a")] * 9, timestamp_ms=1000))
+        async with hurried(cluster) as consumer:
+            consumer.subscribe(["orders"], listener=heard)
+            await consumer.wait_assigned(10_000)
+            assert consumer._group is not None
+            group = cluster.groups.group("g")
+
+            async def commit() -> None:
+                cluster.groups.refuse_commits.extend([CoordinatorNotAvailable.code] * 1000)
+                await asyncio.sleep(0.3)
+                late.append(consumer.commit_async({T0: 5}))
+                await asyncio.Event().wait()
+
+            heard.on_revoked = commit
+            await consumer.unsubscribe()
+            assert group.members == {}
+            cluster.groups.refuse_commits.clear()
+            with pytest.raises(CommitFailed, match="orders/0"):
+                await late[0]
+            assert group.commits == []

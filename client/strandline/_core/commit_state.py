@@ -72,6 +72,8 @@ class Commit:
     deadline_ms: float
     by_itself: bool = False
     """Of the library's own accord."""
+    is_of_member: bool = False
+    """Asked for by a member, which commits what it owns."""
     committed: dict[PartitionKey, CommitOffset] = field(default_factory=dict)
     refused: dict[PartitionKey, tuple[int, str]] = field(default_factory=dict)
     """Partitions that failed for good: error code and message."""
