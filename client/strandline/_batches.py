@@ -75,6 +75,7 @@ class Batches:
         _check(topic, partition, identity, is_idempotent=sender.options.idempotent)
         if sender.buffered + size > sender.buffer_memory:
             await self._hand_over.room(size)
+        self._hand_over.require()
         self._raise_failure()
         view = sender.cluster.view.topics.get(topic.name)
         if view is None or view.topic_id != topic.topic_id:

@@ -158,8 +158,6 @@ class HandOver:
         if self.sender.buffered + size > self.sender.buffer_memory:
             await self.room(size)
         await self.topic(topic)
-        if self.ended is not None:
-            raise ClientClosed(str(self.ended)) from self.ended
         self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
 
     async def room(self, size: int) -> None:
@@ -173,13 +171,23 @@ class HandOver:
             )
 
     async def topic(self, topic: str) -> TopicView:
-        """Wait for a topic that is used for the first time. Raises UnknownTopicOrPartition."""
+        """Wait for a topic that is used for the first time. Raises UnknownTopicOrPartition, and
+        ClientClosed if nothing is taken for it any more.
+        """
         view = self._topics.get(topic)
-        if view is not None and view.partitions:
-            return view
-        sender = self.sender
-        timeout_ms = min(sender.options.delivery_timeout_ms, sender.request_timeout_ms)
-        return await sender.cluster.topic(topic, timeout_ms / 1000)
+        if view is None or not view.partitions:
+            sender = self.sender
+            timeout_ms = min(sender.options.delivery_timeout_ms, sender.request_timeout_ms)
+            view = await sender.cluster.topic(topic, timeout_ms / 1000)
+        self.require()
+        return view
+
+    def require(self) -> None:
+        """Raise ClientClosed if nothing is taken any more: what is put into a batch all the same
+        is sent by nobody, and its acknowledgement never comes.
+        """
+        if self.ended is not None:
+            raise ClientClosed(str(self.ended)) from self.ended
 
     # Many records.
 

@@ -79,6 +79,7 @@ class Session:
     async def close(self) -> None:
         if self._home.is_elsewhere:
             return
+        self.cluster.end(ClientClosed(f"the {self._name} was closed"))
         try:
             await self.tasks.close()
         finally:

@@ -37,7 +37,8 @@ class Tasks:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                opened.set_result(None)
+                if not opened.cancelled():
+                    opened.set_result(None)
                 await asyncio.get_running_loop().create_future()  # until close() cancels
         except BaseExceptionGroup as failures:
             self._on_failure(failures.exceptions[0])

@@ -250,7 +250,7 @@ class Producer:
         record was acknowledged.
         """
         sender, hand_over = self._started()
-        view = await hand_over.topic(topic)
+        await hand_over.topic(topic)
         collector = Collector()
         batch_size = min(self._options.batch_size, sender.buffer_memory)
         if isinstance(records, str | bytes | bytearray | memoryview):
@@ -261,13 +261,13 @@ class Producer:
             while held is not END:
                 if sender.buffered + batch_size > sender.buffer_memory:
                     await hand_over.room(batch_size)
+                view = await hand_over.topic(topic)
                 if type(held) is bytes:
                     held = hand_over.fill(view, held, items, partition, timestamp_ms, collector)
                     await asyncio.sleep(0)  # let the batch go out before the next is filled
                 else:
                     hand_over.add(view, as_record(held), partition, timestamp_ms, collector)
                     held = next(items, END)
-                view = await hand_over.topic(topic)
         except Exception as error:
             error.add_note(
                 f"{collector.handed_over} records of this send_many were handed over before this; "

@@ -14,6 +14,7 @@ import pytest
 
 from strandline import Admin, Consumer, Producer, sync
 from strandline._acknowledgement import Acknowledgement as OnLoop
+from strandline._batches import Batches
 from strandline._outbox import Acknowledgement
 from strandline.errors import ClientClosed, ClientMisused, DeliveryError
 from strandline.producer import hand_over_of
@@ -339,3 +340,69 @@ async def test_what_is_sent_while_a_producer_stops_is_refused_and_not_cut_off() 
         await asyncio.wait_for(stopping, AT_ONCE_S)
         assert (await before).offset == 1
         assert partition.values() == [b"first", b"before"]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_an_iterable_that_is_half_sent_ends_with_the_producer(breaks: bool) -> None:
+    """Nobody sends what comes behind, and its answer would never come."""
+    async with scripted_cluster(1) as cluster:
+        (partition,) = cluster.create("orders")
+        producer = Producer(cluster.bootstrap, batch_size=1000)
+        await producer.start()
+        session = producer._session
+        assert session is not None
+        root = session.tasks._root
+        assert root is not None
+        stopping: list[asyncio.Task[None]] = []
+
+        def items() -> Iterator[bytes]:
+            for number in range(200):
+                if number == 100 and breaks:
+                    root.cancel()
+                elif number == 100:
+                    stopping.append(asyncio.create_task(producer.stop()))
+                yield b"x" * 100
+
+        with pytest.raises((ClientClosed, DeliveryError)) as ended:
+            await asyncio.wait_for(producer.send_many("orders", items()), AT_ONCE_S)
+        await asyncio.wait_for(stopping[0] if stopping else producer.stop(), AT_ONCE_S)
+        if stopping:
+            [note] = ended.value.__notes__
+            assert f"{len(partition.values())} records" in note, "what was taken is delivered"
+
+
+async def test_what_waits_for_a_topic_hears_that_its_producer_is_stopped() -> None:
+    async with scripted_cluster(1) as cluster:
+        producer = Producer(cluster.bootstrap)
+        await producer.start()
+        late = Batches(producer)
+        cluster.brokers[1].pause()
+        waits = asyncio.create_task(producer.send("orders", b"a"))
+        topic = asyncio.create_task(late.topic("orders"))
+        await asyncio.sleep(0.01)
+        await asyncio.wait_for(producer.stop(), AT_ONCE_S)
+        for wait in (waits, topic):
+            with pytest.raises(ClientClosed):
+                await asyncio.wait_for(wait, AT_ONCE_S)
+
+
+async def test_a_batch_is_refused_once_its_producer_is_stopped() -> None:
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders")
+        producer = Producer(cluster.bootstrap)
+        await producer.start()
+        out = Batches(producer)
+        topic = await out.topic("orders")
+        await producer.stop()
+        with pytest.raises(ClientClosed):
+            await asyncio.wait_for(out.send(topic, 0, [(1, None, b"a", ())], 100), AT_ONCE_S)
+
+
+async def test_a_start_that_is_cut_off_at_once_is_only_cut_off() -> None:
+    async with scripted_cluster(1) as cluster:
+        producer = Producer(cluster.bootstrap)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await producer.start()
+        await producer.start()
+        await producer.stop()

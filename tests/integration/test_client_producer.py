@@ -27,11 +27,13 @@ from strandline.errors import (
     TopicRecreated,
     UnknownTopicOrPartition,
 )
+from strandline.producer import sender_of
 from strandline_proto import errors
 from strandline_proto.batch import raw_records, read_header
 from strandline_proto.decompression import Bound
 from strandline_proto.partitioner import partition_for
 from strandline_runtime.real import client_runtime
+from support.replica_nodes import eventually
 from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 from support.scripted_log import Act
@@ -349,6 +351,23 @@ async def test_a_topic_created_anew_fails_what_was_meant_for_the_old_one(
         assert isinstance(getattr(caught.value, "cause", None) or caught.value, TopicRecreated)
         assert (await producer.send_and_wait("orders", b"2")).offset == 0
     assert new.values() == [b"2"]
+
+
+async def test_what_has_waited_for_room_goes_to_the_topic_as_it_is_then(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders", topic_id=b"1" * 16)
+    async with Producer(cluster.bootstrap, buffer_memory=1000, batch_size=1000) as producer:
+        await producer.send_and_wait("orders", b"0")
+        p.acts.extend([Act(code=errors.NotEnoughReplicas.code)] * 500)
+        many = asyncio.create_task(producer.send_many("orders", [b"x" * 600] * 3))
+        sender = sender_of(producer)[0]
+        await eventually(lambda: len(sender._space) > 0, "it waits for room")
+        cluster.delete("orders")
+        [new] = cluster.create("orders", topic_id=b"2" * 16)
+        with pytest.raises(SendManyFailed) as caught:
+            await asyncio.wait_for(many, 20)
+        assert caught.value.result.acknowledged == len(new.values()) > 0
 
 
 async def test_flush_waits_for_records_of_a_topic_that_came_back(cluster: ScriptedCluster) -> None:
