@@ -256,6 +256,8 @@ class Sender:
                     return
                 expected += size
                 waiter.set_result(None)
+                # It may not take it: whoever is next then has no answer to wait for.
+                asyncio.get_running_loop().call_soon(self._hand_out_space)
             self._space.popleft()
 
     @property

@@ -281,6 +281,26 @@ async def test_a_full_buffer_makes_senders_wait_and_then_gives_up_honestly(
     assert p.values() == [b"z" * 900]
 
 
+async def test_room_that_its_first_in_line_does_not_take_is_the_nexts(
+    cluster: ScriptedCluster,
+) -> None:
+    """With nothing under way, no answer would come that has anybody look again."""
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap, buffer_memory=1000) as producer:
+        await producer.send_and_wait("orders", b"0")
+        cluster.brokers[p.leader].pause()
+        held = await producer.send("orders", b"x" * 900)
+        refused = asyncio.create_task(producer.send("orders", b"y" * 900, partition=7))
+        behind = asyncio.create_task(producer.send_and_wait("orders", b"z" * 900))
+        sender = sender_of(producer)[0]
+        await eventually(lambda: len(sender._space) == 2, "both wait for room")
+        cluster.brokers[p.leader].resume()
+        with pytest.raises(UnknownTopicOrPartition):
+            await refused
+        await held
+        assert (await asyncio.wait_for(behind, 20)).offset == 2
+
+
 async def test_a_record_above_the_limit_is_refused_before_it_is_sent(
     cluster: ScriptedCluster,
 ) -> None:
