@@ -338,7 +338,7 @@ class Fetcher:
         found, failures = await self.offsets.list_once(targets, LOOKUP_TIMEOUT_S)
         for key, listed in found.items():
             resetting[key].on_listed(generations[key], listed.offset, listed.leader_epoch)
-        return self._note(failures)
+        return self._note(failures, resetting, generations)
 
     async def _validate(self) -> bool:
         validating = {
@@ -360,13 +360,18 @@ class Fetcher:
                 end_offset=end.end_offset,
             ):
                 self.moved(position)
-        return self._note(failures)
+        return self._note(failures, validating, generations)
 
-    def _note(self, failures: dict[PartitionKey, StrandlineError]) -> bool:
+    def _note(
+        self,
+        failures: dict[PartitionKey, StrandlineError],
+        asked: dict[PartitionKey, Position],
+        generations: dict[PartitionKey, int],
+    ) -> bool:
         for key, error in failures.items():
             self.obstacle = error
-            position = self.positions.get(key)
             fatal = isinstance(error, BrokerError) and not error.retriable
-            if fatal and position is not None and not isinstance(error, LeaderNotAvailable):
-                position.fail(error)
+            is_news = asked[key].generation == generations[key]
+            if fatal and is_news and not isinstance(error, LeaderNotAvailable):
+                asked[key].fail(error)
         return bool(failures)

@@ -6,11 +6,14 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from strandline import TopicPartition
 from strandline._core.fetch_session import FetchTarget
-from strandline._core.position import Phase, Position
+from strandline._core.position import LATEST, Phase, Position
 from strandline._fetcher import Fetcher, Wanted
 from strandline._offsets import EpochEnd
+from strandline.errors import InvalidRequest
 from strandline_proto.batch import build_batch, prefix
 from strandline_proto.errors import NONE, OffsetOutOfRange
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
     from strandline._offsets import Offsets
     from strandline._session import Session
+    from strandline.errors import StrandlineError
 
 ID = b"i" * 16
 
@@ -27,9 +31,12 @@ class LateOffsets:
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[dict[PartitionKey, EpochEnd]] = asyncio.Future()
+        self.failures: dict[PartitionKey, StrandlineError] = {}
 
     async def epoch_ends(self, epochs: Any, timeout_s: float) -> Any:
-        return await self.answer, {}
+        return await self.answer, self.failures
+
+    list_once = epoch_ends
 
 
 def fetcher_of(position: Position) -> Fetcher:
@@ -106,6 +113,28 @@ async def test_a_late_answer_about_where_it_was_does_not_void_what_came_since() 
     await asked
     assert (position.offset, position.fetch_offset) == (0, 3)
     assert fetcher.take(position.key) is not None
+
+
+@pytest.mark.parametrize("looks_up", [False, True])
+@pytest.mark.parametrize("is_sought", [False, True])
+async def test_a_late_refusal_concerns_the_question_and_not_where_the_position_is_since(
+    looks_up: bool, is_sought: bool
+) -> None:
+    position = new_position(100, 0)
+    fetcher = fetcher_of(position)
+    offsets = LateOffsets()
+    fetcher.offsets = cast("Offsets", offsets)
+    if looks_up:
+        position.reset(LATEST)
+    asked = asyncio.create_task(fetcher._look_up() if looks_up else fetcher._validate())
+    await asyncio.sleep(0)
+    if is_sought:
+        position.seek(5, -1)
+        fetcher.moved(position)
+    offsets.failures[position.key] = InvalidRequest("as scripted")
+    offsets.answer.set_result({})
+    assert await asked
+    assert position.phase is (Phase.FETCHING if is_sought else Phase.FAILED)
 
 
 async def test_an_answer_about_an_assignment_that_has_ended_does_not_void_the_next_one() -> None:
