@@ -15,9 +15,10 @@ from strandline import (
     TopicPartition,
     errors,
 )
-from strandline.errors import BrokerUnreachable, CommitFailed, OperationTimedOut
+from strandline.errors import BrokerUnreachable, ClientClosed, CommitFailed, OperationTimedOut
 from strandline_proto.batch import build_batch
-from strandline_proto.errors import CoordinatorNotAvailable
+from strandline_proto.errors import CoordinatorNotAvailable, FencedMemberEpoch
+from strandline_proto.v1.committed_offsets_pb2 import OffsetCommitResponse
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
@@ -154,3 +155,30 @@ async def test_one_that_is_late_says_what_was_in_its_way(
         with pytest.raises(OperationTimedOut, match="CoordinatorNotAvailable: as scripted"):
             await consumer.commit({T0: 0})
         assert tries == 2
+
+
+async def test_one_that_is_answered_while_its_consumer_is_cut_off_breaks_nothing(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with member(cluster) as consumer:
+        consumer.subscribe(["orders"])
+        await consumer.wait_assigned(10_000)
+        assert consumer._group is not None
+        answer: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
+        sent = asyncio.Event()
+
+        async def send(commit: object, timeout_s: float) -> OffsetCommitResponse:
+            sent.set()
+            return await answer
+
+        monkeypatch.setattr(consumer._group.commits, "_send", send)
+        committing = consumer.commit_async({T0: 0})
+        await sent.wait()
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0.05)
+        stopping.cancel()
+        answer.set_result(OffsetCommitResponse(error_code=FencedMemberEpoch.code))
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        with pytest.raises(ClientClosed):
+            await committing
