@@ -311,7 +311,8 @@ class Commits:
             if not fetched.failures:
                 return fetched.found
             cause = next(iter(fetched.failures.values()))
-            if isinstance(cause, BrokerError | CallNotServed) and not cause.retriable:
+            final = BrokerError | CallNotServed | ClientClosed
+            if isinstance(cause, final) and not cause.retriable:
                 raise cause
             wait_s = backoff.next_ms(self._session.runtime.rng.random()) / 1000
             if self._now_ms() + wait_s * 1000 >= deadline_ms:

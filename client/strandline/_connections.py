@@ -12,6 +12,7 @@ from strandline._arguments import several
 from strandline.errors import (
     BrokerUnreachable,
     CallNotServed,
+    ClientClosed,
     ConfigurationError,
     OperationTimedOut,
 )
@@ -56,7 +57,8 @@ def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachabl
 
 
 async def on_stream(step: Awaitable[Answer]) -> Answer:
-    """One read or write of a stream. A cancellation by the transport becomes an error.
+    """One read or write of a stream, or a whole call. A cancellation by the transport becomes an
+    error.
 
     Taken for a cancellation of the task it would end the task without a word, and whoever waits for
     the stream's end would wait for ever.
@@ -67,7 +69,7 @@ async def on_stream(step: Awaitable[Answer]) -> Answer:
         task = asyncio.current_task()
         if task is not None and task.cancelling() > 0:
             raise
-        raise BrokerUnreachable("the transport cancelled the stream") from None
+        raise BrokerUnreachable("the transport cancelled the call") from None
 
 
 class Connections:
@@ -77,6 +79,7 @@ class Connections:
         self._runtime = runtime
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[str, BrokerServiceAsyncStub] = {}
+        self._is_closed = False
 
     def stub(self, address: str) -> BrokerServiceAsyncStub:
         stub = self._stubs.get(address)
@@ -94,6 +97,8 @@ class Connections:
         return hot_calls.fetch(self._channel(address))()
 
     def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._is_closed:  # nobody would close another one
+            raise ClientClosed("the client was closed meanwhile")
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = self._runtime.network.channel(address)
@@ -108,11 +113,13 @@ class Connections:
         timeout_s: float,
         returns: type[Answer],
     ) -> Answer:
-        """One unary call with a deadline. Raises BrokerUnreachable or OperationTimedOut."""
+        """One unary call with a deadline. Raises BrokerUnreachable, OperationTimedOut, and
+        ClientClosed once the connections are closed.
+        """
         if timeout_s <= 0:
             raise OperationTimedOut(f"no time was left to ask {address}")
         try:
-            answer = await method(self.stub(address))(request, timeout=timeout_s)
+            answer = await on_stream(method(self.stub(address))(request, timeout=timeout_s))
         except grpc.aio.AioRpcError as error:
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise OperationTimedOut(
@@ -133,6 +140,7 @@ class Connections:
         )
 
     async def close(self) -> None:
+        self._is_closed = True
         channels, self._channels = list(self._channels.values()), {}
         self._stubs.clear()
         for channel in channels:

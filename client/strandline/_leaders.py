@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from strandline._core.backoff import Backoff
 from strandline.errors import (
     BrokerError,
+    ClientClosed,
     LeaderNotAvailable,
     OperationTimedOut,
     StrandlineError,
@@ -76,7 +77,7 @@ class Leaders:
             if not answers.failures:
                 return found
             for error in answers.failures.values():
-                if isinstance(error, BrokerError) and not error.retriable:
+                if isinstance(error, BrokerError | ClientClosed) and not error.retriable:
                     raise error
             wait_s = backoff.next_ms(self._runtime.rng.random()) / 1000
             if clock() + wait_s >= deadline:

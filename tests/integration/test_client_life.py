@@ -406,3 +406,37 @@ async def test_a_start_that_is_cut_off_at_once_is_only_cut_off() -> None:
                 await producer.start()
         await producer.start()
         await producer.stop()
+
+
+# A client that is stopped while others wait for it.
+
+
+async def test_calls_that_wait_hear_that_their_client_was_stopped_and_open_nothing() -> None:
+    """They would go on asking over connections that nobody closes, to the end of their time."""
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders")
+        consumer = Consumer("orders", bootstrap_servers=cluster.bootstrap, group_id="g")
+        admin = Admin(cluster.bootstrap)
+        await consumer.start()
+        await admin.start()
+        await consumer.wait_assigned(10_000)
+        assert consumer._session is not None
+        assert admin._session is not None
+        connections = (consumer._session.connections, admin._session.connections)
+        [t0] = consumer.assignment()
+        cluster.brokers[1].pause()
+        async with asyncio.TaskGroup() as group:
+            waits = [
+                group.create_task(outcome(call))
+                for call in (
+                    consumer.committed(t0),
+                    consumer.end_offsets([t0]),
+                    admin.list_topics(),
+                    admin.describe_groups(["g"]),
+                )
+            ]
+            await asyncio.sleep(0.2)
+            await asyncio.gather(consumer.stop(timeout_ms=100), admin.close())
+        for wait in waits:
+            assert isinstance(wait.result(), ClientClosed), wait.result()
+        assert [c._channels for c in connections] == [{}, {}]
