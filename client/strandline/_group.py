@@ -92,6 +92,8 @@ class Group:
             raise self.stream.fatal
         self.listening.listener = listener
         self._polled_at_s = self._now_s()
+        if self.rebalancing.stay() and self._polls == 0:
+            self.rebalancing.polled.clear()
         if self.membership.subscribe(subscription):
             self.stream.restart()
         self.stream.wake()

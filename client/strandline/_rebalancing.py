@@ -109,6 +109,15 @@ class Rebalancing:
         finally:
             self._listening.always = False
 
+    def stay(self) -> bool:
+        """The application subscribes again: whether it had been cut off in a release, which gives
+        up what it is giving up, and then does not leave.
+        """
+        if self._releasing is None or not self._releasing.done():
+            return False
+        self._releasing = None
+        return True
+
     def leave_without_a_word(self) -> None:
         """As `release`, when its time is up: the application hears nothing."""
         self._releasing = None
@@ -123,6 +132,8 @@ class Rebalancing:
             while True:
                 if self._releasing is not None:
                     await self._release()
+                    self._membership.on_given_up()  # in case it stays
+                    self._stream.wake()
                 step = self._core.next_step()
                 if step is None:
                     break
@@ -201,7 +212,7 @@ class Rebalancing:
                 await self._give_up(LOST, late)
             if owned := owned & self._core.assigned:
                 await self._give_up(REVOKED, owned)
-        if self._releasing is releasing:  # else it has left without a word, and may have come back
+        if self._releasing is releasing:  # else it has left already, or stays
             self._leave()
 
     def _leave(self) -> None:

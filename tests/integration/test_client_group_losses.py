@@ -97,6 +97,32 @@ async def test_a_listener_that_ends_after_its_member_left_does_not_end_the_next_
             assert consumer.subscription() == {"orders"}
 
 
+async def test_who_subscribes_after_an_unsubscribe_was_cut_off_stays() -> None:
+    heard, may_end = Heard(), asyncio.Event()
+
+    async def hang() -> None:
+        await may_end.wait()
+
+    heard.on_revoked = hang
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        async with hurried(cluster) as consumer:
+            consumer.subscribe(["orders"], listener=heard)
+            await consumer.wait_assigned(10_000)
+            assert consumer._group is not None
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await consumer.unsubscribe()
+            consumer.subscribe(["orders"], listener=heard)
+            assert not consumer._group.rebalancing.polled.is_set(), "what it was handed is in work"
+            may_end.set()
+            await eventually(lambda: ("revoked", frozenset({T0})) in heard.log, "it has heard")
+            assert await consumer.wait_assigned(10_000) == {T0}
+            assert consumer.subscription() == {"orders"}
+            await consumer.unsubscribe()
+            assert cluster.groups.group("g").members == {}
+
+
 async def test_a_commit_of_a_member_that_has_left_is_nobodys() -> None:
     """A group without members takes commits of anybody, and another may have read on (I-106)."""
     heard, late = Heard(), list[asyncio.Future[None]]()
