@@ -84,6 +84,19 @@ class Acknowledgement(asyncio.Future[RecordMetadata]):
         return self.on_delivery is not None or (self.watched and not self.cancelled())
 
 
+class _Nobody:
+    """Who waits for a record of a `send_many` that has ended without an answer."""
+
+    is_told = False
+
+    def settle(
+        self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
+    ) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Unheard:
     """Records that were not acknowledged, without anybody who waits for them."""
 
@@ -99,6 +112,11 @@ class Unheard:
             self._unknown += 1
         else:
             self._failed += 1
+
+    def add_all(self, error: Exception, count: int) -> None:
+        """So many records of which nobody will be told otherwise."""
+        for _ in range(count):
+            self.add(_NOBODY, error)
 
     def look(self) -> FlushFailed | None:
         """What nobody has heard of to this moment."""

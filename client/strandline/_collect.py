@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from strandline.types import OffsetRange, SendManyResult
 
 if TYPE_CHECKING:
+    from strandline._acknowledgement import Unheard
     from strandline._core.partition_queue import PartitionQueue
     from strandline._core.producer_batch import ProducerBatch
 
@@ -21,8 +22,11 @@ class Collector:
         self._ranges: list[OffsetRange] = []
         self._last: dict[int, int] = {}
         """Where the newest range of each partition stands in the list."""
-        self._errors: list[Exception] = []
+        self._errors: list[tuple[Exception, int]] = []
+        """Each with its number of records."""
         self._complete: asyncio.Future[None] | None = None
+        self._unheard: Unheard | None = None
+        """Who takes the errors once nobody waits for the answer."""
 
     def on_batch(
         self,
@@ -36,7 +40,9 @@ class Collector:
             self._acknowledged += count
             self._add_range(queue, batch, first, count)
         else:
-            self._errors.append(error)
+            self._errors.append((error, count))
+            if self._unheard is not None:
+                self._unheard.add_all(error, count)
             if getattr(error, "may_have_been_written", False):
                 self._unknown += count
             else:
@@ -83,5 +89,11 @@ class Collector:
             failed=self._failed,
             unknown=self._unknown,
             ranges=tuple(self._ranges),
-            errors=tuple(self._errors),
+            errors=tuple(error for error, _ in self._errors),
         )
+
+    def abandon(self, unheard: Unheard) -> None:
+        """There will be no answer: what has failed, and what will, is for whoever flushes."""
+        self._unheard = unheard
+        for error, count in self._errors:
+            unheard.add_all(error, count)

@@ -268,13 +268,14 @@ class Producer:
                 else:
                     hand_over.add(view, as_record(held), partition, timestamp_ms, collector)
                     held = next(items, END)
-        except Exception as error:
+            result = await collector.result()
+        except BaseException as error:
+            collector.abandon(sender.unheard)
             error.add_note(
                 f"{collector.handed_over} records of this send_many were handed over before this; "
                 "flush() waits for them"
             )
             raise
-        result = await collector.result()
         if result.acknowledged < result.records:
             raise SendManyFailed(
                 f"{topic}: of {result.records} records {result.acknowledged} were acknowledged, "

@@ -12,12 +12,19 @@ import pytest
 import pytest_asyncio
 
 from strandline import Producer, sync
-from strandline.errors import FlushFailed, OperationTimedOut, RecordTooLarge
+from strandline.errors import (
+    DeliveryTimedOut,
+    FlushFailed,
+    NotEnoughReplicas,
+    OperationTimedOut,
+    RecordTooLarge,
+    SendManyFailed,
+)
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 from support.scripted_log import Act
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from strandline import RecordMetadata
 
@@ -119,6 +126,34 @@ async def test_a_cancelled_wait_for_a_record_that_fails_is_raised(
                 await record
         with pytest.raises(FlushFailed, match="1 records"):
             await producer.flush()
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_what_fails_of_a_send_many_that_nobody_waits_for_is_raised(
+    cluster: ScriptedCluster, is_late: bool
+) -> None:
+    """Whether it is cut off before its records fail, or its iterable raises behind that."""
+    partition = cluster.partition("orders", 1)
+
+    def broken() -> Iterator[tuple[None, bytes]]:
+        yield from [(None, b"%d" % n) for n in range(5)]
+        raise KeyError
+
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=400) as producer:
+        partition.acts.extend([Act(code=NotEnoughReplicas.code)] * 100)
+        with pytest.raises((KeyError, TimeoutError)):
+            async with asyncio.timeout(0.1):
+                await producer.send_many(
+                    "orders", [b"%d" % n for n in range(5)] if is_late else broken(), partition=1
+                )
+        with pytest.raises(FlushFailed, match="5 records were not acknowledged, 5 of") as failed:
+            await producer.flush()
+        assert [type(error) for error in failed.value.errors] == [DeliveryTimedOut]
+        partition.acts.clear()
+        partition.acts.append(REFUSED)
+        with pytest.raises(SendManyFailed):
+            await producer.send_many("orders", [b"6"], partition=1)
+        await producer.flush()  # it has been said
 
 
 async def test_flush_says_what_is_late(cluster: ScriptedCluster) -> None:
