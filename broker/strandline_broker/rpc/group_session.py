@@ -248,8 +248,9 @@ class _Session:
         return self.stream.is_over or self._is_last
 
     def _stop_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.reschedule(asyncio.get_running_loop().time())
+        reading, self._reading = self._reading, None  # which can be told once
+        if reading is not None:
+            reading.reschedule(asyncio.get_running_loop().time())
 
 
 def _push(said: Said, member_id: str) -> groups_pb2.GroupSessionResponse:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.rpc.group_session import GroupSessionRpc
+from strandline_proto.errors import NotCoordinator
 from support.group_broker import group_broker
 from support.group_members import Member, served
 from support.replica_nodes import eventually
+from support.scripted_context import ScriptedContext
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from strandline_proto.v1 import groups_pb2
 
 
 async def test_a_commit_that_is_done_when_its_stream_has_ended_is_told_to_nobody(
@@ -34,3 +40,24 @@ async def test_a_commit_that_is_done_when_its_stream_has_ended_is_told_to_nobody
         b.replicate()
         await b.turns()
     assert complaints == []
+
+
+async def test_news_in_the_moment_of_its_end_do_not_break_a_stream(tmp_path: Path) -> None:
+    """The shard goes, and another stream of the member has just taken its place."""
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1, isr=(1,))
+        member, context = Member(stub, "m1"), ScriptedContext()
+
+        async def said() -> AsyncIterator[groups_pb2.GroupSessionRequest]:
+            yield member.message()
+            await asyncio.Event().wait()
+
+        ended = asyncio.create_task(GroupSessionRpc(b.shards).GroupSession(said(), context))
+        await eventually(lambda: len(context.written) == 1, "it has joined")
+        [stream] = b.host.sessions._streams.values()
+        gone = NotCoordinator("as scripted")
+        for _ in range(10):
+            stream.end(gone)
+            await asyncio.sleep(0)
+        await ended
+        assert [w.heartbeat.error_code for w in context.written] == [0, gone.code]
