@@ -205,10 +205,10 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
         finally:
             if group is not None:
                 group.commits.end()
-            self._group = self._session = None
-            fetcher, self._assigned.fetcher = self._assigned.fetcher, None
-            if fetcher is not None:
-                fetcher.arrived.set()
+            if self._assigned.fetcher is not None:
+                self._assigned.replace({})  # else the next start delivers what is left
+                self._assigned.fetcher.arrived.set()
+            self._group = self._session = self._assigned.fetcher = None
             await session.close()
 
     # Assignment.

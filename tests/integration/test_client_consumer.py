@@ -370,3 +370,28 @@ async def test_a_failed_start_leaves_no_task(cluster: ScriptedCluster) -> None:
         await reader(cluster, "nosuch").start()
     names = [task.get_name() for task in asyncio.all_tasks()]
     assert [name for name in names if name.startswith("strandline")] == []
+
+
+async def test_a_consumer_that_is_started_again_knows_nothing_of_what_it_read_before(
+    cluster: ScriptedCluster,
+) -> None:
+    [partition] = cluster.create("orders")
+    partition.append(build_batch([(None, b"%d" % n) for n in range(5)], timestamp_ms=1000))
+    consumer = reader(cluster, "orders", auto_offset_reset="earliest")
+    for _ in range(2):
+        async with consumer:
+            found = [(await consumer.getone()).offset for _ in range(3)]
+            assert found == [0, 1, 2]
+
+
+@pytest.mark.parametrize("group_id", ["g", None])
+async def test_a_consumer_that_is_started_again_has_nothing_assigned(
+    cluster: ScriptedCluster, group_id: str | None
+) -> None:
+    cluster.create("orders")
+    consumer = reader(cluster, group_id=group_id)
+    async with consumer:
+        await consumer.assign([("orders", 0)])
+    async with consumer:
+        assert consumer.assignment() == frozenset()
+        assert await consumer.getmany() == {}
