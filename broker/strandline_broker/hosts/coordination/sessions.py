@@ -3,12 +3,14 @@
 A stream has a slot: a mark that its member is to be told, without any content. What is told is
 rendered when it is sent, from the written state, and only while all of it is committed (I-131).
 What a member says counts as an acknowledgement only if it had seen the last news that this stream
-gave it (I-134). The end of a stream means nothing: the session is for messages (I-179).
+gave it (I-134). The end of a stream means nothing: the session is for messages (I-179). An older
+stream that is held on its way and arrives behind that end means nothing either (I-177): what its
+member owned then it may have given up or been granted since.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.groups.commands import BeatAnswer, ToRender
 from strandline_broker.core.groups.stream_view import as_seen
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import ConsumerBeat, FetchedOffset, Reply
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_proto.ids import TopicId
+
+ENDED_MAX: Final = 10_000
+"""Members without a stream of whom the last one is remembered, as many as a large group has."""
 
 
 class MemberStream:
@@ -75,6 +80,12 @@ class MemberStream:
         self._granted: set[tuple[TopicId, int]] = set()
 
     # Its member
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether the group knows it; who joins is none yet."""
+        group = self._host.groups.table.consumer.get(self.group_id)
+        return group is not None and self.member_id in group.members
 
     def as_seen(self, beat: ConsumerBeat, seen_push: int) -> ConsumerBeat:
         """The heartbeat as the group is to take it; pushes that said nothing new do not count."""
@@ -175,21 +186,26 @@ class Said:
 class Sessions:
     def __init__(self) -> None:
         self._streams: dict[tuple[str, str], MemberStream] = {}
+        self._ended: dict[tuple[str, str], int] = {}
+        """Of members without a stream, the generation of their last one."""
 
     def __len__(self) -> int:
         return len(self._streams)
 
     def open(self, stream: MemberStream) -> None:
-        """Raises InvalidRequest for one that is older than the member's present one."""
+        """Raises InvalidRequest for one that is older than the member's present or last one."""
         key = (stream.group_id, stream.member_id)
         present = self._streams.get(key)
+        last = self._ended.get(key) if present is None else present.generation
+        is_known = present is not None or stream.is_of_member
+        if last is not None and is_known and stream.generation <= last:
+            raise InvalidRequest(
+                f"stream generation {stream.generation} of member {stream.member_id} is not"
+                f" above {last}, which has been opened: raise it with each stream"
+            )
         if present is not None:
-            if stream.generation <= present.generation:
-                raise InvalidRequest(
-                    f"stream generation {stream.generation} of member {stream.member_id} is not"
-                    f" above {present.generation}, which is open: raise it with each stream"
-                )
             present.supersede()
+        self._ended.pop(key, None)
         self._streams[key] = stream
 
     def close(self, stream: MemberStream) -> None:
@@ -197,11 +213,16 @@ class Sessions:
         key = (stream.group_id, stream.member_id)
         if self._streams.get(key) is stream:
             del self._streams[key]
+            if stream.is_of_member:
+                self._ended[key] = stream.generation
+                if len(self._ended) > ENDED_MAX:
+                    del self._ended[next(iter(self._ended))]
 
     def close_member(self, group_id: str, member_id: str) -> None:
         """The member speaks without a stream now."""
-        stream = self._streams.pop((group_id, member_id), None)
+        stream = self._streams.get((group_id, member_id))
         if stream is not None:
+            self.close(stream)
             stream.supersede()
 
     def tell(self, group_id: str, members: Iterable[str]) -> tuple[str, ...]:
@@ -213,6 +234,6 @@ class Sessions:
 
     def end_all(self, error: WireError) -> None:
         """The shard is no more: each hears that, and ends."""
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
+        for stream in list(self._streams.values()):
+            self.close(stream)
             stream.end(error)

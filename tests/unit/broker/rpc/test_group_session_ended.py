@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.core.groups.commands import BeatAnswer
 from strandline_broker.rpc.group_session import GroupSessionRpc
-from strandline_proto.errors import NotCoordinator
-from support.group_broker import group_broker
+from strandline_proto.errors import InvalidRequest, NotCoordinator
+from support.group_broker import answered, group_broker
 from support.group_members import Member, served
 from support.replica_nodes import eventually
 from support.scripted_context import ScriptedContext
@@ -61,3 +62,29 @@ async def test_news_in_the_moment_of_its_end_do_not_break_a_stream(tmp_path: Pat
             await asyncio.sleep(0)
         await ended
         assert [w.heartbeat.error_code for w in context.written] == [0, gone.code]
+
+
+async def test_what_an_older_stream_said_counts_for_nothing_once_a_newer_one_has_ended(
+    tmp_path: Path,
+) -> None:
+    """It was held on its way, and says of a member that owns everything that it owns nothing."""
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1, isr=(1,))
+        member = Member(stub, "m1", generation=2)
+        await member.beat()
+        await member.hears()
+        member.call.cancel()
+        await eventually(lambda: len(b.host.sessions) == 0, "its stream has ended")
+        late = Member(stub, "m1", generation=1)
+        await late.beat()
+        said = await late.hears()
+        assert said.heartbeat.error_code == InvalidRequest.code
+        joined = await answered(b.beat("m2"))
+        assert isinstance(joined, BeatAnswer)
+        assert joined.assignment == {}, "m1 has given up nothing"
+        await answered(b.beat("m1", -1))
+        again = Member(stub, "m1", generation=1)
+        await again.beat()
+        assert (await again.hears()).heartbeat.error_code == 0, (
+            "of a member that left nothing stays"
+        )
