@@ -124,8 +124,6 @@ class Commits:
                 await self._wake.wait()
                 continue
             cause = await self._carry_out(commit)
-            if self.state.current is not commit:
-                continue  # the consumer has ended meanwhile, and said so
             self.state.settle(commit)
             self._tell(commit, cause)
 

@@ -26,6 +26,7 @@ class Tasks:
         self._on_failure = on_failure
         self._root: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[None]] = set()
         self._ending = False
 
     async def open(self) -> None:
@@ -58,6 +59,7 @@ class Tasks:
             coroutine.close()
             return None
         task = self._group.create_task(coroutine, name=f"{self._name}: {name}")
+        self._running.add(task)
         task.add_done_callback(self._on_end)
         return task
 
@@ -65,6 +67,7 @@ class Tasks:
         """One task has ended, and none does by itself: if it was cancelled, the others follow. (The
         group sees to it if it failed.)
         """
+        self._running.discard(task)
         if task.cancelled() and self._root is not None and not self._ending:
             self._root.cancel()
         self._ending = True
@@ -75,6 +78,8 @@ class Tasks:
         if root is None:
             return
         root.cancel()
+        for task in self._running:  # before it takes another step, in an object that is closed
+            task.cancel()
         await asyncio.wait([root])
         if not root.cancelled() and (failure := root.exception()) is not None:
             raise failure

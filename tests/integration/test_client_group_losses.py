@@ -5,12 +5,14 @@ left before it had given up its own.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline import Consumer, ConsumerRebalanceListener, TopicPartition
-from strandline.errors import CommitFailed
+from strandline._commits import Fetched
+from strandline._core.commit_state import CommitOffset
+from strandline.errors import ClientClosed, CommitFailed
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import CoordinatorNotAvailable
 from support.replica_nodes import eventually
@@ -148,3 +150,32 @@ async def test_a_commit_of_a_member_that_has_left_is_nobodys() -> None:
             with pytest.raises(CommitFailed, match="orders/0"):
                 await late[0]
             assert group.commits == []
+
+
+async def test_a_stop_that_is_cut_off_while_partitions_are_taken_up_is_only_cut_off() -> None:
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        async with hurried(cluster) as consumer:
+            consumer.subscribe(["orders"])
+            await consumer.wait_assigned(10_000)
+            assert consumer._group is not None
+            commits, known = consumer._group.commits, consumer.group_metadata()
+            asked, answer = asyncio.Event(), asyncio.Event()
+
+            async def fetch_once(keys: Any, timeout_s: float, *, by_member: bool) -> Fetched:
+                asked.set()
+                await answer.wait()
+                return Fetched(dict.fromkeys(keys, CommitOffset(0)), {})
+
+            commits.fetch_once = fetch_once  # type: ignore[method-assign]
+            cluster.groups.expire("g", known.member_id)
+            polling = asyncio.create_task(consumer.getone())
+            await asyncio.wait_for(asked.wait(), 10)
+            stopping = asyncio.create_task(consumer.stop())
+            await asyncio.sleep(0.05)
+            stopping.cancel()
+            answer.set()
+            with pytest.raises(asyncio.CancelledError):
+                await stopping
+            with pytest.raises(ClientClosed):
+                await polling
