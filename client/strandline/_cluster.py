@@ -151,9 +151,10 @@ class Cluster:
         text("topic", name)
         clock = self._runtime.clock.monotonic
         started = clock()
-        is_new = name not in self._names
-        self._names[name] = None
+        is_new = False
         while True:
+            is_new = is_new or name not in self._names  # who waited for it too may have struck it
+            self._names[name] = None
             topic = self.view.topics.get(name)
             if topic is not None and topic.partitions:
                 return topic

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from strandline import Producer, Record
 from strandline._arguments import REQUEST_BYTES_MAX
+from strandline._cluster import UNKNOWN_TOPIC_S
 from strandline._handover import RECORD_OVERHEAD
 from strandline.errors import (
     BufferFull,
@@ -336,6 +337,24 @@ async def test_an_unknown_topic_is_a_clear_error_in_good_time(cluster: ScriptedC
         with pytest.raises(UnknownTopicOrPartition, match="there is no 5"):
             await producer.send("orders", b"x", partition=5)
         assert await producer.partitions_for("orders") == {0}
+
+
+async def test_who_gives_up_a_topic_does_not_have_it_forgotten_for_who_still_waits(
+    cluster: ScriptedCluster,
+) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        first = asyncio.create_task(producer.partitions_for("late"))
+        await asyncio.sleep(UNKNOWN_TOPIC_S / 2)
+        second = asyncio.create_task(producer.partitions_for("late"))
+        with pytest.raises(UnknownTopicOrPartition):
+            await first
+        cluster.create("late")
+        assert await second == {0}
+        waits = [producer.partitions_for("never") for _ in range(2)]
+        assert [type(e) for e in await asyncio.gather(*waits, return_exceptions=True)] == [
+            UnknownTopicOrPartition
+        ] * 2
+        assert "never" not in sender_of(producer)[0].cluster._names
 
 
 async def test_partitions_that_are_added_get_their_share_of_the_keys(
