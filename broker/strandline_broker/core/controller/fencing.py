@@ -10,6 +10,7 @@ from dataclasses import replace
 from strandline_broker.core.controller.applied import Applied
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave, leave_all
+from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -31,6 +32,7 @@ def decide_fence(
     mark = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, fenced=True
     )
+    changes += completions(state, changes, brokers)
     return Decision((*changes, *_joins_end(state, broker_id), mark), answer=True)
 
 
@@ -114,4 +116,5 @@ def decide_replica_failed(
     brokers = {
         b: replace(known, fenced=True) if b in out else known for b, known in state.brokers.items()
     }
-    return Decision((leave(state, told, broker_id, brokers, lost=False),), answer=True)
+    change = leave(state, told, broker_id, brokers, lost=False)
+    return Decision((change, *completions(state, [change], brokers)), answer=True)

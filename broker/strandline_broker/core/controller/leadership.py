@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import electable
 from strandline_broker.core.controller.log_ends import LogEnds
-from strandline_broker.core.controller.records import AnyRecord, PartitionChangeRecord
+from strandline_broker.core.controller.reassignment import completions
+from strandline_broker.core.controller.records import PartitionChangeRecord
 from strandline_broker.core.controller.recovery import unclean_election
 from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
 from strandline_proto.errors import (
@@ -104,7 +105,7 @@ def decide_elect_leaders(
     the wishes.
     """
     ends = ends or LogEnds()
-    records: list[AnyRecord] = []
+    changes: list[PartitionChangeRecord] = []
     results = []
     seen = set()
     for wish in wishes:
@@ -118,9 +119,10 @@ def decide_elect_leaders(
             results.append(ElectionResult(wish.topic, wish.partition, leader, error))
         else:
             assert change.leader is not None
-            records.append(change)
+            changes.append(change)
             results.append(ElectionResult(wish.topic, wish.partition, change.leader))
-    return Decision(records, answer=results)
+    changes += completions(state, changes, state.brokers)
+    return Decision(changes, answer=results)
 
 
 def _find(state: ControllerState, wish: ElectionWish) -> PartitionRegistration | None:

@@ -12,6 +12,7 @@ from typing import Final
 from strandline_broker.core.addresses import host_problem, port_problem
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all
+from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import RegisterBrokerRecord
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import Broker, ControllerState
@@ -150,6 +151,7 @@ def decide_registration(
         # in this batch.
         others = {b: broker for b, broker in state.brokers.items() if b != request.broker_id}
         changes = leave_all(state, request.broker_id, others, lost=is_unclean(old, request))
+        changes += completions(state, changes, others)
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,

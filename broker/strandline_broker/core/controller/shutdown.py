@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all
+from strandline_broker.core.controller.reassignment import completions
 from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
 from strandline_broker.core.controller.state import ControllerState
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
@@ -22,6 +23,7 @@ def decide_shutdown(
         return Decision((), answer=False)
     brokers = {**state.brokers, broker_id: replace(broker, in_controlled_shutdown=True)}
     changes = leave_all(state, broker_id, brokers, lost=False)
+    changes += completions(state, changes, brokers)
     # Last in the batch, so that its offset, the one that others have to reach, covers the
     # elections.
     mark = BrokerRegistrationChangeRecord(

@@ -1,6 +1,8 @@
 """Reassignment: what begins it, what ends it, and what may not (I-85, I-86)."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,7 +11,13 @@ from strandline_broker.core.controller.alter_partition import (
     ProposalResult,
     decide_alter_partition,
 )
+from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.leadership import (
+    ElectionType,
+    ElectionWish,
+    decide_elect_leaders,
+)
 from strandline_broker.core.controller.offline_replicas import decide_offline_replicas
 from strandline_broker.core.controller.push import RemovedReplicas
 from strandline_broker.core.controller.reassignment import (
@@ -341,6 +349,48 @@ def test_it_waits_for_a_target_that_can_lead() -> None:
     assert at.now().replicas == (B1, B2)
     at.cluster.unfence(B1)
     assert (at.now().replicas, at.now().leader, at.now().original) == ((B1,), B1, ())
+
+
+def fails(at: Moving, leader: BrokerId) -> None:
+    state = at.cluster.state
+    epoch, as_of = state.brokers[leader].epoch, state.last_offset
+    failed = partial(decide_replica_failed, state, leader, epoch, topic_id=at.topic, partition=0)
+    at.cluster.commit(failed(as_of=as_of))
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda at: at.cluster.fence(B1),
+        lambda at: at.cluster.shut_down(B1),
+        lambda at: at.cluster.register(B1),
+        lambda at: fails(at, B1),
+    ],
+)
+def test_it_completes_where_the_target_is_elected_from_the_elr(
+    leave: Callable[[Moving], object],
+) -> None:
+    """I-85, I-88: the broker that it moves away from may never come back."""
+    at = Moving(B1, B2)
+    at.propose(B1)
+    at.to(B2)
+    assert (at.now().elr, at.now().replicas) == ((B2,), (B2, B1))
+    leave(at)
+    seen = at.now()
+    assert (seen.leader, seen.isr, seen.replicas, seen.original) == (B2, (B2,), (B2,), ())
+    assert at.removed == (RemovedReplicas(at.topic, 0, seen.leader_epoch, (B1,)),)
+    assert at.cluster.replayed() == at.cluster.state
+
+
+def test_it_completes_where_an_operator_has_the_target_elected() -> None:
+    at = Moving(B1, B2)
+    at.cluster.fence(B1)
+    fails(at, B2)
+    at.to(B2)
+    assert (at.now().leader, at.now().replicas) == (NO_LEADER, (B2, B1))
+    wish = ElectionWish("t", 0)
+    at.cluster.commit(decide_elect_leaders(at.cluster.state, ElectionType.UNCLEAN, [wish]))
+    assert (at.now().leader, at.now().replicas, at.now().original) == (B2, (B2,), ())
 
 
 def test_it_waits_for_a_target_whose_replica_serves() -> None:
