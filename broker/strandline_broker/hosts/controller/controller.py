@@ -34,10 +34,7 @@ from strandline_broker.core.controller.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
-from strandline_broker.core.controller.registration import (
-    StoreMismatch,
-    decide_registration,
-)
+from strandline_broker.core.controller.registration import StoreMismatch, decide_registration
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import may_shut_down
 from strandline_broker.core.controller.startup import decide_start
@@ -50,13 +47,7 @@ from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.recoveries import Recoveries
 from strandline_broker.hosts.controller.snapshots import Snapshots
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
-from strandline_proto.ids import (
-    NO_LEADER,
-    BrokerEpoch,
-    BrokerId,
-    MetadataOffset,
-    ProducerId,
-)
+from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, ProducerId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -327,7 +318,9 @@ class Controller:
 
     async def _sweep_once(self, now_ms: int) -> None:
         while (expired := self.sessions.oldest_expired(now_ms)) is not None:
-            await self._fence(partial(self._expire, *expired), *expired, "its session ended")
+            expire = partial(self._expire, *expired)
+            if not await self._fence(expire, *expired, "its session ended"):
+                return  # it is still over at the next sweep
         if (overdue := self.applied.overdue(now_ms, self.sessions.session_ms)) is not None:
             why = "it has not applied its election for a session"
             await self._fence(partial(self._overdue, *overdue), *overdue, why)
@@ -346,13 +339,15 @@ class Controller:
         broker_id: BrokerId,
         epoch: BrokerEpoch,
         why: str,
-    ) -> None:
+    ) -> bool:
+        """False: there are too many decisions before this one."""
         try:
             fenced = await self._pipeline.submit(decide)
         except ThrottlingQuotaExceeded:
-            return  # the session is still over at the next sweep
+            return False
         if fenced:
             self._runtime.log.info("broker fenced", broker=broker_id, epoch=epoch, why=why)
+        return True
 
     # -- what a commit and an answer mean
 

@@ -1,19 +1,27 @@
-"""Whom the controller's sweep fences, by what has been heard when its decision is taken."""
+"""Whom the controller's sweep fences, by what has been heard when its decision is taken; and what a
+heartbeat is told whose sender has another decision waiting for the disk.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from strandline_broker.core.controller.balance import BalanceSettings
-from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
+from strandline_broker.core.controller.records import OfflineReplica
+from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.controller import Controller
+from strandline_broker.hosts.controller.pipeline import QUEUE_MAX
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
-from strandline_proto.ids import BrokerId, MetadataOffset
+from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime
 from support.controller_cluster import (
     B1,
@@ -28,9 +36,40 @@ from support.hand_clock import HandClock
 from support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable
 
     from strandline_broker.core.controller.state import Broker
+
+
+DAMAGED = OfflineReplica(TopicId(bytes(16)), 0, ReplicaCondition.DAMAGED)
+
+
+class SlowStore(MemoryStore):
+    """Writes wait while the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = threading.Event()
+        self.may_write.set()
+
+    def append(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        assert self.may_write.wait(20)
+        return super().append(*args, **kwargs)
+
+
+class PatientSessions(Sessions):
+    asked = 0
+
+    def oldest_expired(self, now_ms: int) -> Any:
+        self.asked += 1
+        assert self.asked < 10, "it is asked again and again, and nobody else has a turn"
+        return super().oldest_expired(now_ms)
+
+
+async def turns() -> None:
+    """Whoever waits for nothing but the event loop goes on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 class Bench:
@@ -38,6 +77,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = HandClock()
+        self.store = SlowStore()
+        self.heartbeats = 0
         runtime = replace(real_runtime("controller"), clock=self.clock)
         identity = Identity(node_id=BrokerId(100), cluster_id=CLUSTER, store_id=STORE)
         settings = ControllerSettings(
@@ -48,7 +89,7 @@ class Bench:
             balance=BalanceSettings(enabled=False, interval_s=300, percentage=10),
         )
         self.controller = Controller(
-            runtime, identity, settings, ControllerState(), MemoryStore(), cast("Any", None)
+            runtime, identity, settings, ControllerState(), self.store, cast("Any", None)
         )
 
     @property
@@ -68,15 +109,42 @@ class Bench:
         deciding.cancel()
         await asyncio.wait([deciding])
 
-    def hear(self, *, applied: int) -> Heartbeat:
+    @asynccontextmanager
+    async def writing(self, asked: Awaitable[Any]) -> AsyncIterator[None]:
+        """What was asked is decided, and waits for the disk meanwhile."""
+        self.store.may_write.clear()
+        deciding = asyncio.ensure_future(self.controller._pipeline.run())
+        asking = asyncio.ensure_future(asked)
+        await turns()
+        assert self.controller._pipeline.pending
+        try:
+            yield
+            await asking
+        finally:
+            self.store.may_write.set()
+            deciding.cancel()
+            await asyncio.wait([deciding])
+
+    async def told_once_written(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """The answer to a heartbeat that arrives while something waits for the disk."""
+        asking = asyncio.ensure_future(self.controller.heartbeat(heartbeat))
+        await turns()
+        assert not asking.done(), "what it would be told is not so any more"
+        self.store.may_write.set()
+        return await asking
+
+    def hear(self, *, applied: int = 0, stops: bool = False, damaged: bool = False) -> Heartbeat:
         """A heartbeat that arrives."""
+        self.heartbeats += 1
         heartbeat = Heartbeat(
             B1,
             self.broker.epoch,
             self.controller.state.last_offset,
             want_fence=False,
-            want_shut_down=False,
+            want_shut_down=stops,
             applied_partitions=applied,
+            number=self.heartbeats,
+            offline_replicas=frozenset({DAMAGED} if damaged else ()),
         )
         self.controller.on_heartbeat(heartbeat)
         return heartbeat
@@ -100,4 +168,25 @@ async def test_a_leader_that_goes_on_while_its_end_waits_is_not_fenced(goes_on: 
         bench.hear(applied=1)
     await bench.decided(sweep)
     assert bench.broker.fenced is not goes_on
+    controller.close()
+
+
+async def test_a_sweep_that_finds_the_pipeline_full_leaves_it_to_the_next_one() -> None:
+    """I-88: whoever waits has to get turns for the pipeline to go on."""
+    bench = Bench()
+    await bench.set_up()
+    controller = bench.controller
+    controller.sessions = PatientSessions(SESSION_MS)
+    controller.sessions.on_registered(B1, bench.broker.epoch, controller.now_ms())
+    bench.clock.now_s += 1.1 * SESSION_MS / 1000
+    waiting = [
+        asyncio.ensure_future(controller.allocate_producer_ids(B1, bench.broker.epoch))
+        for _ in range(QUEUE_MAX)
+    ]
+    await asyncio.sleep(0)
+    await controller._sweep_once(controller.now_ms())
+    assert not bench.broker.fenced
+    await bench.decided(asyncio.gather(*waiting))
+    await bench.decided(controller._sweep_once(controller.now_ms()))
+    assert bench.broker.fenced
     controller.close()
