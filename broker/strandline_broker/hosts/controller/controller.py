@@ -198,6 +198,7 @@ class Controller:
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest for one that a later heartbeat of its sender has overtaken."""
+        await self._pipeline.until_settled(heartbeat.broker_id)
         self._refuse_overtaken(heartbeat)
         check_told(heartbeat)
         has_news = tells_news(self.state, heartbeat)

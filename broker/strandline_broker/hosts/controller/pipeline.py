@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from strandline_broker.core.config_values import shown
 from strandline_broker.core.controller import push, snapshot
+from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
 from strandline_broker.core.controller.rules import BrokenRule
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
@@ -24,10 +25,10 @@ from strandline_proto.ids import MetadataOffset
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.hosts.controller.metadata_store import MetadataStore
+    from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 
 Answer = TypeVar("Answer")
@@ -125,6 +126,13 @@ class Pipeline:
                 f"{QUEUE_MAX} decisions wait for the controller's disk; try again later"
             ) from None
         return await answer
+
+    async def until_settled(self, broker_id: BrokerId) -> None:
+        """Return once what is decided of a broker is true. Until then the state says what is about
+        to be over, as that the broker is alive, or that its replica is known to be damaged (I-82).
+        """
+        while any(getattr(record, "broker_id", None) == broker_id for record in self.pending):
+            await self.submit(lambda: Decision((), answer=None))
 
     async def run(self) -> None:
         """Take decisions until cancelled."""

@@ -190,3 +190,37 @@ async def test_a_sweep_that_finds_the_pipeline_full_leaves_it_to_the_next_one() 
     await bench.decided(controller._sweep_once(controller.now_ms()))
     assert bench.broker.fenced
     controller.close()
+
+
+async def test_what_is_named_again_is_not_taken_for_known_while_it_is_taken_back() -> None:
+    """I-15, I-41: a replica that is known to be damaged, and out of the ISR, may cut its log."""
+    bench = Bench()
+    await bench.set_up()
+    await bench.decided(bench.controller.heartbeat(bench.hear(damaged=True)))
+    async with bench.writing(bench.controller.heartbeat(bench.hear())):
+        await bench.told_once_written(bench.hear(damaged=True))
+        assert bench.broker.offline_replicas == {DAMAGED}
+    bench.controller.close()
+
+
+async def test_a_broker_that_is_being_fenced_is_told_so() -> None:
+    """I-35: nor does it go on alone in its ISR as one that is sure."""
+    bench = Bench()
+    await bench.set_up()
+    bench.clock.now_s += 1.1 * SESSION_MS / 1000
+    async with bench.writing(bench.controller._sweep_once(bench.controller.now_ms())):
+        answer = await bench.told_once_written(bench.hear())
+        assert answer.is_fenced
+    bench.controller.close()
+
+
+async def test_a_broker_that_is_being_unfenced_does_not_go_as_a_fenced_one() -> None:
+    """I-84: it may lead by then."""
+    bench = Bench()
+    await bench.controller.start()
+    await bench.decided(bench.controller.register(registration(B1, "one")))
+    async with bench.writing(bench.controller.heartbeat(bench.hear())):
+        answer = await bench.told_once_written(bench.hear(stops=True))
+        assert not answer.should_shut_down, "nobody has applied its shutdown"
+        assert bench.broker.in_controlled_shutdown
+    bench.controller.close()
