@@ -24,7 +24,8 @@ def may_lead_again(
     as_of: MetadataOffset,
 ) -> list[PartitionChangeRecord]:
     """Elections that a broker makes possible by having applied the snapshot of offset `as_of`, all
-    of it but the partitions `failed`. Those that changed since are left to the answer to that.
+    of it but the partitions `failed`. What began a leader epoch since is answered for by itself;
+    any other change gives the broker no new role, and may be the last of the partition.
     """
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
@@ -33,7 +34,7 @@ def may_lead_again(
     for change in lead_again(state, broker_id, state.brokers):
         partition = state.partition(change.topic_id, change.partition)
         assert partition is not None, change
-        if partition.changed_at <= as_of and (partition.topic_id, partition.index) not in failed:
+        if partition.elected_at <= as_of and (partition.topic_id, partition.index) not in failed:
             elections.append(change)
     return elections
 

@@ -2,6 +2,7 @@
 
 from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.leaderless import decide_lead_again
+from strandline_broker.core.controller.reassignment import Wish, decide_reassignments
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, Cluster
 
@@ -61,6 +62,17 @@ def test_what_changed_after_the_snapshot_waits_for_a_later_one() -> None:
     cluster, topic = leaderless()
     assert elect(cluster, as_of=cluster.state.last_offset - 1)
     assert leaders(cluster, topic) == [B1, NO_LEADER]
+
+
+def test_what_changed_without_a_new_leader_epoch_after_the_snapshot_is_led_again() -> None:
+    """I-88: the broker does not ask for everything again because of that."""
+    cluster, topic = leaderless()
+    as_of = cluster.state.last_offset
+    cluster.up(B2)
+    cluster.commit(decide_reassignments(cluster.state, [Wish("t", 0, (B1, B2))]))
+    assert cluster.partition(topic).changed_at > as_of
+    assert elect(cluster, as_of=as_of)
+    assert leaders(cluster, topic) == [B1, B1]
 
 
 def test_an_earlier_incarnation_a_fenced_broker_and_an_unknown_one_elect_nobody() -> None:
