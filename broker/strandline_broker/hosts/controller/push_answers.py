@@ -4,9 +4,11 @@ may lead now.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.leaderless import decide_lead_again, may_lead_again
 from strandline_broker.core.controller.registration import check_memory
@@ -18,11 +20,10 @@ from strandline_proto.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Set
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Set
     from typing import Any
 
     from strandline_broker.core.controller.applied import Applied
-    from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.log_ends import LogEnds
     from strandline_broker.core.controller.registration import StoreMismatch
     from strandline_broker.core.controller.state import Broker, ControllerState
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 APPLY_FAILURES: Final = (KafkaStorageError, UnknownServerError)
 """Errors of one partition that say: this broker cannot carry it (P-79)."""
+RETRY_S: Final = 0.1
+"""After so long there may be room for another decision."""
 
 
 class PushAnswers:
@@ -83,10 +86,11 @@ class PushAnswers:
                 "a broker refuses a push", broker=receiver.broker_id, why=str(answer.error)
             )
         as_of = answer.metadata_offset
-        failed = set()
-        for each in answer.failed:
-            failed.add((each.topic_id, each.partition))
-            self._on_failed(receiver, each, as_of)
+        failed = {(each.topic_id, each.partition) for each in answer.failed}
+        unfit = [each for each in answer.failed if self._is_unfit(receiver, each)]
+        if unfit:
+            around = [partial(self._around, receiver, each, as_of) for each in unfit]
+            self._spawn(self._submit(around, receiver, "a replica is elected around"))
         for told in answer.log_ends:
             self._ends.on_told(
                 receiver,
@@ -101,7 +105,7 @@ class PushAnswers:
             if full:
                 self._on_snapshot_applied(receiver, failed, as_of)
 
-    def _on_failed(self, receiver: Broker, failed: FailedPartition, as_of: MetadataOffset) -> None:
+    def _is_unfit(self, receiver: Broker, failed: FailedPartition) -> bool:
         self._log.warning(
             "a broker could not apply a partition",
             broker=receiver.broker_id,
@@ -110,21 +114,27 @@ class PushAnswers:
             error_code=failed.error.code,
             why=str(failed.error),
         )
-        if isinstance(failed.error, APPLY_FAILURES):
-            key = (failed.topic_id, failed.partition)
-            unfit = self._unfit.setdefault(key, {})
-            unfit[receiver.broker_id] = receiver.epoch
-            decide = partial(
-                decide_replica_failed,
-                self._state,
-                receiver.broker_id,
-                receiver.epoch,
-                topic_id=failed.topic_id,
-                partition=failed.partition,
-                as_of=as_of,
-                unfit=self._unfit_for(key),
-            )
-            self._spawn(self._submit(decide, receiver, "a replica is elected around"))
+        if not isinstance(failed.error, APPLY_FAILURES):
+            return False
+        unfit = self._unfit.setdefault((failed.topic_id, failed.partition), {})
+        unfit[receiver.broker_id] = receiver.epoch
+        return True
+
+    def _around(
+        self, receiver: Broker, failed: FailedPartition, as_of: MetadataOffset
+    ) -> Decision[bool]:
+        unfit = self._unfit_for((failed.topic_id, failed.partition))
+        if receiver.broker_id not in unfit:
+            return Decision((), answer=False)  # it has come to its role while this waited
+        return decide_replica_failed(
+            self._state,
+            receiver.broker_id,
+            receiver.epoch,
+            topic_id=failed.topic_id,
+            partition=failed.partition,
+            as_of=as_of,
+            unfit=unfit,
+        )
 
     def _unfit_for(self, key: tuple[TopicId, int]) -> list[BrokerId]:
         brokers = self._state.brokers
@@ -144,14 +154,21 @@ class PushAnswers:
         who = (receiver.broker_id, receiver.epoch)
         if may_lead_again(self._state, *who, failed=failed, as_of=as_of):
             decide = partial(decide_lead_again, self._state, *who, failed=failed, as_of=as_of)
-            self._spawn(self._submit(decide, receiver, "a broker leads again"))
+            self._spawn(self._submit([decide], receiver, "a broker leads again"))
 
     async def _submit(
-        self, decide: Callable[[], Decision[bool]], receiver: Broker, done: str
+        self, decisions: Iterable[Callable[[], Decision[bool]]], receiver: Broker, done: str
     ) -> None:
-        try:
-            changed = await self._decide(decide)
-        except ThrottlingQuotaExceeded:
-            return  # it says so again with the next snapshot
-        if changed:
-            self._log.info(done, broker=receiver.broker_id, epoch=receiver.epoch)
+        """One after the other: there may be thousands, and more than wait in the pipeline. A broker
+        whose disk hangs may say so once (I-88, I-94).
+        """
+        for decide in decisions:
+            if await self._sooner_or_later(decide):
+                self._log.info(done, broker=receiver.broker_id, epoch=receiver.epoch)
+
+    async def _sooner_or_later(self, decide: Callable[[], Decision[bool]]) -> bool:
+        while True:
+            try:
+                return await self._decide(decide)
+            except ThrottlingQuotaExceeded:
+                await asyncio.sleep(RETRY_S)

@@ -12,7 +12,12 @@ from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.rpc.push_codec import answer_from_wire
-from strandline_proto.errors import KafkaStorageError, NotEnoughReplicas, StaleControllerEpoch
+from strandline_proto.errors import (
+    KafkaStorageError,
+    NotEnoughReplicas,
+    StaleControllerEpoch,
+    ThrottlingQuotaExceeded,
+)
 from strandline_proto.ids import NO_LEADER, MetadataOffset, TopicId
 from strandline_proto.v1 import push_pb2
 from strandline_runtime.real import real_runtime
@@ -35,6 +40,10 @@ class Asked:
         self.cluster = cluster
         self.applied: list[tuple[int, int]] = []
         self.mismatches: list[StoreMismatch] = []
+        self.refusals = 0
+        """So many decisions find the pipeline full."""
+        self.late: list[Coroutine[Any, Any, None]] | None = None
+        """What has not had its turn; None: everything has one at once."""
         self.ends = LogEnds()
         self.heard = Applied()
         for broker in cluster.state.brokers.values():
@@ -52,10 +61,16 @@ class Asked:
         )
 
     async def _submit(self, decide: Callable[[], Decision[bool]]) -> bool:
+        if self.refusals > 0:
+            self.refusals -= 1
+            raise ThrottlingQuotaExceeded("try again later")
         return self.cluster.commit(decide())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run(work)
+        if self.late is None:
+            asyncio.run(work)
+        else:
+            self.late.append(work)
 
     def _on_applied(self, broker: Broker, offset: MetadataOffset) -> None:
         self.applied.append((broker.broker_id, offset))
@@ -111,6 +126,30 @@ def test_a_last_member_leads_again_once_it_has_applied_a_snapshot(asked: Asked) 
     before = len(asked.cluster.envelopes)
     asked.answer(full=True)
     assert len(asked.cluster.envelopes) == before, "there is nothing to elect"
+
+
+def test_what_finds_the_pipeline_full_is_decided_all_the_same(asked: Asked) -> None:
+    """I-88, I-94: a broker whose disk hangs names all its replicas, and says no more."""
+    topic = topic_of(asked)
+    asked.refusals = 2
+    asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
+    assert leader_of(asked) == NO_LEADER
+    asked.refusals = 1
+    asked.answer(full=True)
+    assert leader_of(asked) == B1
+
+
+def test_a_broker_that_comes_to_its_role_while_a_decision_waits_is_not_elected_around(
+    asked: Asked,
+) -> None:
+    topic = topic_of(asked)
+    asked.late = []
+    asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
+    (waiting,) = asked.late
+    asked.late = None
+    asked.answer(full=True)
+    asyncio.run(waiting)
+    assert leader_of(asked) == B1
 
 
 def test_what_the_broker_could_not_apply_of_the_snapshot_it_does_not_lead(asked: Asked) -> None:
