@@ -9,9 +9,10 @@ may lose what it acknowledged: it cuts its log before the damage and copies the 
 heartbeat that named the damage, and a push of that age or later shows another leader, and neither
 an ISR nor an ELR with this replica.
 
-A replica goes on being named until it holds again what the leader calls committed. A fetch that was
-sent before the cut may reach the leader after it, and an ISR with this replica, asked for because
-of it, the controller even later: it is refused as long as the replica is named (I-24).
+A replica goes on being named until it holds again what the leader calls committed, and all that it
+had in common with the leader. A fetch that was sent before the cut may reach the leader after it,
+and an ISR with this replica, asked for because of it, the controller even later: it is refused as
+long as the replica is named (I-24), and true once the replica holds again what that fetch has said.
 
 A replica that is the last in its ISR keeps what it has, and so does one whose leader lacks a range
 itself: the damaged copies may be the only ones.

@@ -32,6 +32,8 @@ class Following:
     """The caller holds the gate."""
 
     __slots__ = (
+        "_agrees",
+        "_before_healing",
         "_clock",
         "_controller",
         "_flushes",
@@ -58,6 +60,10 @@ class Following:
         self._flushes = flushes
         self._retention = retention
         self._losses = losses
+        self._agrees = False
+        """Whether the leader has answered in this epoch that the log is the head of its own."""
+        self._before_healing = 0
+        """Where it ended then, before it was cut to heal."""
         self.machine = machine
 
     async def begin(self) -> None:
@@ -123,6 +129,15 @@ class Following:
         self._on_cut(effect.offset, in_recovery=effect.in_recovery)
         await self._partition.truncate(effect.offset, alarming=effect.below_high_watermark)
 
+    def on_healing(self) -> None:
+        """The log is about to be cut before its damage. A fetch of this epoch that is on its way
+        may tell the leader later that it is held up to where it ends now, and the leader may commit
+        that with this replica in the ISR (I-9, I-15). What the leader does not have is not waited
+        for: it would believe no such fetch, and may never have so much.
+        """
+        if self._agrees:
+            self._before_healing = max(self._partition.log.log_end_offset, self._before_healing)
+
     async def drop(self, effect: TruncateFully) -> None:
         """Begin anew where the leader's history begins, and tell what may be lost."""
         start = max(effect.start_at, self._partition.log.log_start_offset)
@@ -139,6 +154,7 @@ class Following:
 
     def on_high_watermark(self, to: int) -> None:
         """Take the leader's as far as our log reaches; it falls only with a truncation (I-13)."""
+        self._agrees = True
         partition = self._partition
         end = partition.log.log_end_offset
         partition.learn_high_watermark(
@@ -149,7 +165,7 @@ class Following:
                 log_end_offset=end,
             )
         )
-        if partition.healing and to <= end:
+        if partition.healing and max(to, self._before_healing) <= end:
             partition.end_healing()
             self._controller.report_offline()
 

@@ -74,7 +74,9 @@ class Partition:
         self.refused: RefusedTruncation | None = None
         """The cut for which it has stopped to fetch (I-41)."""
         self.healing = False
-        """It was cut before its damage, and does not hold again what the leader calls committed."""
+        """It was cut before its damage, and does not hold again what the leader calls committed, or
+        may believe to be held.
+        """
         self.checkpointed_high_watermark = high_watermark
         """As the last process knew it; above the log's end if records have been lost since."""
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -155,10 +157,12 @@ class Partition:
         """Cut the log before its damage, and count as healing until `end_healing`."""
         self.healing = True
         self._suspects.add(self)
+        if isinstance(self.role, Following):
+            self.role.on_healing()
         await self.truncate(offset)
 
     def end_healing(self) -> None:
-        """It holds again what the leader calls committed."""
+        """It holds again what it has given up, as far as that matters."""
         self.healing = False
 
     def learn_high_watermark(self, to: int) -> None:

@@ -137,6 +137,47 @@ async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
         assert partition.log.log_end_offset == partition.high_watermark == to
 
 
+async def heal(partition: Partition, offset: int) -> None:
+    async with partition.gate:
+        await partition.heal_from(offset)
+
+
+async def test_who_heals_is_not_sound_before_it_has_all_that_its_leader_may_believe(
+    tmp_path: Path,
+) -> None:
+    """I-9, I-15: a fetch from before the cut may be on its way, in a stream that was given up."""
+    async with run_node(tmp_path, 2) as node:
+        await decide(state(1, epoch=1, isr=(1,)), node)
+        partition = node.partition
+        for offset in (0, 3, 6):
+            await append(partition, offset, epoch=1)
+            following(partition).on_high_watermark(0)
+        await heal(partition, 3)
+        await append(partition, 3, epoch=1)
+        following(partition).on_high_watermark(6)
+        assert partition.healing, "its leader may have heard of 9, and commit that with it"
+        await heal(partition, 3)
+        for offset in (3, 6):
+            await append(partition, offset, epoch=1)
+        following(partition).on_high_watermark(6)
+        assert not partition.healing
+
+
+async def test_who_heals_waits_for_nothing_that_its_leader_may_never_have(tmp_path: Path) -> None:
+    async with run_node(tmp_path, 2) as node:
+        await decide(state(1, epoch=1, isr=(1,)), node)
+        partition = node.partition
+        for offset in (0, 3):
+            await append(partition, offset, epoch=1)
+            following(partition).on_high_watermark(0)
+        await decide(state(1, epoch=2, isr=(1,)), node)
+        await heal(partition, 3)
+        following(partition).on_high_watermark(4)
+        assert partition.healing, "it lacks what is committed"
+        following(partition).on_high_watermark(3)
+        assert not partition.healing
+
+
 def flip(file: Path, number: int) -> None:
     """A bit in that one of two batches of a size."""
     data = bytearray(file.read_bytes())
