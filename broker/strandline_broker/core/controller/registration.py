@@ -270,5 +270,5 @@ def _is_of_before(old: Broker, request: Registration) -> bool:
     """Whether its directory lacks what the registered incarnation has recorded: this is a late word
     of a process that had died before that one began, or of an older copy of the directory (P-71).
     """
-    has_applied_itself = not old.fenced
+    has_applied_itself = not old.fenced or old.fencing_offset > old.epoch
     return has_applied_itself and request.metadata_offset < old.epoch

@@ -57,6 +57,9 @@ def test_the_late_word_of_a_dead_process_does_not_end_its_successor() -> None:
     cluster.up(B1)
     with pytest.raises(DuplicateBrokerRegistration, match="older copy of its data directory"):
         cluster.decide_registration(late)
+    cluster.fence(B1)
+    with pytest.raises(DuplicateBrokerRegistration, match="older copy of its data directory"):
+        cluster.decide_registration(late)
     assert cluster.register(B1), "who knows of it"
     cluster.up(B1)
     cluster.now_ms += SESSION_MS
