@@ -179,7 +179,9 @@ class Partition:
         self._tell_expecting()
 
     def take_role(self, role: Leading | Following, state: PartitionState) -> None:
-        """`Roles` has made it, for this state."""
+        """`Roles` has made it, for this state. KafkaStorageError if its disk has failed by now."""
+        if self.out_of_service is not None:
+            raise KafkaStorageError(f"{self.name}: {self.out_of_service}")
         self.state = state
         self.role = role
         self._tell_expecting()

@@ -137,6 +137,27 @@ async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
         assert partition.log.log_end_offset == partition.high_watermark == to
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_who_goes_out_of_service_on_the_way_to_a_role_takes_none(
+    tmp_path: Path, leader: int
+) -> None:
+    """I-99, P-24: it would lead, or go on to copy to a disk that has failed."""
+    disks = f"{tmp_path}/a,{tmp_path}/b"
+    async with run_node(tmp_path, 2, log_dirs=disks) as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition, dirs = node.partition, node.replicas.dirs
+        async with partition.gate:
+            decision = state(leader, epoch=2, isr=(1, 2))
+            deciding = asyncio.create_task(decide(decision, node, refused=True))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert partition.role is None, "it waits for the gate"
+            dirs.fail(dirs.of(partition.log), "EIO")
+        (failed,) = await deciding
+        assert isinstance(failed.error, KafkaStorageError)
+        assert partition.role is None
+
+
 async def heal(partition: Partition, offset: int) -> None:
     async with partition.gate:
         await partition.heal_from(offset)
