@@ -132,6 +132,17 @@ def test_the_controller_may_die_in_between() -> None:
     assert replicas_of(run) == (4, 2, 3)
 
 
+def test_nobody_moves_a_partition_to_a_log_that_a_disk_has_changed_alone() -> None:
+    """What it lacks nobody could have back, so the next move would never end (I-88)."""
+    bit = {"node": "broker-2", "file": "log", "bits": 1, "restart_s": 0.0}
+    few = {"partition": 0, "target": [2], "then_s": 0.4, "other": [1, 2]}
+    changed = Fault(3.0, "bit-flip", bit), Fault(3.02, "reassign-few", few)
+    run, result = ran(*changed, segment_bytes=1500, scrub_ms=1500)
+    assert replicas_of(run) == (1, 2)
+    assert result.sometimes["damage healed"] == 1
+    assert result.sometimes["reassignment completed"] == 2
+
+
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_move_takes_its_time_and_holds_nobody_else_up(
     side: str, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,7 @@
 """Strikes that change what lies on a disk: bits, tails, all of it.
 
 A bit of a log flips only in what is flushed (above the recovery point nobody can tell it from a
-torn tail), only where another member of the ISR holds the same batch in a sound log, and in one
+torn tail), only where another member of the ISR that stays has flushed the same batch, and in one
 replica of a partition at a time. So nothing may be lost, and what is wrong must be noticed before
 anybody is given it. `helix` alone breaks that rule, on purpose.
 """
@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.offline.roots import expected_of
 from strandline_broker.storage.metadata_snapshot import NAME
 from strandline_proof.sim.disk_parts import Directory
 from strandline_proof.sim.inode import Inode
@@ -20,6 +19,7 @@ from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
 from strandline_proof.sim.oracles.decisions import METADATA
 from strandline_proof.sim.oracles.disks import Reader, has_torn_tail
 from strandline_proof.sim.oracles.log_view import LogView
+from strandline_proof.sim.strikes.copies import another_is_sound, flushed, flushed_elsewhere
 from strandline_proof.sim.topology import CONTROLLER, DATA, broker_id
 
 if TYPE_CHECKING:
@@ -197,9 +197,9 @@ class DamageStrikes:
         live, cut = restart_s == 0, False
         for key in keys:
             view = self._scene.oracles.replicas.find_view(struck.name, key)
-            if view is None or not self._another_is_sound(struck, key):
+            if view is None or not another_is_sound(self._scene, struck, key):
                 continue
-            if not self._flushed(struck, key, view, live=live):
+            if not self._able(struck, key, view, live=live, alone=False):
                 continue
             if not live:
                 self._scene.darken([struck], restart_s, survival=1.0)
@@ -207,20 +207,6 @@ class DamageStrikes:
             if self._flip_in(struck, key, bits, live=live, number=None, what=what):
                 return True
         return cut
-
-    def _another_is_sound(self, struck: Node, key: Key) -> bool:
-        """Nobody has damage in this partition yet, and another member of the ISR is well."""
-        oracles = self._scene.oracles
-        ghost = oracles.replicas.ghost(key)
-        decided = oracles.control.partitions[key]
-        others = [m for m in decided.isr if m != broker_id(struck.name)]
-        return (
-            not ghost.damaged
-            and ghost.permitted is None
-            and len(others) >= max(1, len(decided.replicas) - 1)
-            and all(self._scene.world.members[m].running for m in others)
-            and not self._scene.doubles
-        )
 
     def _flip_in(
         self,
@@ -237,7 +223,7 @@ class DamageStrikes:
         view = oracles.replicas.find_view(struck.name, key)
         if view is None:
             return False
-        able = self._flushed(struck, key, view, live=live)
+        able = self._able(struck, key, view, live=live, alone=number is not None)
         if number is not None:
             able = [n for n in able if n % 3 == number]
         if not able:
@@ -256,17 +242,15 @@ class DamageStrikes:
         oracles.sometimes[f"bit flipped: {what}"] += 1
         return True
 
-    def _flushed(self, struck: Node, key: Key, view: LogView, *, live: bool) -> list[int]:
-        """Numbers of the entries below the recovery point that the disk names."""
-        fs = Reader(struck.disk)
-        if not fs.isdir(view.path):  # of a replica that has just been removed
-            return []
-        below = expected_of(fs, view.path).recovery_point or 0
+    def _able(self, struck: Node, key: Key, view: LogView, *, live: bool, alone: bool) -> list[int]:
+        """Numbers of the entries that may be struck; `alone`: whoever else has them."""
+        kept = None if alone else flushed_elsewhere(self._scene, struck, key)
         last = view.place(len(view.entries) - 1)[0] if view.entries else 0
         return [
             n
-            for n, entry in enumerate(view.entries)
-            if entry.end <= below and not (live and view.place(n)[0] == last)
+            for n in flushed(struck, view)
+            if not (live and view.place(n)[0] == last)
+            and (kept is None or view.entries[n].identity in kept)
         ]
 
     def _helix(self, partition: int) -> bool:

@@ -12,6 +12,7 @@ from strandline.errors import (
     StrandlineError,
     UnknownTopicOrPartition,
 )
+from strandline_proof.sim.strikes.copies import is_damaged_alone
 from strandline_proof.sim.topology import TOPIC
 
 if TYPE_CHECKING:
@@ -72,9 +73,22 @@ class MoveStrikes:
     async def _ask(self, admin: Any, partition: int, target: Target) -> None:
         """Until there is an answer; a refusal is one."""
         scene = self._scene
-        if target is not None:
-            scene.oracles.control.moves.on_asked(partition, target)
+        if target is None:
+            await self._have(admin, partition, target)
+            return
+        scene.oracles.control.moves.on_asked(partition, target)
+        scene.moves.append(wish := (partition, target))
+        try:
+            await self._have(admin, partition, target)
+        finally:
+            scene.moves.remove(wish)
+
+    async def _have(self, admin: Any, partition: int, target: Target) -> None:
+        scene = self._scene
         while not scene.over:
+            if target is not None and is_damaged_alone(scene, partition, target):
+                await asyncio.sleep(RETRY_S)
+                continue
             try:
                 (result,) = await admin.alter_partition_reassignments({(TOPIC, partition): target})
                 if result.error is not None:

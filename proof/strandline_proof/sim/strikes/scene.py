@@ -42,6 +42,8 @@ class Scene:
         """What must be done before anything is well again, if something waits for a person."""
         self.doubles: dict[Node, Callable[[], None]] = {}
         """Processes that say they are another's, and how each is ended for good (P-71)."""
+        self.moves: list[tuple[int, list[int]]] = []
+        """Partitions of the topic, and to which brokers somebody asks to have each moved."""
         self._clients: dict[str, Node] = {}
         self._mains: dict[str, Any] = {}
 

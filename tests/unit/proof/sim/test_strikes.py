@@ -171,26 +171,3 @@ def test_a_bit_that_has_nothing_to_flip_in_cuts_no_power(restart_s: float) -> No
     strike = strikes(DamageStrikes, scene)["bit-flip"]
     assert not strike(node="broker-1", file="seal", bits=1, restart_s=restart_s)
     assert not scene.dark
-
-
-@pytest.mark.parametrize(
-    ("isr", "replicas", "is_one"),
-    [
-        ((1, 2), (1, 2), True),
-        ((1, 2, 3), (1, 2, 3), True),
-        ((1,), (1, 2), False),
-        ((1,), (1,), False),
-    ],
-)
-def test_a_log_is_struck_where_another_replica_has_all_of_it(
-    isr: tuple[int, ...], replicas: tuple[int, ...], *, is_one: bool
-) -> None:
-    """Of one that is alone nobody could have it back (I-88)."""
-    scene, key = FakeScene(), (b"t", 0)
-    ghost = SimpleNamespace(damaged={}, permitted=None)
-    scene.oracles.replicas = SimpleNamespace(ghost=lambda _: ghost)
-    decided = SimpleNamespace(isr=isr, replicas=replicas)
-    scene.oracles.control = SimpleNamespace(partitions={key: decided})
-    scene.world.members = dict.fromkeys(replicas, scene.the_node)
-    there: Any = scene
-    assert DamageStrikes(there)._another_is_sound(there.the_node, key) == is_one
