@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_proof.sim.disk import REFUSALS
 from strandline_proof.sim.oracles.disks import is_about
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import broker_id
@@ -96,8 +97,7 @@ class AppliedOracle:
             return ""
         told = self._told.get(node.name)
         failed = set() if told is None or told.life != node.incarnation else told.failed
-        if self.offset(node) < offset and node.disk.struck:
-            return ""
+        is_answered = self.offset(node) >= offset
         for key in list(self._decided.keys()):
             now = self._decided.newest(key)
             if now is None or now.offset <= since or me not in now.replicas or key in failed:
@@ -107,7 +107,9 @@ class AppliedOracle:
                 continue
             partition = replicas.partitions.get(key)
             why = _lacks(partition, then, me)
-            if why and not self._has_gone_out(node, key, partition, then):
+            if not why or self._has_gone_out(node, key, partition, then):
+                continue
+            if is_answered or not _is_kept_from(node, partition):
                 return f"partition {key[1]} {why}"
         return ""
 
@@ -140,6 +142,15 @@ class _Heard:
 
     def on_said(self, message: Any) -> None:
         self._oracle.on_answer(self._node, self._pushes.pop(0), message)
+
+
+def _is_kept_from(node: Node, partition: Any) -> bool:
+    """Whether the disk has refused this life of the node anything of the replica, or of any if it
+    is not here.
+    """
+    refused = node.disk.touched("misread", *REFUSALS, since=node.failed_before)
+    refused |= node.disk.no_room
+    return bool(refused) if partition is None else is_about(f"{partition.log.path}/", refused)
 
 
 def _keys(topics: Iterable[Any]) -> Iterable[Key]:

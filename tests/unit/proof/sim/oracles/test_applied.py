@@ -147,6 +147,34 @@ def test_an_unread_log_is_no_reason_for_a_role_that_was_never_taken(
         scene.answers()
 
 
+@pytest.mark.parametrize("fault", ["read error", "write error", "misread", "no room"])
+def test_what_a_disk_has_kept_it_from_an_answer_that_is_under_way_may_say(fault: str) -> None:
+    scene = Scene(state=OLDER)
+    assert "was decided" in scene.oracle.lacks(scene.node, 20)
+    if fault == "no room":
+        scene.node.disk.no_room.add(f"{LOG}/leader-epoch-checkpoint.1.tmp")
+    else:
+        refused(scene, fault=fault)
+    assert scene.oracle.lacks(scene.node, 20) == ""
+    scene.answers(failed=True)
+    assert scene.oracle.lacks(scene.node, 20) == ""
+    with pytest.raises(Violation, match="was decided"):
+        scene.answers()
+
+
+@pytest.mark.parametrize("what", ["another replica", "a stall", "the life before"])
+def test_a_disk_that_has_refused_nothing_of_it_is_no_reason(what: str) -> None:
+    scene = Scene(state=OLDER)
+    if what == "another replica":
+        refused(scene, "/data/t-01/00000000000000000000.log")
+    if what == "a stall":
+        refused(scene, fault="stall")
+    if what == "the life before":
+        refused(scene)
+        scene.node.failed_before = 1
+    assert "was decided" in scene.oracle.lacks(scene.node, 20)
+
+
 @pytest.mark.parametrize(
     "replica", [{"state": OLDER}, {"role": SimpleNamespace()}], ids=["in an older epoch", "follows"]
 )
