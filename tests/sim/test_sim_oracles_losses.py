@@ -47,27 +47,35 @@ def committed(count: int) -> Committed:
 def test_a_cut_that_heals_takes_nothing_below_the_damage() -> None:
     ghost = committed(5)
     ghost.on_damaged("broker-1", ghost.entries[3])
-    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, misread=False)
+    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, unread=None)
     ghost.on_damaged("broker-1", ghost.entries[3])
     with pytest.raises(Violation, match=r"I-41.*offset 2"):
-        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=0, misread=False)
+        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=0, unread=None)
 
 
 def test_a_cut_for_what_was_misread_leaves_other_damage_where_it_is() -> None:
     ghost = committed(5)
     ghost.on_damaged("broker-1", ghost.entries[1])
-    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, misread=True)
+    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, unread=0)
     assert "broker-1" in ghost.damaged
-    assert ghost.on_cut(ghost.entries[1:3], "broker-1", "cut", start=0, misread=True)
+    assert ghost.on_cut(ghost.entries[1:3], "broker-1", "cut", start=0, unread=0)
     assert not ghost.damaged
+
+
+def test_a_cut_for_what_was_misread_takes_nothing_of_the_segments_before() -> None:
+    ghost = committed(5)
+    assert ghost.on_cut(ghost.entries[3:], "broker-1", "cut", start=0, unread=3)
+    ghost.on_damaged("broker-1", ghost.entries[4])
+    with pytest.raises(Violation, match=r"I-41.*offset 2"):
+        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=0, unread=3)
 
 
 def test_a_cut_for_what_was_misread_takes_the_batch_over_the_log_start_too() -> None:
     ghost = committed(2)
     ghost.on_high_watermark(5, log_of(*ghost.entries, Entry(2, 5, 0, 2, (1, 0))), "broker-2")
     with pytest.raises(Violation, match=r"I-41.*offset 2"):
-        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=4, misread=False)
-    assert ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=4, misread=True)
+        ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=4, unread=None)
+    assert ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=4, unread=0)
 
 
 def log_of(*entries: Entry) -> Any:

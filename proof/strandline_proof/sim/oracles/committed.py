@@ -342,14 +342,16 @@ class Committed:
         self.excused = self.permitted = why
         self.given_up = True
 
-    def on_cut(self, gone: list[Entry], node: str, what: str, *, start: int, misread: bool) -> bool:
+    def on_cut(
+        self, gone: list[Entry], node: str, what: str, *, start: int, unread: int | None
+    ) -> bool:
         """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed:
-        from there on, or from anywhere on where it was `misread`, with the batch over its `start`;
-        true if it does. Below its `start` it may.
+        from there on, or from the first segment on that it has not given as it was written
+        (`unread`), with the batch over its `start`; true if it does. Below its `start` it may.
         """
-        damage, healed_from = self.damaged.get(node), start if misread else None
+        damage, healed_from = self.damaged.get(node), unread
         if damage is not None and damage.identity in {entry.identity for entry in gone}:
-            healed_from = damage.base if healed_from is None else healed_from
+            healed_from = damage.base if unread is None else min(damage.base, unread)
             del self.damaged[node]
         for entry in gone:
             heals = healed_from is not None and entry.end > healed_from

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.offline.findings import PartitionReport, Severity
 from strandline_broker.offline.roots import expected_of, verify
+from strandline_proof.sim.disk import UNREAD
 from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.disk_parts import MISREAD
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import DATA
 
@@ -101,6 +103,14 @@ def is_about(path: str, touched: set[str]) -> bool:
     return path in touched or (
         directory != DATA and any(other.startswith(f"{directory}/") for other in touched)
     )
+
+
+def unread_from(disk: SimDisk, path: str) -> int | None:
+    """The base of the first segment of the log at `path` of which the disk has not given what was
+    written; None: it has given all.
+    """
+    unread = (file.rpartition("/") for file in disk.touched(*UNREAD) if file.endswith(MISREAD))
+    return min((int(name[:20]) for of, _, name in unread if of == path), default=None)
 
 
 def _is_half_made(finding: Finding, report: RootReport | PartitionReport) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.disk import UNREAD
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.compacted import CompactedCommitted
-from strandline_proof.sim.oracles.disks import check_start, is_about
+from strandline_proof.sim.oracles.disks import check_start, unread_from
 from strandline_proof.sim.oracles.excuses import ExcuseOracle
 from strandline_proof.sim.oracles.held import HeldOracle
 from strandline_proof.sim.oracles.log_starts import LogStartOracle
@@ -133,9 +132,9 @@ class ReplicaOracle:
         self._sometimes["log truncated"] += 1
         known.is_due = True
         # What could not be read is taken for damaged too, and healed by a copy.
-        believed = partition.healing and is_about(f"{known.log.path}/", node.disk.touched(*UNREAD))
+        unread = unread_from(node.disk, known.log.path) if partition.healing else None
         gone, what = known.view.cut(end), f"{where}: cut to {end}"
-        if not self.ghost(key).on_cut(gone, node.name, what, start=start, misread=believed):
+        if not self.ghost(key).on_cut(gone, node.name, what, start=start, unread=unread):
             return gone
         self._sometimes["damage healed"] += 1
         if any(entry.end > start and self.ghost(key).has_committed(entry) for entry in gone):

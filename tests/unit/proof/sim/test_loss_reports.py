@@ -152,8 +152,8 @@ def test_what_the_new_leader_holds_stays_committed() -> None:
     with pytest.raises(Violation, match="I-14"):
         lost.ghost.check_complete(log_of(), "I-14", "broker-2")
     with pytest.raises(Violation, match="I-41"):
-        lost.ghost.on_cut([FIRST], "broker-1", "cut to 0", start=0, misread=False)
-    assert not lost.ghost.on_cut([NEW, LAST], "broker-1", "cut to 1", start=0, misread=False)
+        lost.ghost.on_cut([FIRST], "broker-1", "cut to 0", start=0, unread=None)
+    assert not lost.ghost.on_cut([NEW, LAST], "broker-1", "cut to 1", start=0, unread=None)
 
 
 def test_what_a_deposed_leader_commits_late_is_lost_too() -> None:

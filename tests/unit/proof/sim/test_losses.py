@@ -57,7 +57,7 @@ def test_nobody_may_be_left_who_has_it(always: bool) -> None:
 def test_what_was_to_be_durable_is_missed_whoever_is_left() -> None:
     found = ghost(always=True)
     found.on_damaged("broker-1", LAST)
-    assert found.on_cut([LAST], "broker-1", "cut", start=0, misread=False)
+    assert found.on_cut([LAST], "broker-1", "cut", start=0, unread=None)
     found.on_left_with(["broker-1"])
     found.on_left_with([])
     assert found.excused is None

@@ -13,7 +13,7 @@ import pytest
 from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.inode import Inode
-from strandline_proof.sim.oracles.disks import kept_to
+from strandline_proof.sim.oracles.disks import kept_to, unread_from
 from strandline_proof.sim.oracles.log_view import Entry, LogView
 from strandline_proof.sim.oracles.replica import Replica
 from strandline_proof.sim.oracles.replicas import ReplicaOracle
@@ -64,6 +64,18 @@ def test_what_lies_above_the_recovery_point_may_be_torn_off() -> None:
     struck = Struck()
     struck.append()
     assert struck.kept_to(None) == FLUSHED
+
+
+def test_what_was_not_given_as_it_was_written_begins_with_the_segment_of_that() -> None:
+    """An index says where to read in a log; what is beside them is no place in it."""
+    disk = SimDisk(random.Random(0), lambda: 0.0)
+    others = f"{DATA}/t-0/{3:020d}.snapshot", f"{DATA}/t-01/{0:020d}.log"
+    disk.struck += [("misread", path) for path in others]
+    disk.struck.append(("write error", f"{DATA}/t-0/{2:020d}.log"))
+    assert unread_from(disk, f"{DATA}/t-0") is None
+    disk.struck.append(("misread", f"{DATA}/t-0/{30:020d}.log"))
+    disk.struck.append(("read error", f"{DATA}/t-0/{20:020d}.timeindex"))
+    assert unread_from(disk, f"{DATA}/t-0") == 20
 
 
 def test_what_the_power_has_taken_cannot_be_left() -> None:
