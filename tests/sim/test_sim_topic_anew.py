@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from strandline import Admin, NewTopic
 from strandline_proof.sim.churn import CHURN
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.plan import Fault, Plan
@@ -95,6 +96,21 @@ def check_directories(done: Run) -> list[str]:
 def test_a_topic_is_made_again_while(when: str) -> None:
     done = run(*PLANS[when])
     check_directories(done)
+
+
+def test_a_late_request_of_before_makes_it_as_it_was_then() -> None:
+    """It names no id either. Whoever writes goes by the partitions that there are."""
+    wanted = anew(2.0, pause_s=1.0, partitions=3)
+    made = Run(Plan(seed=3, topology=Topology(partitions=1), faults=(FIRST, wanted), chaos_s=5))
+    scene = made.nemesis.scene
+
+    async def make(node: Any, runtime: Any, stop: Any) -> None:
+        async with Admin(scene.world.topology.bootstrap, runtime=runtime) as admin:
+            await admin.create_topics([NewTopic(CHURN, num_partitions=1, replication_factor=3)])
+
+    made.world.loop.post(2.5, None, scene.run_client, "late", make)
+    outcome = made.execute()
+    assert outcome.failure is None, outcome.timeline.text()
 
 
 def test_what_a_broker_that_was_down_held_of_it_is_set_aside() -> None:
