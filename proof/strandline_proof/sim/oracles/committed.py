@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_proof.sim.oracles.log_view import BASE, END, LogView
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology import broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -189,8 +190,12 @@ class Committed:
                 " said to be deleted while it was in the ISR",
             )
 
-    def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
-        """A leader says that everything below `to` is committed."""
+    def on_high_watermark(
+        self, to: int, view: LogView, where: str, isr: Collection[int] | None = None
+    ) -> None:
+        """A leader says that everything below `to` is committed; it goes by that ISR (None: by one
+        that nobody knows).
+        """
         if self.excused is not None:
             self._note_promised(to, view)
             return
@@ -209,7 +214,8 @@ class Committed:
                 self._committed[entry.identity] = entry
         self.end = to
         for node, end in self._cut_short.items():
-            if end < to and (not self._always or node in self._replaced):
+            counts = isr is None or broker_id(node) in isr
+            if end < to and counts and (not self._always or node in self._replaced):
                 # Its last fetch was still under way to the leader when its power went.
                 self._lost(node, wiped=node in self._replaced)
 

@@ -16,7 +16,7 @@ from strandline_proof.sim.oracles.compacted_view import Batch, CompactedView, Re
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from typing import Any
 
     from strandline_proof.sim.disk import SimDisk
@@ -122,9 +122,11 @@ class CompactedCommitted(Committed):
     def can_begin_anew(self) -> bool:
         return False
 
-    def on_high_watermark(self, to: int, view: LogView, where: str) -> None:
+    def on_high_watermark(
+        self, to: int, view: LogView, where: str, isr: Collection[int] | None = None
+    ) -> None:
         known = len(self.entries)
-        super().on_high_watermark(to, view, where)
+        super().on_high_watermark(to, view, where, isr)
         for entry in self.entries[known:]:
             for record in self._whole[entry.identity].records:
                 self.truth[record.offset] = record

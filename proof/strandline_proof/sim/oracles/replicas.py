@@ -249,7 +249,8 @@ class ReplicaOracle:
                 return
             # Alone in its ISR it commits in its first step; what it was told before is not its own.
             new = mark > max(ghost.end, known.high_watermark)
-            ghost.on_high_watermark(mark, known.view, where)
+            at = self._control.decided.at(key, leader.partition_epoch)
+            ghost.on_high_watermark(mark, known.view, where, None if at is None else at.isr)
             if ghost.excused is not None:
                 self.excuses.on_mark(key, ghost, leader, mark, known, self._known(key))
             elif new:

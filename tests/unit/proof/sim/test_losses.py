@@ -43,6 +43,20 @@ def test_one_of_two_may_lose_nothing_that_counts() -> None:
     assert found.excused is not None
 
 
+@pytest.mark.parametrize(("isr", "is_one"), [(None, True), ((1, 2), True), ((2, 3), False)])
+def test_what_is_committed_without_it_a_replica_has_not_lost(
+    isr: tuple[int, ...] | None, *, is_one: bool
+) -> None:
+    """Its fetch may be under way to a leader that still counts it when its power goes."""
+    found, more = ghost(), Entry(3, 4, 1, 10, (2, 1))
+    short, held = log(*found.entries), log(*found.entries, more)
+    found.on_power_lost("broker-1", held, short, counted=True, wiped=False)
+    found.on_high_watermark(4, held, "broker-2", isr)
+    assert ("broker-1" in found.lost_on) == is_one
+    found.on_power_lost("broker-2", held, short, counted=True, wiped=False)
+    assert (found.excused is not None) == is_one
+
+
 @pytest.mark.parametrize("always", [False, True])
 def test_nobody_may_be_left_who_has_it(always: bool) -> None:
     """A broker is dead and its disk is gone before its session ends: it stays in the ISR, alone."""
