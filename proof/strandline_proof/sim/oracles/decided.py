@@ -75,6 +75,8 @@ class _Fold:
     newest: dict[Key, Decided] = field(default_factory=dict)
     fenced: dict[int, int] = field(default_factory=dict)
     """Where the decision ends that registered or fenced each broker last."""
+    unfenced: dict[int, int] = field(default_factory=dict)
+    """The same of the one that unfenced it last."""
     stopping: dict[int, int] = field(default_factory=dict)
     """Where the decision ends by which each broker has begun to stop that does."""
 
@@ -112,6 +114,10 @@ class DecidedLog:
     def fenced_at(self, number: int) -> int:
         """The last offset of the decision that registered or fenced the broker last."""
         return self._fold.fenced.get(number, -1)
+
+    def unfenced_at(self, number: int) -> int:
+        """The same of the one that unfenced it last; -1: nobody knows."""
+        return self._fold.unfenced.get(number, -1)
 
     def stopping_at(self, number: int) -> int | None:
         """The same of the one by which it has begun to stop; None: it does not."""
@@ -252,8 +258,9 @@ class DecidedLog:
                 fold.fenced[record["broker_id"]] = offset
                 fold.stopping.pop(record["broker_id"], None)
             case "BrokerRegistrationChange":
-                if record.get("fenced"):
-                    fold.fenced[record["broker_id"]] = offset
+                if record.get("fenced") is not None:
+                    of = fold.fenced if record["fenced"] else fold.unfenced
+                    of[record["broker_id"]] = offset
                 if record.get("in_controlled_shutdown"):
                     fold.stopping[record["broker_id"]] = offset
 

@@ -50,7 +50,11 @@ class MarkerOracle:
 
 
 class LeaveOracle:
-    """I-84: who is let go leads nothing, and everybody alive knows that."""
+    """I-84: who is let go leads nothing, and everybody alive knows that.
+
+    Its leave may be under way for a while. Who was fenced when it was given may be back, and learns
+    of it with what else it has missed; and who was fenced itself by then had to wait for nobody.
+    """
 
     def __init__(
         self, members: dict[int, Node], control: ControlOracle, applied: AppliedOracle
@@ -74,13 +78,15 @@ class LeaveOracle:
         led = [key[1] for key, p in control.partitions.items() if p.leader == number]
         if led:
             raise Violation("I-84", f"{node.name} is let go, and leads partitions {led}")
-        since = control.decided.stopping_at(number)
+        since = None if known.fenced else control.decided.stopping_at(number)
         for other, broker in control.brokers.items():
             there = self._nodes.get(int(other))
             process = None if there is None or not there.running else there.process
             metadata = getattr(process, "metadata", None)
             if broker.fenced or other == number or metadata is None or since is None:
                 continue
+            if control.decided.unfenced_at(int(other)) > since:
+                continue  # perhaps since the leave was given
             if not metadata.view.brokers:
                 continue  # it knows nobody yet
             assert there is not None

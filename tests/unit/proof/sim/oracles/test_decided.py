@@ -178,9 +178,11 @@ def test_when_a_broker_was_fenced_and_began_to_stop() -> None:
     wish = {"broker_id": B1, "broker_epoch": BrokerEpoch(0)}
     store.add(BrokerRegistrationChangeRecord(**wish, fenced=False))  # type: ignore[arg-type]
     assert (store.fold().fenced_at(1), store.fold().stopping_at(1)) == (0, None)
+    assert (store.fold().unfenced_at(1), store.fold().unfenced_at(2)) == (1, -1)
     store.add(BrokerRegistrationChangeRecord(**wish, in_controlled_shutdown=True))  # type: ignore[arg-type]
     store.add(BrokerRegistrationChangeRecord(**wish, fenced=True))  # type: ignore[arg-type]
     assert (store.fold().fenced_at(1), store.fold().stopping_at(1)) == (3, 2)
+    assert store.fold().unfenced_at(1) == 1
 
 
 def test_a_topic_that_is_deleted_has_no_partitions() -> None:
