@@ -300,12 +300,12 @@ async def test_a_cut_that_fails_is_tried_again_and_holds_up_no_other_partition(
     cut, failures, sessions = Log.truncate_to, 2, 0
     run = FetchStreams.run
 
-    def truncate_to(log: Log, offset: int, *, high_watermark: int) -> None:
+    def truncate_to(log: Log, offset: int) -> None:
         nonlocal failures
         if failures > 0:
             failures -= 1
             raise KafkaStorageError("what should stay does not read")
-        cut(log, offset, high_watermark=high_watermark)
+        cut(log, offset)
 
     async def counted(streams: FetchStreams, fetcher: Fetcher, leader: BrokerId) -> None:
         nonlocal sessions
