@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from functools import partial
+from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.cleaning import (
@@ -226,7 +228,9 @@ class LogCleaner:
             asks_age = log.config.max_compaction_lag_ms < INT64_MAX
             seen = log.state.generation
             try:
-                sealed = await self._in_own_thread(partial(_facts, log.segments[:-1], asks_age))
+                # One that was flushed before it was sealed has files for the next flush (I-182).
+                flushed = tuple(takewhile(attrgetter("flushed"), log.segments[:-1]))
+                sealed = await self._in_own_thread(partial(_facts, flushed, asks_age))
             except CannotClean as error:
                 # Files that went meanwhile are no fault of the log.
                 if self._is_candidate(partition) and seen == log.state.generation:

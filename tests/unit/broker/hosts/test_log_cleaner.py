@@ -95,16 +95,29 @@ class Replica:
             put(self.store, (b"key", b"%d" % number))
 
 
-async def test_a_log_that_is_cut_while_another_is_judged_is_not_cleaned_as_it_was(
-    tmp_path: Path,
-) -> None:
-    """What it holds behind the cut is not committed, and may be cut again (I-69)."""
-    cleaner, tasks = a_cleaner(), list[Task]()
-    cut, other = Replica(tmp_path / "1"), Replica(tmp_path / "2")
+def tasks_of(cleaner: Any) -> list[Task]:
+    """What it would clean is noted, and left as it is."""
+    tasks = list[Task]()
 
     def steps(task: Task) -> Iterator[None]:
         tasks.append(task)
         yield
+
+    async def clean(cleaning: Any, _: object) -> bool:
+        next(cleaning.steps)
+        return True
+
+    cleaner._cleaner, cleaner._clean = lambda: SimpleNamespace(steps=steps), clean
+    return tasks
+
+
+async def test_a_log_that_is_cut_while_another_is_judged_is_not_cleaned_as_it_was(
+    tmp_path: Path,
+) -> None:
+    """What it holds behind the cut is not committed, and may be cut again (I-69)."""
+    cleaner = a_cleaner()
+    tasks = tasks_of(cleaner)
+    cut, other = Replica(tmp_path / "1"), Replica(tmp_path / "2")
 
     async def in_own_thread(work: Callable[[], object]) -> object:
         if isinstance(work, partial) and work.args[0] == other.log.segments[:-1]:
@@ -113,14 +126,29 @@ async def test_a_log_that_is_cut_while_another_is_judged_is_not_cleaned_as_it_wa
             cut.fill()
         return work()
 
-    async def clean(cleaning: Any, _: object) -> bool:
-        next(cleaning.steps)
-        return True
-
-    cleaner._cleaner = lambda: SimpleNamespace(steps=steps)
-    cleaner._in_own_thread, cleaner._clean = in_own_thread, clean
+    cleaner._in_own_thread = in_own_thread
     for partition in (cut, other):
         cleaner.on_configured(partition)
     assert await cleaner.clean_next()
     assert cut.log.segments[0].end_offset > cut.high_watermark
     assert [task.segments for task in tasks] == [other.log.segments[:-1]]
+
+
+async def test_a_segment_is_not_cleaned_before_the_files_of_its_end_are_flushed(
+    tmp_path: Path,
+) -> None:
+    """A flush that began before it was sealed covers its batches: its index files and the snapshot
+    of the producers wait for the next one, which finds them at the segment (I-182).
+    """
+    cleaner, replica = a_cleaner(), Replica(tmp_path / "1")
+    tasks, log = tasks_of(cleaner), replica.log
+    cleaner.on_configured(replica)
+    ticket = log.flush_snapshot()
+    ticket.run()
+    log.roll()
+    log.flushed(ticket)
+    assert log.durable_offset == log.segments[-2].end_offset == replica.high_watermark
+    assert await cleaner.clean_next()
+    replica.store.flush()
+    assert await cleaner.clean_next()
+    assert [task.segments for task in tasks] == [log.segments[:-2], log.segments[:-1]]
