@@ -7,6 +7,7 @@ applies what the controller pushes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.replica_condition import ReplicaCondition
@@ -25,7 +26,7 @@ from strandline_broker.hosts.roles import Roles
 from strandline_broker.hosts.scrubber import Scrubber
 from strandline_broker.hosts.suspects import Suspects
 from strandline_broker.hosts.truncations import Truncations
-from strandline_proto.errors import KafkaStorageError
+from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 from strandline_proto.ids import BrokerId
 from strandline_runtime.milliseconds import monotonic_ms
 
@@ -144,14 +145,20 @@ class ReplicaManager:
         return None if broker is None else broker.broker_epoch
 
     async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Read cold bytes beside the loop, and check what has lain on the disk (I-7)."""
+        """Read cold bytes beside the loop, and check what has lain on the disk (I-7).
+
+        Bytes that are gone are for whoever reads on to judge, by the role of that moment (P-13).
+        """
         log = partition.log
         if log.log_start_offset <= offset < log.log_end_offset:
             limit = log.log_end_offset
-            await self.read_cold(
-                partition,
-                lambda: partition.read_log(offset, max_bytes=max_bytes, limit=limit, checked=True),
-            )
+            with contextlib.suppress(OffsetOutOfRange):
+                await self.read_cold(
+                    partition,
+                    lambda: partition.read_log(
+                        offset, max_bytes=max_bytes, limit=limit, checked=True
+                    ),
+                )
 
     def read_cold(self, partition: Partition, read: Callable[[], T]) -> asyncio.Future[T]:
         """Read where the bytes may have to come from the disk; the caller checks its role again."""

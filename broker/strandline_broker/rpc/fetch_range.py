@@ -121,8 +121,12 @@ class FetchRangeRpc:
 
     async def _finish(self, reading: _Reading) -> tuple[bytes, int]:
         """One message, and where the next one begins."""
-        records, base_offset, next_offset = await reading.read
         partition, leader = reading.partition, reading.leading.machine
+        try:
+            records, base_offset, next_offset = await reading.read
+        except OffsetOutOfRange:
+            partition.check_leader(leader.leader_epoch)  # what it leads no more says nothing
+            raise
         log = partition.log
         if partition.role is not reading.leading or log.state.truncations != reading.truncations:
             partition.check_leader(leader.leader_epoch)

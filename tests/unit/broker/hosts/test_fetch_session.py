@@ -17,14 +17,14 @@ from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.log_reader import LogReader
 from strandline_proto.batch import build_batch
-from strandline_proto.errors import KafkaStorageError, UnknownTopicOrPartition
+from strandline_proto.errors import FencedLeaderEpoch, KafkaStorageError, UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId
 from strandline_runtime.milliseconds import monotonic_ms
 from support.hand_clock import HandClock
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from strandline_broker.core.leader import Leader
@@ -343,6 +343,28 @@ async def test_cold_bytes_that_are_damaged_are_refused_in_an_answer(
         for reader in (2, -1):
             response = await at.follower(reader).ask(0)
             assert isinstance(response.partitions[KEY].error, KafkaStorageError)
+
+
+async def test_a_position_that_a_later_role_has_dropped_is_not_called_out_of_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-106 (P-13): the leadership ended, and its log began anew, before the disk had a turn."""
+    read_cold = ReplicaManager.read_cold
+    async with led(tmp_path) as at:
+
+        async def late(
+            manager: ReplicaManager, partition: Partition, read: Callable[[], object]
+        ) -> object:
+            await decide(state(2, epoch=1, isr=(1, 2), replicas=(1, 2)), at.node)
+            async with partition.gate:
+                await partition.restart_at(5)
+            return await read_cold(manager, partition, read)
+
+        monkeypatch.setattr(ReplicaManager, "read_cold", late)
+        monkeypatch.setattr(LogReader, "is_hot", lambda *_: False)
+        at.append()
+        response = await at.follower(-1).ask(0)
+        assert isinstance(response.partitions[KEY].error, FencedLeaderEpoch)
 
 
 async def test_a_request_that_finds_nothing_wakes_nobody_and_news_do_once(

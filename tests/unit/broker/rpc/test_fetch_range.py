@@ -4,8 +4,9 @@ still so.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +19,6 @@ from strandline_proto.v1 import fetch_pb2
 from support.replica_nodes import TOPIC_ID, Node, decide, run_node, state
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
@@ -91,6 +91,28 @@ async def test_what_was_read_ahead_is_not_sent_once_the_leadership_has_ended(
         refused = await following(messages)
         assert refused.error_code == FencedLeaderEpoch.code
         assert (refused.next_offset, refused.records) == (1, b"")
+
+
+async def test_what_a_later_role_has_dropped_is_not_called_out_of_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-106 (P-13): a reader would take it for lost, and the next leader has it."""
+    read_cold = ReplicaManager.read_cold
+    async with led(tmp_path) as (node, messages):
+
+        async def late(
+            manager: ReplicaManager, partition: Partition, read: Callable[[], object]
+        ) -> object:
+            await decide(state(2, epoch=1, isr=(2,), replicas=(1, 2), min_insync=1), node)
+            async with partition.gate:
+                await partition.restart_at(MESSAGES)
+            return await read_cold(manager, partition, read)
+
+        def begin(*args: Any) -> asyncio.Future[object]:
+            return asyncio.ensure_future(late(*args))
+
+        monkeypatch.setattr(ReplicaManager, "read_cold", begin)
+        assert (await following(messages)).error_code == FencedLeaderEpoch.code
 
 
 async def test_what_was_read_ahead_is_not_sent_once_it_is_deleted(
