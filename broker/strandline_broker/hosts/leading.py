@@ -200,6 +200,11 @@ class Leading:
         for listener in self.replica_listeners:
             listener.on_watermark(partition)
 
+    def forget(self, listener: Listener) -> None:
+        """It has no news any more, whether its reader was a replica, a consumer or each in turn."""
+        self.replica_listeners.pop(listener, None)
+        self.consumer_listeners.pop(listener, None)
+
     def _tell(self, listeners: dict[Listener, None]) -> None:
         for listener in listeners:
             listener.on_news(self._partition)

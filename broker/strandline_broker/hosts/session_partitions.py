@@ -160,7 +160,7 @@ class SessionPartitions(Listener):
         if partition is not None:
             partition.expecting.pop(self, None)
             if isinstance(partition.role, Leading):
-                self._listeners(partition.role).pop(self, None)
+                partition.role.forget(self)
 
     def _end_level(self, key: Key, kept: _Kept) -> None:
         """Up to its last request the follower held all of it, and the leader is told so: whether it

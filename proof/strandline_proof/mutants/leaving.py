@@ -14,7 +14,7 @@ LEAVING: Final = (
         (
             Edit(
                 "strandline_broker/hosts/session_partitions.py",
-                "                self._listeners(partition.role).pop(self, None)\n",
+                "                partition.role.forget(self)\n",
                 "                pass\n",
             ),
         ),

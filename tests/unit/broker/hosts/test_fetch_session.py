@@ -479,3 +479,16 @@ async def test_news_that_come_while_cold_bytes_are_read_are_looked_at(
         follower.write(0, max_wait_ms=20_000, key=cold, min_bytes=100)
         response = await asyncio.wait_for(follower.read(), 10)
         assert {len(response.partitions[key].records) > 0 for key in (KEY, cold)} == {True}
+
+
+async def test_a_session_that_ends_is_not_told_any_more_whoever_has_read_on_it(
+    tmp_path: Path,
+) -> None:
+    async with led(tmp_path) as at:
+        reader = at.follower(-1)
+        await reader.ask(0)
+        reader.broker_id = 2
+        await reader.ask(0)
+        reader.session.close()
+        leading = at.node.partition.check_leader(None)
+        assert {**leading.consumer_listeners, **leading.replica_listeners} == {}
