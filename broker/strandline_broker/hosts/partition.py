@@ -312,18 +312,21 @@ class Partition:
         return self._dirs.refuse_write(self.log, error, where)
 
     def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
-        """Read the log; KafkaStorageError for damaged offsets (I-7). A disk that cannot be read
-        takes the replica out of service. `checked` sees that each batch matches its CRC, for bytes
-        that are cold.
+        """Read the log; KafkaStorageError for damaged offsets (I-7), and as `refuse_read` says.
+        `checked` sees that each batch matches its CRC, for bytes that are cold.
         """
         try:
             return self.log.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
         except OSError as error:
-            if error.errno in PASSING:
-                raise KafkaStorageError(f"{self.name}: {error}; try again") from error
-            self.put_out_of_service(str(error))
-            self._runtime.log.error("replica out of service", reason=str(error))
-            raise KafkaStorageError(str(error)) from error
+            raise self.refuse_read(error) from error
+
+    def refuse_read(self, error: OSError) -> WireError:
+        """What a failed read means: a disk that cannot be read takes the replica out of service."""
+        if error.errno in PASSING:
+            return KafkaStorageError(f"{self.name}: {error}; try again")
+        self.put_out_of_service(str(error))
+        self._runtime.log.error("replica out of service", reason=str(error))
+        return KafkaStorageError(str(error))
 
     # News
 

@@ -84,7 +84,11 @@ class OffsetsRpc:
         end = leading.committed_end()
         log = partition.log
         wanted = None if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
-        found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
+        try:
+            found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
+        except OSError as error:
+            partition.check_leader(leader_epoch)  # a later role may take files away
+            raise partition.refuse_read(error) from error
         partition.check_leader(leader_epoch)
         if found is not None and found[1] < end:
             result.timestamp, result.offset, result.leader_epoch = found
