@@ -349,6 +349,8 @@ class SessionPartitions(Listener):
             kept, partition = self._kept.get(key), self._replicas.partitions.get(key)
             if kept is None or partition is None or partition.leader is None:
                 continue
+            if self.replica.broker_id >= 0 and kept.noted is not partition.role:
+                continue  # where it stands now its history may part from ours (P-14)
             told = (partition.high_watermark, partition.log.log_start_offset)
             if told != kept.told and not collected.has(key):
                 collected.result(key, partition)

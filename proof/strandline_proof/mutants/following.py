@@ -300,4 +300,18 @@ FOLLOWING: Final = (
         ),
         Needs(corpus="set-back-by-a-late-request"),
     ),
+    Mutant(
+        "watermark-before-the-look",
+        "P-14, I-13",
+        "a watermark rides along for a follower whose new position its leader has not looked at",
+        (
+            Edit(
+                "strandline_broker/hosts/session_partitions.py",
+                "broker_id >= 0 and kept.noted is not partition.role:\n",
+                "broker_id >= 0 and kept.noted is self:\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_fetch_session.py"
+        "::test_a_follower_is_told_no_watermark_before_its_history_was_looked_at",
+    ),
 )

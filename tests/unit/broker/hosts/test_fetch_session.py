@@ -67,6 +67,23 @@ class Follower:
         self.sent += 1
         self.session.ask(request)
 
+    async def name(self, positions: dict[Key, Position]) -> FetchResponse:
+        """Several at once, and room for the records of one."""
+        self.session.ask(
+            FetchRequest(
+                correlation_id=self.sent,
+                session_id=0,
+                session_epoch=self.sent,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1,
+                replica=Replica(self.broker_id, self.broker_id),
+                positions=positions,
+            )
+        )
+        self.sent += 1
+        return await self.read()
+
     async def read(self) -> FetchResponse:
         response = await self.session.answer()
         assert response is not None
@@ -254,6 +271,27 @@ async def test_a_fetch_at_the_logs_end_reads_nothing_and_a_second_look_only_read
         await follower.ask(1)
         assert at.leader.followers[BrokerId(2)].log_end_offset == 1
         assert reads == [0]
+
+
+async def test_a_follower_is_told_no_watermark_before_its_history_was_looked_at(
+    tmp_path: Path,
+) -> None:
+    """I-13, P-14: it has cut once, parts from its leader still, and another fills the answer."""
+    other: Key = (TOPIC_ID, 1)
+    alone = state(1, epoch=2, isr=(1,), replicas=(1, 2), min_insync=1)
+    parting, sound = Position(2, 9, 1, 0, 1), Position(2, 0, -1, 0, 1)
+    async with led(tmp_path, isr=(1,)) as at:
+        await decide(replace(alone, partition=1), at.node)
+        at.append(0)
+        await decide(alone, at.node)
+        at.append(1)
+        follower = at.follower(2)
+        first = await follower.name({other: parting, KEY: parting})
+        at.append(0)  # which is committed by that
+        second = await follower.name({other: sound, KEY: parting})
+    parted = {key: each.diverging for key, each in first.partitions.items()}
+    assert parted == {other: (1, 0), KEY: (0, 1)}
+    assert second.partitions.keys() == {other}
 
 
 async def test_a_follower_that_is_ahead_of_its_leaders_news_is_served_when_that_comes(
