@@ -221,30 +221,29 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
         Raises UnknownTopicOrPartition if one does not exist.
         """
         fetcher = self._started()
-        if self._group is not None and self._group.is_subscribed:
-            raise ConfigurationError(
-                "the group assigns partitions to this consumer; call unsubscribe() before assign"
-            )
-        several = given.several_partitions("partitions", partitions)
-        positions: dict[PartitionKey, Position] = {}
-        new: dict[PartitionKey, TopicPartition] = {}
-        for tp in several:
+        self._require_unsubscribed()
+        wanted: dict[PartitionKey, TopicPartition] = {}
+        for tp in given.several_partitions("partitions", partitions):
             topic, number = tp
             view = await fetcher.cluster.topic(topic, self._request_timeout_s)
             if number not in view.partitions:
                 raise UnknownTopicOrPartition(
                     f"topic {topic!r} has {len(view.partitions)} partitions; there is no {number}"
                 )
-            key = (view.topic_id, number)
-            position = fetcher.positions.get(key)
-            if position is None:
-                new[key] = tp
-            else:
-                positions[key] = position
-        for position in await self._begin(new):
-            positions[position.key] = position
+            wanted[view.topic_id, number] = tp
+        find = self._assigned.find  # what others have assigned or dropped while this call asked
+        begun: dict[PartitionKey, Position] = {}
+        while new := {k: tp for k, tp in wanted.items() if k not in begun and find(k) is None}:
+            begun |= {position.key: position for position in await self._begin(new)}
+        self._require_unsubscribed()
         self._whole.follow(())
-        self._assigned.replace(positions)
+        self._assigned.replace({key: find(key) or begun[key] for key in wanted})
+
+    def _require_unsubscribed(self) -> None:
+        if self._group is not None and self._group.is_subscribed:
+            raise ConfigurationError(
+                "the group assigns partitions to this consumer; call unsubscribe() before assign"
+            )
 
     async def _begin(self, new: dict[PartitionKey, TopicPartition]) -> list[Position]:
         """Where to begin in partitions that the caller assigns."""

@@ -1,0 +1,103 @@
+"""Calls of one client that run beside one another, as of an application with several tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from strandline import Consumer, TopicPartition
+from strandline.errors import (
+    ConfigurationError,
+)
+from strandline_proto.batch import build_batch
+from support.scripted_broker import ScriptedCluster, scripted_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+T0, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with scripted_cluster(1) as scripted:
+        scripted.create("orders")
+        scripted.partition("orders").append(
+            build_batch([(None, b"%d" % n) for n in range(5)], timestamp_ms=1000)
+        )
+        yield scripted
+
+
+def reader(cluster: ScriptedCluster, **options: Any) -> Consumer:
+    return Consumer(
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=50,
+        **options,
+    )
+
+
+async def offsets(consumer: Consumer, count: int) -> list[int]:
+    async with asyncio.timeout(10):
+        return [(await consumer.getone(T0)).offset for _ in range(count)]
+
+
+# Assignment.
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+async def test_two_assignments_at_a_time_pass_over_nothing(
+    cluster: ScriptedCluster, group_id: str | None
+) -> None:
+    async with reader(cluster, group_id=group_id) as consumer:
+        await consumer.assign([T0])
+        assert await offsets(consumer, 2) == [0, 1]
+        first = asyncio.create_task(consumer.assign([T0, OTHER]))  # waits for a topic
+        await asyncio.sleep(0.05)
+        await consumer.assign([])
+        cluster.create("other")
+        await first
+        assert consumer.assignment() == {T0, OTHER}
+        assert await offsets(consumer, 5) == [0, 1, 2, 3, 4]
+
+
+async def test_an_assignment_keeps_the_position_that_another_has_made_meanwhile(
+    cluster: ScriptedCluster,
+) -> None:
+    async with reader(cluster, group_id="g") as consumer:
+        assert consumer._group is not None
+        commits, may_go_on = consumer._group.commits, asyncio.Event()
+        fetched = commits.fetched
+
+        async def late(keys: Any, timeout_s: float) -> Any:
+            commits.fetched = fetched  # type: ignore[method-assign]
+            found = await fetched(keys, timeout_s)
+            await may_go_on.wait()
+            return found
+
+        commits.fetched = late  # type: ignore[method-assign]
+        first = asyncio.create_task(consumer.assign([T0]))
+        await asyncio.sleep(0.05)
+        await consumer.assign([T0])
+        assert await offsets(consumer, 2) == [0, 1]
+        may_go_on.set()
+        await first
+        assert await consumer.position(T0) == 2
+        assert await offsets(consumer, 3) == [2, 3, 4]
+
+
+async def test_an_assignment_is_refused_to_who_has_subscribed_meanwhile(
+    cluster: ScriptedCluster,
+) -> None:
+    async with reader(cluster, group_id="g") as consumer:
+        first = asyncio.create_task(consumer.assign([OTHER]))  # waits for a topic
+        await asyncio.sleep(0.05)
+        consumer.subscribe(["orders"])
+        assert await consumer.wait_assigned(10_000) == {T0}
+        cluster.create("other")
+        with pytest.raises(ConfigurationError, match="call unsubscribe"):
+            await first
+        assert consumer.assignment() == {T0}
