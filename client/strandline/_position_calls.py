@@ -54,17 +54,19 @@ class PositionCalls(ConsumerBase):
             position.reset(to)
             self._moved(position)
         for position in positions:
-            await self._resolved(position)
+            await self._resolved(position.partition)
 
     async def position(self, partition: TopicPartition | tuple[str, int]) -> int:
         """The offset of the next record that the caller gets."""
-        return await self._resolved(self._assigned.position(partition))
+        return await self._resolved(partition)
 
-    async def _resolved(self, position: Position) -> int:
-        """Wait until an offset that is being looked up is known."""
+    async def _resolved(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Wait until an offset that is being looked up is known, while the partition is assigned:
+        nobody looks for another's.
+        """
         fetcher = self._started()
         deadline = asyncio.get_running_loop().time() + self._request_timeout_s
-        while position.phase is Phase.RESETTING:
+        while (position := self._assigned.position(partition)).phase is Phase.RESETTING:
             if asyncio.get_running_loop().time() >= deadline:
                 cause = fetcher.obstacle
                 why = "" if cause is None else f": {describe(cause)}"

@@ -101,3 +101,17 @@ async def test_an_assignment_is_refused_to_who_has_subscribed_meanwhile(
         with pytest.raises(ConfigurationError, match="call unsubscribe"):
             await first
         assert consumer.assignment() == {T0}
+
+
+async def test_who_waits_for_a_position_hears_that_it_is_not_assigned_any_more(
+    cluster: ScriptedCluster,
+) -> None:
+    async with reader(cluster) as consumer:
+        await consumer.assign([T0])
+        await consumer.position(T0)
+        waiting = asyncio.create_task(consumer.seek_to_end(T0))
+        await asyncio.sleep(0)
+        await consumer.assign([])
+        with pytest.raises(ConfigurationError, match="orders/0 is not assigned"):
+            async with asyncio.timeout(5):
+                await waiting
