@@ -29,14 +29,15 @@ class Assigned:
         """While the consumer runs."""
         self._delivery = delivery
 
-    def _running(self) -> Fetcher:
+    def running(self) -> Fetcher:
+        """Raises ClientClosed."""
         if self.fetcher is None:
             raise ClientClosed("the consumer is not started, or closed; use `async with`")
         return self.fetcher
 
     def replace(self, positions: Mapping[PartitionKey, Position]) -> None:
         """Read these and nothing else; those of before are given as they are."""
-        fetcher = self._running()
+        fetcher = self.running()
         self.lending.take_back()
         for key in fetcher.positions:
             if key not in positions:
@@ -45,7 +46,7 @@ class Assigned:
         fetcher.assign(dict(positions))
 
     def add(self, positions: Iterable[Position]) -> None:
-        self.replace(self._running().positions | {p.key: p for p in positions})
+        self.replace(self.running().positions | {p.key: p for p in positions})
 
     def remove(self, keys: Iterable[PartitionKey]) -> None:
         gone = frozenset(keys)
@@ -56,10 +57,11 @@ class Assigned:
         return None if self.fetcher is None else self.fetcher.positions.get(key)
 
     def position(self, tp: TopicPartition | tuple[str, int]) -> Position:
+        positions = self.running().positions
         key = self.keys.get(given.one_partition("partition", tp))
         if key is None:
             raise ConfigurationError(f"{tp[0]}/{tp[1]} is not assigned to this consumer")
-        return self._running().positions[key]
+        return positions[key]
 
     def of(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[Position]:
         """The positions of these, or of all if none is named."""
@@ -70,7 +72,7 @@ class Assigned:
         position = Position(tp, topic_id, self.policy)
         if at.offset >= 0:
             if at.leader_epoch >= 0:
-                self._running().cluster.view.require_epoch(*position.key, at.leader_epoch)
+                self.running().cluster.view.require_epoch(*position.key, at.leader_epoch)
             position.seek(at.offset, at.leader_epoch)
         elif self.policy is not None:
             position.reset(self.policy)

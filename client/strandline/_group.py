@@ -195,6 +195,7 @@ class Group:
                         return
                     await arrived.wait()
                     self._session.require()
+                    self._assigned.running()
         except TimeoutError:
             assert timeout_s is not None
             cause = self.stream.obstacle or self.rebalancing.obstacle

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from strandline import Consumer, TopicPartition
 from strandline.errors import (
+    ClientClosed,
     ConfigurationError,
 )
 from strandline_proto.batch import build_batch
@@ -113,5 +114,33 @@ async def test_who_waits_for_a_position_hears_that_it_is_not_assigned_any_more(
         await asyncio.sleep(0)
         await consumer.assign([])
         with pytest.raises(ConfigurationError, match="orders/0 is not assigned"):
+            async with asyncio.timeout(5):
+                await waiting
+
+
+async def test_what_concerns_a_partition_hears_that_its_consumer_was_stopped(
+    cluster: ScriptedCluster,
+) -> None:
+    async with reader(cluster) as consumer:
+        await consumer.assign([T0])
+    for call in (consumer.position_epoch, consumer.highwater, consumer.pause):
+        with pytest.raises(ClientClosed):
+            call(T0)
+    with pytest.raises(ClientClosed):
+        consumer.seek(T0, 1)
+
+
+# The end.
+
+
+async def test_who_waits_for_an_assignment_hears_of_the_consumers_end(
+    cluster: ScriptedCluster,
+) -> None:
+    async with reader(cluster, group_id="g") as consumer:
+        consumer.subscribe(["nothing-of-this-name"])
+        waiting = asyncio.create_task(consumer.wait_assigned())
+        await asyncio.sleep(0.05)
+        await consumer.stop()
+        with pytest.raises(ClientClosed):
             async with asyncio.timeout(5):
                 await waiting
