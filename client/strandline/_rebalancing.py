@@ -72,7 +72,8 @@ class Rebalancing:
         """What the application is being told of."""
         self.failure: StrandlineError | None = None
         """To be raised by a poll: no asking again mends it."""
-        self._releasing: asyncio.Future[None] | None = None
+        self._releasing: list[asyncio.Future[None]] = []
+        """Calls that wait for the end of the release that is under way; none is, if it is empty."""
         self._backoff = Backoff(max_ms=BACKOFF_MAX_MS)
 
     # What happens.
@@ -99,28 +100,28 @@ class Rebalancing:
     async def release(self, commit_timeout_s: float) -> None:
         """Give up everything, and leave. To be called while polls stand still."""
         self._commit_timeout_s = min(self._commit_timeout_s, commit_timeout_s)
-        self._releasing = asyncio.get_running_loop().create_future()
+        released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._releasing.append(released)
         self._listening.always = True
         self._listening.allow()
         self.polled.set()
         self._changed.set()
         try:
-            await self._releasing
+            await released
         finally:
-            self._listening.always = False
+            self._listening.always = any(not other.done() for other in self._releasing)
 
     def stay(self) -> bool:
         """The application subscribes again: whether it had been cut off in a release, which gives
         up what it is giving up, and then does not leave.
         """
-        if self._releasing is None or not self._releasing.done():
+        if not self._releasing or any(not released.done() for released in self._releasing):
             return False
-        self._releasing = None
+        self._releasing = []
         return True
 
     def leave_without_a_word(self) -> None:
         """As `release`, when its time is up: the application hears nothing."""
-        self._releasing = None
         self._leave()
 
     # The task.
@@ -130,7 +131,7 @@ class Rebalancing:
             await self._changed.wait()
             self._changed.clear()
             while True:
-                if self._releasing is not None:
+                if self._releasing:
                     await self._release()
                     self._membership.on_given_up()  # in case it stays
                     self._stream.wake()
@@ -216,15 +217,16 @@ class Rebalancing:
             self._leave()
 
     def _leave(self) -> None:
-        releasing, self._releasing = self._releasing, None
+        releasing, self._releasing = self._releasing, []
         self._assigned.remove(self._core.assigned)
         self._membership.leave()
         self._core.on_told(self._core.assigned)
         self._granted = self._core.granted
         self._offsets.clear()
         self._stream.wake()
-        if releasing is not None and not releasing.done():
-            releasing.set_result(None)
+        for released in releasing:
+            if not released.done():
+                released.set_result(None)
 
     # Taking up.
 

@@ -144,3 +144,28 @@ async def test_who_waits_for_an_assignment_hears_of_the_consumers_end(
         with pytest.raises(ClientClosed):
             async with asyncio.timeout(5):
                 await waiting
+
+
+@pytest.mark.parametrize("ends", ["stop", "unsubscribe"])
+async def test_two_that_leave_a_group_at_a_time_both_end(
+    cluster: ScriptedCluster, ends: str
+) -> None:
+    may_end = asyncio.Event()
+
+    class Slow:
+        async def on_partitions_assigned(self, _: object) -> None: ...
+
+        async def on_partitions_revoked(self, _: object) -> None:
+            await may_end.wait()
+
+    async with reader(cluster, group_id="g") as consumer:
+        consumer.subscribe(["orders"], listener=Slow())
+        await consumer.wait_assigned(10_000)
+        first = asyncio.create_task(consumer.unsubscribe())
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(consumer.stop() if ends == "stop" else consumer.unsubscribe())
+        await asyncio.sleep(0.05)
+        may_end.set()
+        async with asyncio.timeout(5):
+            await asyncio.gather(first, second)
+        assert cluster.groups.group("g").members == {}
