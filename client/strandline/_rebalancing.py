@@ -218,9 +218,8 @@ class Rebalancing:
 
     def _leave(self) -> None:
         releasing, self._releasing = self._releasing, []
-        self._assigned.remove(self._core.assigned)
         self._membership.leave()
-        self._core.on_told(self._core.assigned)
+        self._forget(self._core.assigned)
         self._granted = self._core.granted
         self._offsets.clear()
         self._stream.wake()

@@ -99,6 +99,35 @@ async def test_a_listener_that_ends_after_its_member_left_does_not_end_the_next_
             assert consumer.subscription() == {"orders"}
 
 
+async def test_a_commit_of_a_member_that_has_left_is_none_of_the_member_that_comes_back() -> None:
+    """Another may have owned the partition in between, and have read on (I-106)."""
+    heard, late, may_end = Heard(), list[asyncio.Future[None]](), asyncio.Event()
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        cluster.partition("orders", 0).append(build_batch([(None, b"a")] * 9, timestamp_ms=1000))
+        async with hurried(cluster) as consumer:
+            consumer.subscribe(["orders"], listener=heard)
+            await consumer.wait_assigned(10_000)
+            group = cluster.groups.group("g")
+
+            async def commit() -> None:
+                cluster.groups.refuse_commits.extend([CoordinatorNotAvailable.code] * 1000)
+                await asyncio.sleep(0.4)
+                late.append(consumer.commit_async({T0: 5}))
+                await may_end.wait()
+
+            heard.on_revoked = commit
+            await consumer.unsubscribe()
+            consumer.subscribe(["orders"], listener=heard)
+            cluster.groups.refuse_commits.clear()
+            with pytest.raises(CommitFailed, match="orders/0"):
+                await late[0]
+            assert group.commits == []
+            may_end.set()
+            heard.on_revoked = None
+            assert await consumer.wait_assigned(10_000) == {T0}
+
+
 async def test_who_subscribes_after_an_unsubscribe_was_cut_off_stays() -> None:
     heard, may_end = Heard(), asyncio.Event()
 
