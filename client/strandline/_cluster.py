@@ -152,22 +152,25 @@ class Cluster:
         clock = self._runtime.clock.monotonic
         started = clock()
         is_new = False
-        while True:
-            is_new = is_new or name not in self._names  # who waited for it too may have struck it
-            self._names[name] = None
-            topic = self.view.topics.get(name)
-            if topic is not None and topic.partitions:
-                return topic
-            elapsed = clock() - started
-            changes = await self.refresh(max(0.0, timeout_s - elapsed))
-            code = changes.errors.get(name)
-            if code is not None and not from_code(code).retriable:
-                self._forget(name, is_new)
-                raise from_code(code, f"topic {name!r} is refused by the broker")
-            elapsed = clock() - started
-            if name not in self.view.topics and elapsed >= min(UNKNOWN_TOPIC_S, timeout_s):
-                self._forget(name, is_new)
-                raise UnknownTopicOrPartition(f"topic {name!r} does not exist; create it first")
+        try:
+            while True:
+                is_new = is_new or name not in self._names  # another may have struck it
+                self._names[name] = None
+                topic = self.view.topics.get(name)
+                if topic is not None and topic.partitions:
+                    return topic
+                elapsed = clock() - started
+                changes = await self.refresh(max(0.0, timeout_s - elapsed))
+                code = changes.errors.get(name)
+                if code is not None and not from_code(code).retriable:
+                    raise from_code(code, f"topic {name!r} is refused by the broker")
+                elapsed = clock() - started
+                if name not in self.view.topics and elapsed >= min(UNKNOWN_TOPIC_S, timeout_s):
+                    raise UnknownTopicOrPartition(f"topic {name!r} does not exist; create it first")
+        except BaseException:
+            if is_new:  # else it is asked for as long as the client lives
+                self._names.pop(name, None)
+            raise
 
     def follow(self, *names: str) -> None:
         """Ask for these topics from now on, whether they are there or not."""
@@ -184,10 +187,6 @@ class Cluster:
                 for topic_id in unknown:
                     self._ids.pop(topic_id, None)
         self.follow(*(t.name for i in sorted(wanted) if (t := self.view.by_id.get(i)) is not None))
-
-    def _forget(self, name: str, is_new: bool) -> None:
-        if is_new:
-            self._names.pop(name, None)
 
     async def ask_any(
         self,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from strandline import Consumer, TopicPartition
+from strandline import Consumer, Producer, TopicPartition
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
 )
+from strandline.producer import sender_of
 from strandline_proto.batch import build_batch
+from support.replica_nodes import eventually
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
@@ -169,3 +171,17 @@ async def test_two_that_leave_a_group_at_a_time_both_end(
         async with asyncio.timeout(5):
             await asyncio.gather(first, second)
         assert cluster.groups.group("g").members == {}
+
+
+# Topics.
+
+
+async def test_nobody_asks_for_a_topic_of_whom_none_waits_any_more(
+    cluster: ScriptedCluster,
+) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await producer.partitions_for("mistyped")
+        names = sender_of(producer)[0].cluster._names
+        await eventually(lambda: "mistyped" not in names, "it is not asked for")
