@@ -105,6 +105,10 @@ class Fetcher:
         for key in list(self.positions):
             if key not in positions:
                 self.drop(key)
+                self._unserved.pop(key, None)
+                self._backoffs.pop(key, None)
+                if (retry := self._retries.pop(key, None)) is not None:
+                    retry.cancel()
         self.positions = positions
         for key in positions:
             self.buffers.setdefault(key, deque())

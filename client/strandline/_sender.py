@@ -142,6 +142,8 @@ class Sender:
         for topic_id in changes.gone:
             for key in [key for key in self.queues if key[0] == topic_id]:
                 queue = self.queues.pop(key)
+                if (timer := self._timers.pop(queue, None)) is not None:
+                    timer.cancel()
                 self._settle(queue.on_hopeless(self.why_gone(queue.topic)), queue)
         for queue in self.queues.values():
             if not queue.idle:

@@ -12,11 +12,14 @@ from strandline import Consumer, Producer, TopicPartition
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
+    UnknownTopicOrPartition,
 )
 from strandline.producer import sender_of
 from strandline_proto.batch import build_batch
+from strandline_proto.errors import NotEnoughReplicas
 from support.replica_nodes import eventually
 from support.scripted_broker import ScriptedCluster, scripted_cluster
+from support.scripted_log import Act
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -174,6 +177,18 @@ async def test_two_that_leave_a_group_at_a_time_both_end(
 
 
 # Topics.
+
+
+async def test_of_a_topic_that_is_gone_no_timer_is_kept(cluster: ScriptedCluster) -> None:
+    cluster.partition("orders").acts.extend([Act(code=NotEnoughReplicas.code)] * 1000)
+    async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        sender = sender_of(producer)[0]
+        sent = await producer.send("orders", b"v")
+        await eventually(lambda: len(sender._timers) == 1, "it is to be tried again")
+        cluster.delete("orders")
+        with pytest.raises(UnknownTopicOrPartition):
+            await sent
+        assert not sender._timers
 
 
 async def test_nobody_asks_for_a_topic_of_whom_none_waits_any_more(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,11 +12,11 @@ import pytest
 from strandline import TopicPartition
 from strandline._core.fetch_session import FetchTarget
 from strandline._core.position import LATEST, Phase, Position
-from strandline._fetcher import Fetcher, Wanted
+from strandline._fetcher import STORAGE_PATIENCE_MS, Fetcher, Wanted
 from strandline._offsets import EpochEnd
 from strandline.errors import InvalidRequest
 from strandline_proto.batch import build_batch, prefix
-from strandline_proto.errors import NONE, OffsetOutOfRange
+from strandline_proto.errors import NONE, KafkaStorageError, OffsetOutOfRange
 
 if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
@@ -148,6 +149,25 @@ async def test_an_answer_about_an_assignment_that_has_ended_does_not_void_the_ne
     await asked
     assert before.phase is Phase.FAILED
     assert fetcher.take(position.key) is not None
+
+
+async def test_an_assignment_begins_without_the_failures_of_the_one_before() -> None:
+    before, position, now_s = new_position(0), new_position(0), 0.0
+    fetcher = fetcher_of(before)
+    clock = SimpleNamespace(monotonic=lambda: now_s)
+    fetcher._runtime = cast("Any", SimpleNamespace(clock=clock, rng=Random(1)))
+    failed: dict[str, Any] = {"error_code": KafkaStorageError.code, "error_message": ""}
+    fetcher.on_response(*answer(before, **failed))
+    retry = fetcher._retries[before.key]
+    fetcher.assign({})
+    assert retry.cancelled()
+    assert not fetcher._retries
+    assert not fetcher._backoffs
+    now_s = STORAGE_PATIENCE_MS / 1000 + 1
+    fetcher.assign({position.key: position})
+    fetcher.on_response(*answer(position, **failed))
+    assert position.phase is Phase.FETCHING, "its leader has said so for the first time"
+    fetcher.assign({})
 
 
 async def test_what_is_not_heard_while_a_new_leader_is_asked_voids_nothing() -> None:
