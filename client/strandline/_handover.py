@@ -153,11 +153,12 @@ class HandOver:
         timestamp_ms: int | None,
         headers: Headers,
     ) -> None:
-        """`one`, after a wait for room and for the topic."""
+        """`one`, after a wait for the topic and for room, which is to be taken at once."""
         size = self.size_of(topic, value, key, headers)
+        await self.topic(topic)
         if self.sender.buffered + size > self.sender.buffer_memory:
             await self.room(size)
-        await self.topic(topic)
+        await self.topic(topic)  # it may have gone meanwhile, or the producer ended
         self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
 
     async def room(self, size: int) -> None:

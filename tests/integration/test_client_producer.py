@@ -302,6 +302,21 @@ async def test_room_that_its_first_in_line_does_not_take_is_the_nexts(
         assert (await asyncio.wait_for(behind, 20)).offset == 2
 
 
+async def test_those_that_waited_for_a_topic_wait_for_room_too(cluster: ScriptedCluster) -> None:
+    async with Producer(cluster.bootstrap, buffer_memory=1000) as producer:
+        waiting = [asyncio.create_task(producer.send("late", b"x" * 900)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        [p] = cluster.create("late")
+        cluster.brokers[p.leader].pause()
+        sender = sender_of(producer)[0]
+        await eventually(lambda: sender.buffered > 0, "the topic is there")
+        assert sender.buffered <= 1000
+        cluster.brokers[p.leader].resume()
+        for handed_over in asyncio.as_completed(waiting):
+            await (await handed_over)
+            assert sender.buffered <= 1000
+
+
 async def test_a_record_above_the_limit_is_refused_before_it_is_sent(
     cluster: ScriptedCluster,
 ) -> None:
