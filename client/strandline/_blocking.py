@@ -159,7 +159,8 @@ class Blocking(Generic[Twin]):
             loop.call(self._twin.start())
             self._loop = loop
         except BaseException:
-            self._loop = None
+            if self._loop is loop:  # and not that of a call on another thread
+                self._loop = None
             loop.close()
             raise
 

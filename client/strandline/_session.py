@@ -35,13 +35,17 @@ class Session:
         self._home = Home(name)
         self._broken: ClientClosed | None = None
 
-    async def open(self, timeout_s: float) -> None:
-        """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
+    async def open(self, timeout_s: float, other: Callable[[], Session | None]) -> None:
+        """Connect. Raises NoBrokerReachable, or ClientClosed if the client has another session by
+        then, of a call beside this one; leaves nothing behind then.
+        """
         try:
             await self.tasks.open()
             self.tasks.start(self.cluster.run(), "metadata")
             await self.cluster.check_bootstrap(timeout_s)
             await self.cluster.refresh(timeout_s)
+            if other() is not None:
+                raise ClientClosed(f"the {self._name} has been started already")
         except BaseException:
             await self.close()
             raise

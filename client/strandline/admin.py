@@ -101,7 +101,7 @@ class Admin(GroupAdministration, Reassignments):
             self._session.require()
             raise ClientClosed("the admin has been started already")
         session = Session("admin", self._bootstrap, self._runtime)
-        await session.open(self._connect_timeout_s)
+        await session.open(self._connect_timeout_s, lambda: self._session)
         self._session = session
 
     async def close(self) -> None:

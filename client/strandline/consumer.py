@@ -141,7 +141,7 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
             session.cluster.follow(OFFSETS_TOPIC)
             if self._wanted is not None:
                 session.cluster.follow(*self._wanted[0].topics)
-        await session.open(options.connect_timeout_ms / 1000)
+        await session.open(options.connect_timeout_ms / 1000, lambda: self._session)
         self._session = session
         self._is_stopping = False
         fetcher = Fetcher(session, request_timeout_s=options.request_timeout_s, **options.limits)

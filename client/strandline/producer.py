@@ -123,7 +123,7 @@ class Producer:
             raise ClientClosed("the producer has been started already")
         session = Session("producer", self._bootstrap, self._runtime)
         session.cluster.max_age_s = self._metadata_max_age_s
-        await session.open(self._connect_timeout_ms / 1000)
+        await session.open(self._connect_timeout_ms / 1000, lambda: self._session)
         self._session = session
         self._sender = Sender(
             session,

@@ -14,7 +14,7 @@ async def test_an_address_that_refuses_is_tried_again_until_somebody_listens(
     bootstrap = ("name.invalid:9092", cluster.bootstrap)
     session = Session("test", bootstrap, None)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        opening = group.create_task(session.open(DEADLINE_S))
+        opening = group.create_task(session.open(DEADLINE_S, lambda: None))
         while cluster.bootstrap not in session.cluster._failed:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.02)
         assert not opening.done()

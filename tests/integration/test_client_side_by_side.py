@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
-from strandline import Consumer, Producer, TopicPartition
+from strandline import Admin, Consumer, Producer, TopicPartition, sync
 from strandline.errors import (
     ClientClosed,
+    ClientMisused,
     ConfigurationError,
     UnknownTopicOrPartition,
 )
@@ -49,6 +52,46 @@ def reader(cluster: ScriptedCluster, **options: Any) -> Consumer:
 async def offsets(consumer: Consumer, count: int) -> list[int]:
     async with asyncio.timeout(10):
         return [(await consumer.getone(T0)).offset for _ in range(count)]
+
+
+# The start.
+
+
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+async def test_of_two_starts_at_a_time_one_is_refused_and_leaves_nothing(
+    cluster: ScriptedCluster, kind: type[Producer | Consumer | Admin]
+) -> None:
+    before = asyncio.all_tasks()
+    client = kind(bootstrap_servers=cluster.bootstrap)
+    ends = await asyncio.gather(client.start(), client.start(), return_exceptions=True)
+    assert [str(end) for end in ends if end is not None] == [
+        f"the {kind.__name__.lower()} has been started already"
+    ]
+    await (client.close() if isinstance(client, Admin) else client.stop())
+    left = {task.get_name() for task in asyncio.all_tasks() - before}
+    assert not {name for name in left if name.startswith("strandline")}
+
+
+def test_of_two_starts_on_two_threads_one_is_refused_and_leaves_the_other(
+    threaded_cluster: ScriptedCluster,
+) -> None:
+    threaded_cluster.create("orders")
+    producer = sync.Producer(threaded_cluster.bootstrap)
+    at_once = threading.Barrier(2)
+
+    def start() -> bool:
+        at_once.wait()
+        try:
+            producer.start()
+        except (ClientClosed, ClientMisused):
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as threads:
+        ends = [threads.submit(start) for _ in range(2)]
+    assert sum(end.result() for end in ends) == 1
+    assert producer.send_and_wait("orders", b"v").offset == 0
+    producer.stop()
 
 
 # Assignment.
