@@ -246,20 +246,24 @@ class Sender:
                 await waiter
         except TimeoutError:
             return False
+        finally:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.buffered -= size
+                # It may not be taken: whoever is next then has no answer to wait for.
+                asyncio.get_running_loop().call_soon(self._hand_out_space)
         return True
 
     def _hand_out_space(self) -> None:
-        """First come, first served, and one record always fits into an empty buffer."""
-        expected = self.buffered
+        """First come, first served, and one record always fits into an empty buffer. What is handed
+        out counts as taken until its owner goes on, who takes it in the same step.
+        """
         while self._space:
             size, waiter = self._space[0]
             if not waiter.cancelled():
-                if expected > 0 and expected + size > self.buffer_memory:
+                if self.buffered > 0 and self.buffered + size > self.buffer_memory:
                     return
-                expected += size
+                self.buffered += size
                 waiter.set_result(None)
-                # It may not take it: whoever is next then has no answer to wait for.
-                asyncio.get_running_loop().call_soon(self._hand_out_space)
             self._space.popleft()
 
     @property

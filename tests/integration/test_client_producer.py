@@ -302,6 +302,30 @@ async def test_room_that_its_first_in_line_does_not_take_is_the_nexts(
         assert (await asyncio.wait_for(behind, 20)).offset == 2
 
 
+async def test_room_that_was_handed_out_is_nobody_elses(cluster: ScriptedCluster) -> None:
+    """Whoever hears of the very answer that made room is there before who has waited for it."""
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap, buffer_memory=1000) as producer:
+        sender, most = sender_of(producer)[0], 0
+        await producer.send_and_wait("orders", b"0")
+        cluster.brokers[p.leader].pause()
+
+        async def send_twice() -> None:
+            nonlocal most
+            for _ in range(2):
+                held = await producer.send("orders", b"x" * 900)
+                most = max(most, sender.buffered)
+                await held
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(send_twice())
+            await eventually(lambda: len(sender._space) == 2, "the others wait for room")
+            cluster.brokers[p.leader].resume()
+        assert most <= 1000
+        assert sender.buffered == 0
+
+
 async def test_those_that_waited_for_a_topic_wait_for_room_too(cluster: ScriptedCluster) -> None:
     async with Producer(cluster.bootstrap, buffer_memory=1000) as producer:
         waiting = [asyncio.create_task(producer.send("late", b"x" * 900)) for _ in range(5)]
