@@ -118,8 +118,9 @@ class Group:
                 async with asyncio.timeout(left_s):
                     await self.stream.quiet.wait()
             except TimeoutError:
-                self.membership.on_left()  # the session's end will tell
-                self.stream.restart()
+                if not self.is_subscribed:  # else it is in the group again
+                    self.membership.on_left()  # the session's end will tell
+                    self.stream.restart()
         elif self._options.enable_auto_commit:
             await self._commit_now(commit_timeout_s)
         self.stream.fatal = None

@@ -90,9 +90,11 @@ class GroupCalls(ConsumerBase):
         if self._session is None:
             return
         self._started()
-        if self._group is not None:
-            await self._group.unsubscribe(self._request_timeout_s)
-        self._assigned.replace({})
+        group = self._group
+        if group is not None:
+            await group.unsubscribe(self._request_timeout_s)
+        if group is None or not group.is_subscribed:  # again, while the group heard of the leave
+            self._assigned.replace({})
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to; of a pattern, those of which something is assigned."""

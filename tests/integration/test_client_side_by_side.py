@@ -152,6 +152,26 @@ async def test_an_assignment_is_refused_to_who_has_subscribed_meanwhile(
         assert consumer.assignment() == {T0}
 
 
+async def test_who_subscribes_while_the_group_hears_of_a_leave_keeps_what_it_gets(
+    cluster: ScriptedCluster,
+) -> None:
+    async with reader(cluster, group_id="g") as consumer:
+        consumer.subscribe(["orders"])
+        await consumer.wait_assigned(10_000)
+        cluster.groups.is_mute = True
+        leaving = asyncio.create_task(consumer.unsubscribe())
+        await eventually(lambda: not consumer.subscription(), "it has left")
+        cluster.groups.is_mute = False
+        consumer.subscribe(["orders"])
+        assert await consumer.wait_assigned(10_000) == {T0}
+        epoch = consumer.group_metadata().generation_id
+        async with asyncio.timeout(10):
+            await leaving
+        assert consumer.assignment() == {T0}
+        assert await offsets(consumer, 5) == [0, 1, 2, 3, 4]
+        assert consumer.group_metadata().generation_id == epoch
+
+
 async def test_who_waits_for_a_position_hears_that_it_is_not_assigned_any_more(
     cluster: ScriptedCluster,
 ) -> None:
