@@ -213,6 +213,7 @@ class Controller:
             await self._decide_in_order(decide_heartbeat, heartbeat)
         if heartbeat.want_shut_down:
             await self._until_shutdown_granted(heartbeat)
+        await self._pipeline.until_settled(heartbeat.broker_id)  # the next decision is under way
         return answer_heartbeat(self.state, heartbeat, self.applied.offsets)
 
     def _is_overtaken(self, heartbeat: Heartbeat) -> bool:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from strandline_broker.core.config_values import shown
 from strandline_broker.core.controller import push, snapshot
-from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
 from strandline_broker.core.controller.rules import BrokenRule
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
@@ -25,6 +24,7 @@ from strandline_proto.ids import MetadataOffset
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from strandline_broker.core.controller.decision import Decision
     from strandline_broker.core.controller.records import AnyRecord
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.hosts.controller.metadata_store import MetadataStore
@@ -109,6 +109,8 @@ class Pipeline:
         """Whatever changes the log runs here."""
         self.pending: Sequence[AnyRecord] = ()
         """What is decided and not yet committed; one batch at the most."""
+        self._settled = asyncio.Event()
+        """Of that batch."""
 
     async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:
         """Have `decide` called on the committed state in its turn; its answer, once its records are
@@ -132,7 +134,7 @@ class Pipeline:
         to be over, as that the broker is alive, or that its replica is known to be damaged (I-82).
         """
         while any(getattr(record, "broker_id", None) == broker_id for record in self.pending):
-            await self.submit(lambda: Decision((), answer=None))
+            await self._settled.wait()
 
     async def run(self) -> None:
         """Take decisions until cancelled."""
@@ -171,6 +173,8 @@ class Pipeline:
         assert last == base + len(records) - 1, (base, last, len(records))
         await self._replay(records, base)
         self.pending = ()
+        settled, self._settled = self._settled, asyncio.Event()
+        settled.set()
 
     async def _replay(self, records: Sequence[AnyRecord], base: int) -> None:
         """The state changes, and the batch is told, in one step; what that takes of a large batch

@@ -21,10 +21,12 @@ from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
+from strandline_proto.errors import BrokerIdNotRegistered
 from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime
 from support.controller_cluster import (
     B1,
+    B2,
     CLUSTER,
     DEFAULTS,
     SERVER_KEYS,
@@ -51,9 +53,13 @@ class SlowStore(MemoryStore):
         super().__init__()
         self.may_write = threading.Event()
         self.may_write.set()
+        self.then_hangs = False
+        """After one more write."""
 
     def append(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
         assert self.may_write.wait(20)
+        if self.then_hangs:
+            self.may_write.clear()
         return super().append(*args, **kwargs)
 
 
@@ -212,6 +218,44 @@ async def test_a_broker_that_is_being_fenced_is_told_so() -> None:
         answer = await bench.told_once_written(bench.hear())
         assert answer.is_fenced
     bench.controller.close()
+
+
+async def test_a_full_pipeline_refuses_nobody_who_waits_for_what_is_decided() -> None:
+    """Its answer needs no turn, and a heartbeat stream that is refused is suspected (P-81)."""
+    bench = Bench()
+    await bench.set_up()
+    controller, epoch = bench.controller, bench.broker.epoch
+    async with bench.writing(controller.fence_dead(B1, epoch, lambda: True)):
+        waiting = [
+            asyncio.ensure_future(controller.allocate_producer_ids(B2, epoch))
+            for _ in range(QUEUE_MAX)
+        ]
+        await asyncio.sleep(0)
+        answer = await bench.told_once_written(bench.hear())
+        assert answer.is_fenced
+        await asyncio.wait(waiting)
+        assert {type(each.exception()) for each in waiting} == {BrokerIdNotRegistered}
+    controller.close()
+
+
+async def test_a_broker_is_told_that_it_is_being_fenced_behind_what_it_has_told() -> None:
+    """I-35, as above: its own news have come to their turn, and the disk hangs behind them."""
+    bench = Bench()
+    await bench.set_up()
+    controller = bench.controller
+    asking = asyncio.ensure_future(controller.heartbeat(bench.hear(damaged=True)))
+    await turns()
+    bench.store.then_hangs = True
+    async with bench.writing(controller.fence_dead(B1, bench.broker.epoch, lambda: True)):
+        bench.store.may_write.set()
+        while not bench.broker.offline_replicas:
+            await controller._progress.wait()
+        await turns()
+        assert not asking.done(), "it is about to be fenced"
+        bench.store.then_hangs = False
+        bench.store.may_write.set()
+        assert (await asking).is_fenced
+    controller.close()
 
 
 async def test_a_broker_that_is_being_unfenced_does_not_go_as_a_fenced_one() -> None:
