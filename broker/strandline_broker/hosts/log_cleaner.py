@@ -329,7 +329,8 @@ class LogCleaner:
             return False
         log.clean_to(max(log.cleaned_to, result.cleaned_to))
         cleaned = {(log.topic, log.partition): log.cleaned_to}
-        await self._dirs.save(lambda directory: directory.write_cleaned_offsets(cleaned))
+        log_dir = self._dirs.of(log)
+        await self._dirs.save_in(log_dir, lambda to: to.write_cleaned_offsets(cleaned))
         counts = result.counts
         self._metrics.records_removed.inc(counts.records_read - counts.records_kept)
         self._log.info(

@@ -183,19 +183,21 @@ class LogDirs:
             raise
 
     async def save(self, write: Callable[[DataDirectory], None]) -> None:
-        """Write a shared checkpoint file of each directory, on its own thread. OSError if one could
-        not be written whose directory stays in service.
-        """
-        each = self.online()
-        results = await asyncio.gather(
-            *(to_the_end(d.disk, partial(write, d.directory)) for d in each), return_exceptions=True
-        )
-        for log_dir, error in zip(each, results, strict=True):
-            if isinstance(error, OSError):
-                if not self.suffers(log_dir, error):
-                    raise error
-            elif isinstance(error, BaseException):
+        """As `save_in`, in each directory in service."""
+        saving = [self.save_in(each, write) for each in self.online()]
+        for error in await asyncio.gather(*saving, return_exceptions=True):
+            if error is not None:
                 raise error
+
+    async def save_in(self, each: LogDir, write: Callable[[DataDirectory], None]) -> None:
+        """Write a shared checkpoint file of a directory, on its own thread. OSError if it could not
+        be written, and the directory stays in service.
+        """
+        try:
+            await to_the_end(each.disk, partial(write, each.directory))
+        except OSError as error:
+            if not self.suffers(each, error):
+                raise
 
     # Failure
 

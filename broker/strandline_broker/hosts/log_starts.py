@@ -1,5 +1,5 @@
-"""Makes log starts durable: whoever raised one asks here, and one write of the log-start checkpoint
-serves all that asked while the one before it ran.
+"""Makes log starts durable: whoever raised one asks here, and one write of a directory's log-start
+checkpoint serves all that asked while the one before it ran.
 
 A log start counts in memory at once. Its checkpoint is durable before any file below it vanishes
 (I-74), before a follower reports it, and before DeleteRecords is answered: so no crash brings back
@@ -9,39 +9,39 @@ what a client was told is gone.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from strandline_broker.hosts.log_dirs import LogDirs
+    from strandline_broker.hosts.log_dirs import LogDir, LogDirs
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.shared_checkpoints import Taken
     from strandline_runtime.runtime import Runtime
+
+OnDone: TypeAlias = "Callable[[KafkaStorageError | None], None]"
 
 RETRY_S: Final = 1.0
 
 
 class LogStarts:
-    """Owned by `LogUpkeep`, whose task group runs `run`."""
+    """Owned by `LogUpkeep`, whose task group runs `run`. No directory waits for another one."""
 
     def __init__(self, runtime: Runtime, dirs: LogDirs) -> None:
         self._log = runtime.log
         self._dirs = dirs
-        self._wanted: dict[Log, None] = {}
-        self._waiting: list[tuple[Log, Callable[[KafkaStorageError | None], None]]] = []
-        self._wake = asyncio.Event()
+        self._waiting: dict[LogDir, asyncio.Queue[tuple[Log, OnDone]]] = {
+            each: asyncio.Queue() for each in dirs.all
+        }
 
-    def request(self, log: Log, on_done: Callable[[KafkaStorageError | None], None]) -> None:
+    def request(self, log: Log, on_done: OnDone) -> None:
         """Tell `on_done` once the log start of now is durable, or that it could not be written."""
         if log.state.durable_start >= log.log_start_offset:
             on_done(None)
             return
-        self._wanted[log] = None
-        self._waiting.append((log, on_done))
-        self._wake.set()
+        self._waiting[self._dirs.of(log)].put_nowait((log, on_done))
 
     def persist(self, log: Log, on_durable: Callable[[], None]) -> None:
         """As `request`, and try again until it is durable: nobody else would ask."""
@@ -49,7 +49,7 @@ class LogStarts:
         def on_done(error: KafkaStorageError | None) -> None:
             if error is None:
                 on_durable()
-            elif not log.deleted and self._unwritten(log) is None:
+            elif not log.deleted and self._dirs.of(log).failure is None:
                 loop = asyncio.get_running_loop()
                 loop.call_later(RETRY_S, self.persist, log, on_durable)
 
@@ -71,37 +71,41 @@ class LogStarts:
         await done
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for log_dir in self._waiting:
+                group.create_task(self._run(log_dir), name=f"log starts {log_dir.path}")
+
+    async def _run(self, log_dir: LogDir) -> None:
+        asked = self._waiting[log_dir]
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            logs, self._wanted = list(self._wanted), {}
-            waiting, self._waiting = self._waiting, []
+            waiting = [await asked.get()]
+            while not asked.empty():
+                waiting.append(asked.get_nowait())
+            logs = dict.fromkeys(log for log, _ in waiting)
             # The limits first: one of a log that begins anew from here on stays (I-75).
             taken = {log: log.limits.current() for log in logs if not log.deleted}
             beginnings = {log: log.state.beginnings for log in taken}
             starts = {log: log.log_start_offset for log in taken}
-            error = await self._save(starts, taken)
-            for log, start in starts.items():
-                if error is None and self._unwritten(log) is None:
+            error = await self._save(log_dir, starts, taken)
+            if error is None:
+                for log, start in starts.items():
                     log.log_start_is_durable(start, beginnings[log])
-            for log, on_done in waiting:
-                on_done(error or self._unwritten(log))
+            for _, on_done in waiting:
+                on_done(error)
 
-    def _unwritten(self, log: Log) -> KafkaStorageError | None:
-        """Nothing is written for a log whose directory is out of service."""
-        log_dir = self._dirs.of(log)
-        if log_dir.failure is None:
-            return None
-        return KafkaStorageError(f"{log_dir.path} is out of service: {log_dir.failure}")
-
-    async def _save(self, starts: Mapping[Log, int], taken: Taken) -> KafkaStorageError | None:
+    async def _save(
+        self, log_dir: LogDir, starts: Mapping[Log, int], taken: Taken
+    ) -> KafkaStorageError | None:
         offsets = {(log.topic, log.partition): start for log, start in starts.items()}
         try:
-            await self._dirs.save(lambda directory: directory.write_log_starts(offsets, taken))
+            if log_dir.failure is None:
+                await self._dirs.save_in(log_dir, lambda to: to.write_log_starts(offsets, taken))
         except OSError as error:
             self._log.warning("log starts not written", reason=str(error))
             return KafkaStorageError(
                 f"the log start could not be written ({error.strerror or error}); no file"
                 f" was removed: try again"
             )
+        if log_dir.failure is not None:
+            return KafkaStorageError(f"{log_dir.path} is out of service: {log_dir.failure}")
         return None

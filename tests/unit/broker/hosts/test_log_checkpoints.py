@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,16 @@ from support.replica_nodes import decide, run_node, state
 from support.storage import LARGE, Store, batch_of, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
+
+    from support.replica_nodes import Node
+
+
+class InService:
+    """A directory."""
+
+    path, failure = "data", None
 
 
 class Scene:
@@ -37,20 +47,24 @@ class Scene:
         nothing: Any = None
         held: Any = [self.partition]
         dirs: Any = self
+        self.all = [InService()]
         self.checkpoints = LogCheckpoints(runtime, nothing, dirs, lambda: held)
         self.starts = LogStarts(runtime, dirs)
 
     async def save(self, write: Any) -> None:
         self.queued.append(write)
 
+    async def save_in(self, _: object, write: Any) -> None:
+        await self.save(write)
+
     def of(self, _: object) -> Any:
-        return SimpleNamespace(failure=None)
+        return self.all[0]
 
     async def save_start(self) -> None:
-        self.starts.request(self.store.log, lambda _: None)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await self.starts.run()
+        running = asyncio.ensure_future(self.starts.run())
+        await self.starts.durable(self.store.log)
+        running.cancel()
+        await asyncio.wait([running])
 
     def append(self, count: int) -> None:
         for _ in range(count):
@@ -160,14 +174,29 @@ async def test_a_log_start_counts_as_durable_for_the_log_that_began_there(
 
 
 class Failing(RealFileSystem):
-    """One directory's checkpoint of log starts meets an error."""
+    """Some directories' checkpoints meet an error each."""
 
-    directory = ""
+    def __init__(self) -> None:
+        self.errors: dict[str, int] = {}
 
     def replace(self, source: str, target: str) -> None:  # type: ignore[override]
-        if self.directory and target == f"{self.directory}/{LOG_STARTS}":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        directory, _, name = target.rpartition("/")
+        if directory in self.errors and name in (LOG_STARTS, HIGH_WATERMARKS):
+            raise OSError(self.errors[directory], os.strerror(self.errors[directory]))
         super().replace(source, target)
+
+
+@asynccontextmanager
+async def with_two_directories(tmp_path: Path, fs: Failing) -> AsyncIterator[Node]:
+    """A log in the first one that is read from offset 1 on, which no file says yet."""
+    async with run_node(tmp_path, 2, fs, log_dirs=f"{tmp_path}/a,{tmp_path}/b") as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        log, batch = node.partition.log, batch_of(b"x", b"x")
+        assert os.path.dirname(log.path) == f"{tmp_path}/a"
+        log.append_as_leader(batch, read_header(batch), leader_epoch=1)
+        node.partition.learn_high_watermark(2)
+        assert node.partition.raise_log_start(1)
+        yield node
 
 
 async def test_a_log_start_is_not_durable_whose_directory_goes_out_of_service(
@@ -175,16 +204,43 @@ async def test_a_log_start_is_not_durable_whose_directory_goes_out_of_service(
 ) -> None:
     """The others go on, but no file below it may go (I-74)."""
     fs = Failing()
-    async with run_node(tmp_path, 2, fs, log_dirs=f"{tmp_path}/a,{tmp_path}/b") as node:
-        await decide(state(1, epoch=1, isr=(1, 2)), node)
-        partition = node.partition
-        log, starts = partition.log, node.replicas.upkeep.log_starts
-        log.append_as_leader(batch := batch_of(b"x", b"x"), read_header(batch), leader_epoch=1)
-        partition.learn_high_watermark(2)
-        assert partition.raise_log_start(1)
-        fs.directory = os.path.dirname(log.path)
+    async with with_two_directories(tmp_path, fs) as node:
+        log = node.partition.log
+        fs.errors = {f"{tmp_path}/a": errno.EIO}
         for _ in range(2):
             with pytest.raises(KafkaStorageError, match="out of service"):
-                await starts.durable(log)
-        assert node.directory.failed.keys() == {fs.directory}
+                await node.replicas.upkeep.log_starts.durable(log)
+        assert node.directory.failed.keys() == fs.errors.keys()
         assert log.state.durable_start == 0
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_log_start_is_durable_whatever_another_directory_does(
+    tmp_path: Path, hangs: bool
+) -> None:
+    """It has no room, or hangs: DeleteRecords, and what a follower tells, do not wait for it."""
+    fs, goes_on = Failing(), threading.Event()
+    async with with_two_directories(tmp_path, fs) as node:
+        log = node.partition.log
+        if hangs:
+            node.replicas.dirs.all[1].disk.submit(goes_on.wait)
+        else:
+            fs.errors = {f"{tmp_path}/b": errno.ENOSPC}
+        try:
+            async with asyncio.timeout(20):
+                await node.replicas.upkeep.log_starts.durable(log)
+        finally:
+            goes_on.set()
+            fs.errors = {}
+        assert log.state.durable_start == 1
+
+
+async def test_each_directory_that_fails_in_a_write_goes_out_of_service(tmp_path: Path) -> None:
+    """Whatever one before it has met."""
+    fs = Failing()
+    async with with_two_directories(tmp_path, fs) as node:
+        fs.errors = {f"{tmp_path}/a": errno.ENOSPC, f"{tmp_path}/b": errno.EIO}
+        with pytest.raises(OSError, match="No space"):
+            await node.replicas.upkeep.checkpoints.save()
+        assert node.directory.failed.keys() == {f"{tmp_path}/b"}
+        fs.errors = {}
