@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.offline.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
+    INT64_MAX,
     LOG_STARTS,
     MARKER,
     META,
@@ -56,6 +57,7 @@ class Root:
         # Cuts were made of which some of the shared files do not know yet.
         limits = [limit_of(disk, path) for path in files.limits]
         lost = self.lost or any(offset is None for offset, _ in limits)
+        lost |= self._of(RECOVERY_POINTS, key) == INT64_MAX  # since it was written for others
         found = Expected(
             recovery_point=None if lost else self._of(RECOVERY_POINTS, key),
             high_watermark=self._of(HIGH_WATERMARKS, key),

@@ -173,14 +173,18 @@ class DataDirectory:
                 f"last shutdown counts as unclean."
             )
         self._were_always = self.state.flush_policy == ALWAYS
-        vouched_for = self._checkpoints.read(self.findings.append, closed=epoch is not None)
+        here = self.partitions()
+        vouched_for = self._checkpoints.read(
+            self.findings.append,
+            here=[(p.topic, p.partition) for p in here],
+            closed=epoch is not None,
+        )
         # Without the old identity or state nothing proves that this is the directory that was
         # closed (P-21).
         if known and epoch is not None and vouched_for:
             self.clean = True
             self.previous_broker_epoch = epoch
-        here = {(p.topic_id, p.partition) for p in self.partitions()}
-        self.update_state(hosts=here)
+        self.update_state(hosts={(p.topic_id, p.partition) for p in here})
 
     @property
     def node_id(self) -> int:

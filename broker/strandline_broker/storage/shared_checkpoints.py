@@ -23,7 +23,7 @@ from strandline_broker.storage.checkpoints import (
 from strandline_broker.storage.sealed_file import SealedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from strandline_broker.storage.checkpoint_limits import CheckpointLimits, Limit
     from strandline_broker.storage.damage import Report
@@ -43,6 +43,11 @@ _MOST: dict[str, Callable[[Log], int]] = {
 
 _CLOSED_WITH: Final = frozenset({RECOVERY_POINTS, LOG_STARTS})
 
+UNKNOWN: Final = OFFSET_MAX
+"""Of a partition whose entry was lost with its file, until its log is open and can answer: the file
+may be written for others before that, and a process may end.
+"""
+
 
 class SharedCheckpoints:
     __slots__ = ("_current", "_files", "_fs", "_lost", "_named", "_offsets")
@@ -59,9 +64,10 @@ class SharedCheckpoints:
         may have been written by a process that was killed before its sync.
         """
 
-    def read(self, report: Report, *, closed: bool) -> bool:
+    def read(self, report: Report, *, here: Iterable[Key], closed: bool) -> bool:
         """False if one is lost without which nobody knows where the logs begin and end: then what
         is left of them must not count as what a clean stop had left, if it was one (`closed`).
+        `here`: the partitions that may have an entry.
         """
         for name, file in self._files.items():
             offsets = read_offsets(file, report)
@@ -69,13 +75,16 @@ class SharedCheckpoints:
                 self._lost.add(name)
                 if name in _CLOSED_WITH and closed:
                     report(f"Without {file.path} the last shutdown counts as unclean.")
+                if name in (RECOVERY_POINTS, CLEANED):
+                    offsets = dict.fromkeys(here, UNKNOWN)
             self._offsets[name] = offsets or {}
             self._named.update(self._offsets[name])
         return self._lost.isdisjoint(_CLOSED_WITH)
 
     def has_lost(self, name: str, key: Key) -> bool:
         """Whether the file may have had an entry for a partition, and nobody knows it any more."""
-        return name in self._lost and key not in self._offsets[name]
+        missing = UNKNOWN if name in self._lost else 0
+        return self._offsets[name].get(key, missing) == UNKNOWN
 
     def names(self, name: str, key: Key) -> bool:
         """Whether the file has an entry for a partition."""
@@ -96,7 +105,7 @@ class SharedCheckpoints:
 
     def offset(self, name: str, key: Key, limits: CheckpointLimits) -> int:
         """What the file says of a partition, as far as it may be believed; 0 if it says nothing."""
-        offset = self._offsets[name].get(key, 0)
+        offset = 0 if self.has_lost(name, key) else self._offsets[name].get(key, 0)
         lowest = limits.lowest(name)
         return offset if lowest is None else min(offset, lowest)
 

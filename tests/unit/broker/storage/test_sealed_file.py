@@ -4,6 +4,7 @@ believed, and a crash anywhere leaves the old content or the new (I-8).
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from strandline_broker.storage.checkpoints import (
 from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_broker.storage.sealed_file import NAMED_MAX, SealedFile
 from support.disk import Ended, EndingDisk, FaultyDisk, Hurried
-from support.storage import SMALL, Store, written_by_another
+from support.storage import SMALL, Store, damaged, written_by_another
 
 FS = Hurried()
 
@@ -179,6 +180,35 @@ def test_without_recovery_points_only_bytes_with_nothing_sound_behind_are_a_torn
     assert served.records
     store.restart()
     assert (store.log.log_end_offset, store.log.damaged_ranges.entries) == (29, (wrong,))
+
+
+def test_recovery_points_that_are_written_for_other_logs_stay_lost_for_the_rest(
+    tmp_path: Path,
+) -> None:
+    """A log that waits to be opened, for room as it may be, has an entry in no file by then."""
+    store = Store(tmp_path / "data", fs=FS)
+    for number in range(30):
+        store.append(b"%d" % number * 20)
+    store.flush()
+    store.checkpoint(20)
+    store.directory.create_log("other", bytes(16), 0, SMALL)
+    store.kill()
+    changed(store.path / RECOVERY_POINTS, 8)
+    other = store.path / "other-0"
+    directory = store._open()
+    (found,) = [each for each in directory.partitions() if each.path == str(other)]
+    directory.load_log(found, SMALL, pytest.fail)
+    directory.write_recovery_points({("other", 0): 0})
+    directory.close()
+    shutil.rmtree(other)
+    changed(min(store.log_dir.glob("*.log")), 200)
+    told = [f for each in verify(FS, str(store.path)) for f in each.findings]
+    assert "damage" in {f.severity.value for f in told}
+    for _ in range(2):
+        log = store.start()
+        assert (log.log_end_offset, damaged(log)) == (30, [(2, 3)])
+        store.checkpoint()
+        store.kill()
 
 
 def test_a_segment_that_is_missing_without_recovery_points_is_damage(tmp_path: Path) -> None:
