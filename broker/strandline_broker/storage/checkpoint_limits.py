@@ -7,8 +7,8 @@ than the log can keep; taken at their word, a later crash would pass a torn tail
 or call a cut log damaged. So the cut first writes, durably, a small file of its own into the
 partition's directory. It is removed when each shared file has been written again since. A log start
 that was written since, and that followers and clients are told of, counts at once: the file is
-replaced by one that names what it still is for. Names are never reused while the log is open, so
-the pool can remove one while the event loop writes the next.
+replaced by one that names what it still is for. Names are never reused while the data directory is
+open, so the pool can remove one while the next is written, be it of another log in that place.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Limit:
 
 
 class CheckpointLimits:
-    __slots__ = ("_fs", "_limits", "_next", "_prepared", "directory", "is_lost")
+    __slots__ = ("_fs", "_limits", "_prepared", "directory", "is_lost", "next_number")
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, first_number: int = 0) -> None:
         self._fs = fs
         self.directory = directory
         self.is_lost = False
@@ -57,7 +57,7 @@ class CheckpointLimits:
         self._limits: tuple[Limit, ...] = ()
         self._prepared: tuple[Limit, ...] = ()
         """Those whose cut does not show yet; for good if it has failed before that."""
-        self._next = 0
+        self.next_number = first_number
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str, report: Report) -> CheckpointLimits:
@@ -67,7 +67,7 @@ class CheckpointLimits:
             match = NAME.fullmatch(name)
             if match is None:
                 continue
-            limits._next = max(limits._next, int(match[1]) + 1)
+            limits.next_number = max(limits.next_number, int(match[1]) + 1)
             entries = read_checkpoint(fs, f"{directory}/{name}", report) or []
             try:
                 ((offset, *awaits),) = entries
@@ -92,8 +92,8 @@ class CheckpointLimits:
         """As `add`, for a cut that does not show yet: until `count`, what is written may be of the
         log as it was.
         """
-        limit = Limit(f"checkpoint-limit-{self._next}", offset)
-        self._next += 1
+        limit = Limit(f"checkpoint-limit-{self.next_number}", offset)
+        self.next_number += 1
         self._write(limit)
         self._prepared = (*self._prepared, limit)
 

@@ -86,6 +86,8 @@ class DataDirectory:
         self._meta = MetaProperties(-1, "")
         self._logs: dict[tuple[str, int], Log] = {}
         self._checkpoints = SharedCheckpoints(fs, path)
+        self._limits_from = 0
+        """Above the numbers of the limits of all deleted logs, whose removal may be under way."""
         self._were_always = False
         self._open_segments = OpenSegments()
         self.partition_dirs = PartitionDirs(fs, path, self._find)
@@ -174,11 +176,8 @@ class DataDirectory:
             )
         self._were_always = self.state.flush_policy == ALWAYS
         here = self.partitions()
-        vouched_for = self._checkpoints.read(
-            self.findings.append,
-            here=[(p.topic, p.partition) for p in here],
-            closed=epoch is not None,
-        )
+        keys = [(p.topic, p.partition) for p in here]
+        vouched_for = self._checkpoints.read(self.findings.append, keys, closed=epoch is not None)
         # Without the old identity or state nothing proves that this is the directory that was
         # closed (P-21).
         if known and epoch is not None and vouched_for:
@@ -272,7 +271,7 @@ class DataDirectory:
             raise replica_gone(path, new)
         is_made = not self._fs.exists(path)
         self._fs.makedirs(path)
-        limits = CheckpointLimits(self._fs, path)
+        limits = CheckpointLimits(self._fs, path, self._limits_from)
         if self._checkpoints.may_name((new.topic, new.partition)):
             limits.add(0)  # before the directory counts as a partition's, with a log that is lost
         yield
@@ -361,6 +360,7 @@ class DataDirectory:
         self.forget_hosted(log.topic_id, log.partition)
         if isinstance(log, Log):
             log.retire()
+            self._limits_from = max(self._limits_from, log.limits.next_number)
         self._rename(log.path, suffix)
         self._logs.pop((log.topic, log.partition), None)
         self._checkpoints.forget((log.topic, log.partition))

@@ -64,7 +64,7 @@ class SharedCheckpoints:
         may have been written by a process that was killed before its sync.
         """
 
-    def read(self, report: Report, *, here: Iterable[Key], closed: bool) -> bool:
+    def read(self, report: Report, here: Iterable[Key], *, closed: bool) -> bool:
         """False if one is lost without which nobody knows where the logs begin and end: then what
         is left of them must not count as what a clean stop had left, if it was one (`closed`).
         `here`: the partitions that may have an entry.

@@ -25,6 +25,14 @@ class Interrupted(Hurried):
             between, self.between = self.between, None
             between()
 
+    before_unlink: Callable[[], object] | None = None
+
+    def unlink(self, path: str) -> None:  # type: ignore[override]
+        if "checkpoint-limit" in path and self.before_unlink is not None:
+            before, self.before_unlink = self.before_unlink, None
+            before()
+        super().unlink(path)
+
 
 def begun_anew(path: Path) -> tuple[Store, Interrupted]:
     """A follower's log that begins where its leader's does; a limit waits for the checkpoints."""
@@ -56,6 +64,25 @@ def test_a_limit_of_a_removed_log_does_not_land_in_the_next_of_its_name(tmp_path
     store.directory.write_log_starts({KEY: 1000})
     log = store.restart()
     assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (following, 0, 0)
+
+
+def test_a_removal_that_stalls_takes_no_limit_of_the_next_log_of_its_name(tmp_path: Path) -> None:
+    """The path is of the log that is there by then (P-51)."""
+    store, disk = begun_anew(tmp_path / "data")
+
+    def between() -> None:
+        store.directory.delete_log(store.log)
+        store.log = store.create(bytes(16))
+
+    store.directory.write_high_watermarks({KEY: 1000})
+    store.directory.write_log_starts({KEY: 1000})
+    store.directory.write_cleaned_offsets({KEY: 1000})
+    disk.before_unlink = between
+    store.directory.write_recovery_points({KEY: 1000})
+    assert disk.before_unlink is None
+    store.append(b"x")
+    log = store.restart()
+    assert (log.log_start_offset, damaged(log), store.values()) == (0, [], [b"x"])
 
 
 def test_an_empty_log_that_begins_anew_is_not_said_to_begin_before_that(tmp_path: Path) -> None:
