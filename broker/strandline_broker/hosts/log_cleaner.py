@@ -260,8 +260,6 @@ class LogCleaner:
             and not log.damaged_ranges.entries
             and partition.out_of_service is None
             and partition not in self._uncleanable
-            # A swap that a full disk stopped half-way is finished at the next start.
-            and not any(segment.ending for segment in log.segments)
         )
 
     # How

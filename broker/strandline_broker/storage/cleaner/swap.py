@@ -9,7 +9,8 @@ Four steps in this order, the caller holding the partition's gate from the first
 
 A crash before the second step leaves the old segments whole, and the `.swap` that covers them; one
 after it leaves the `.swap` alone. In both cases `interrupted_swap` finishes the work at the next
-start, so there is never a mixture of old and new, nor a gap.
+start, so there is never a mixture of old and new, nor a gap. So does one that an error stops, as a
+full disk may: a cut would come to the new segment alone. The log is out of use until then.
 """
 
 from __future__ import annotations
@@ -38,13 +39,17 @@ class Swap:
         return self._log.replace_segments(self._old, (self._new,))
 
     def set_old_aside(self) -> None:
-        for segment in self._old:
-            for suffix in (*reversed(FILES), "txnindex"):
-                path = segment.path(suffix)
-                with contextlib.suppress(FileNotFoundError):
-                    self._fs.replace(path, f"{path}.deleted")
-                    self._set_aside.append(f"{path}.deleted")
-        self._fs.fsync_dir(self._log.path)
+        try:
+            for segment in self._old:
+                for suffix in (*reversed(FILES), "txnindex"):
+                    path = segment.path(suffix)
+                    with contextlib.suppress(FileNotFoundError):
+                        self._fs.replace(path, f"{path}.deleted")
+                        self._set_aside.append(f"{path}.deleted")
+            self._fs.fsync_dir(self._log.path)
+        except OSError as error:
+            self._log.state.fail(f"{self._log.path}: a compaction stopped half-way ({error})")
+            raise
 
     def name(self) -> None:
         """Readers that open the files meanwhile start over: this too is a replacement."""

@@ -1,6 +1,7 @@
 """A crash at each disk operation of a cleaning: old or new segments, no mixture, no gap (I-73)."""
 
 import contextlib
+import errno
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import pytest
 from strandline_broker.storage.cleaner.cleaner import Cleaner, Replace
 from strandline_broker.storage.cleaner.swap import Swap
 from strandline_proto.batch import Record
+from strandline_proto.errors import KafkaStorageError
 from support.compaction import COMPACTED, clean, put, records_of, state_of, task_of
 from support.disk import CHANGES, Ended, EndingDisk, FaultyDisk
 from support.storage import Store
@@ -145,3 +147,24 @@ def test_old_names_are_gone_for_good_before_the_new_one_is_given(tmp_path: Path)
             disk.calls.clear()
             swap.settle(now_ms=0)
             assert disk.calls == ["fsync_dir"]
+
+
+def test_a_swap_that_a_full_disk_stops_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    """A cut before that would come to the new segment, and the old ones would be back behind it."""
+    write(tmp_path / "written", checkpointed=True)
+    disk, store = opened(tmp_path / "written", tmp_path / "data")
+    log = store.log
+    log.gaps.expect()
+    steps = Cleaner(store.fs).steps(task_of(log, now_ms=6500))
+    step = next(step for step in steps if isinstance(step, Replace))
+    swap = Swap(store.fs, log, step.old, step.new)
+    step.done = swap.show()
+    shown = records_of(log)
+    disk.failing["replace"] = errno.ENOSPC
+    with pytest.raises(OSError, match="No space"):
+        swap.set_old_aside()
+    disk.failing.clear()
+    for cut in (log.truncate_to, log.truncate_fully_and_start_at):
+        with pytest.raises(KafkaStorageError, match="half-way"):
+            cut(3)
+    assert records_of(store.restart()) == shown
