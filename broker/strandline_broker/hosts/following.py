@@ -90,6 +90,8 @@ class Following:
         """
         partition, leader_epoch = self._partition, self.machine.leader_epoch
         log, appended = partition.log, list[BatchHeader]()
+        if log.producers is None:  # a cut was cancelled, and has cut all the same (I-58)
+            await partition.rebuild_producers()
         is_compacted = log.gaps.expected or "compact" in log.config.cleanup_policy
         now_ms = wall_ms(self._clock)
         gaps_below = OFFSET_MAX if is_compacted else leader_high_watermark

@@ -119,6 +119,7 @@ async def test_what_a_disk_refuses_is_known_although_its_caller_is_cancelled(
 async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str, to: int
 ) -> None:
+    """And what was cut is not known any more as soon as the log grows again (I-58)."""
     async with run_node(tmp_path, 2) as node:
         await decide(state(1, epoch=1, isr=(1, 2)), node)
         partition = node.partition
@@ -135,6 +136,8 @@ async def test_a_cut_that_is_cancelled_lowers_the_high_watermark(
 
         await cancelled_at(held, carry_out())
         assert partition.log.log_end_offset == partition.high_watermark == to
+        await append(partition, to, epoch=1)
+        assert known(partition) == ([0, to] if to == COUNT else [to])
 
 
 @pytest.mark.parametrize("leader", [1, 2])
