@@ -192,6 +192,8 @@ class Follower:
         self._unclean_epoch = state.unclean_epoch
         self._over = False
         self.refuses_truncation = refuses_truncation
+        self.is_answered = False
+        """Whether the leader has answered in this epoch where our log is the head of its own."""
         self._may_cut = truncate_to_high_watermark
 
     @property
@@ -239,6 +241,7 @@ class Follower:
         expected = self.next_fetch(log_end_offset, history.latest())
         if request != expected:
             return [Discard(f"answers {request}, while the log stands at {expected}")]
+        self.is_answered |= answer.error_code in (NONE, _OUT_OF_RANGE)
         if answer.error_code == _OUT_OF_RANGE:
             return self._on_out_of_range(answer, log_end_offset, high_watermark, history)
         if answer.error_code != NONE:

@@ -194,8 +194,11 @@ class DamageWatch:
             return False
         if partition.out_of_service is not None:
             return False
-        if state is None or partition.follower is None or not partition.follower.may_fetch:
+        follower = partition.follower
+        if state is None or follower is None or not follower.may_fetch:
             return False
+        if not follower.is_answered:
+            return False  # nobody knows up to where the leader may believe a fetch of before
         if self._me in state.elr or any(m.broker_id == self._me for m in state.isr):
             return False
         known_at = self._controller.offline_known_at(partition.key)

@@ -61,7 +61,7 @@ class Following:
         self._retention = retention
         self._losses = losses
         self._agrees = False
-        """Whether the leader has answered in this epoch that the log is the head of its own."""
+        """Whether the log is the head of the leader's, by an answer of this epoch."""
         self._before_healing = 0
         """Where it ended then, before it was cut to heal."""
         self.machine = machine
@@ -88,6 +88,7 @@ class Following:
         Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
         the leader's epoch, appends go through the disk pool. So does the first with a gap.
         """
+        self._agrees = True  # or else there would be no records to append
         partition, leader_epoch = self._partition, self.machine.leader_epoch
         log, appended = partition.log, list[BatchHeader]()
         if log.producers is None:  # a cut was cancelled, and has cut all the same (I-58)
@@ -130,6 +131,7 @@ class Following:
         """Truncate where the leader's history parts from ours, and tell what may be lost."""
         self._on_cut(effect.offset, in_recovery=effect.in_recovery)
         await self._partition.truncate(effect.offset, alarming=effect.below_high_watermark)
+        self._agrees = True  # its log reaches at least as far
 
     def on_healing(self) -> None:
         """The log is about to be cut before its damage. A fetch of this epoch that is on its way

@@ -246,6 +246,16 @@ def test_a_leader_epoch_that_is_over_is_not_fetched_from_again() -> None:
     assert isinstance(effect, Discard)
 
 
+def test_only_an_error_leaves_unsaid_where_its_log_is_the_head_of_the_leaders() -> None:
+    """I-15: a heal waits for that, or for a leader that can tell."""
+    for answer in (records(), diverging(1, 2), error(OffsetOutOfRange)):
+        f = follower()
+        answered(f, log(1, 1, 1), error(NotLeaderOrFollower))
+        assert not f.is_answered
+        answered(f, log(1, 1, 1), answer)
+        assert f.is_answered
+
+
 def test_an_incarnation_that_has_been_replaced_stops() -> None:
     f, own = follower(), log(1)
     (effect,) = answered(f, own, error(StaleBrokerEpoch))

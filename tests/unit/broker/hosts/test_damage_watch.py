@@ -59,11 +59,12 @@ class FakePartition:
         self.log.replay_lacks = False
 
 
-def may_heal(state: object, *, leader_is_offline: bool = False) -> bool:
+def may_heal(state: object, *, leader_is_offline: bool = False, is_answered: bool = True) -> bool:
     """A follower whose damage the controller knows of, under broker 1; the broker is number 3."""
     partition: Any = FakePartition()
     partition.log.damaged_ranges.above = lambda _: ("some",)
-    partition.state, partition.follower = state, SimpleNamespace(may_fetch=True)
+    partition.state = state
+    partition.follower = SimpleNamespace(may_fetch=True, is_answered=is_answered)
     offline = (1, 3) if leader_is_offline else (3,)
     told = SimpleNamespace(offline_replicas=offline)
     view = SimpleNamespace(partition=lambda *_: told)
@@ -87,6 +88,7 @@ def test_whoever_may_be_elected_cuts_nothing() -> None:
     assert not may_heal(led_by_1(1, 3))
     assert not may_heal(led_by_1(1, elr=(3,)))
     assert not may_heal(led_by_1(1, 2), leader_is_offline=True)
+    assert not may_heal(led_by_1(1, 2), is_answered=False), "what it asks for may come behind a cut"
 
 
 class Lane:

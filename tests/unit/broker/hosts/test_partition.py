@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.core.follower import TruncateTo
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.checkpoints import HIGH_WATERMARKS
 from strandline_broker.storage.directory import DataDirectory
 from strandline_proto.batch import build_batch, prefix
 from strandline_proto.errors import KafkaStorageError
-from strandline_proto.ids import NO_LEADER, LeaderEpoch
+from strandline_proto.ids import NO_LEADER, LeaderEpoch, Offset
 from strandline_runtime.real import RealFileSystem
 from support.replica_nodes import TOPIC, TOPIC_ID, decide, run_node, state
 from support.storage import SMALL
@@ -184,6 +185,35 @@ async def test_who_heals_is_not_sound_before_it_has_all_that_its_leader_may_beli
         for offset in (3, 6):
             await append(partition, offset, epoch=1)
         following(partition).on_high_watermark(6)
+        assert not partition.healing
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_who_heals_waits_for_what_its_leader_may_believe_by_its_first_answer(
+    tmp_path: Path, is_cut: bool
+) -> None:
+    """No later answer has said so, as the records found no room, or a cut was first."""
+    async with run_node(tmp_path, 2) as node:
+        await decide(state(1, epoch=1, isr=(1,)), node)
+        partition = node.partition
+        for offset in (0, 3, 6):
+            await append(partition, offset, epoch=1)
+        await decide(state(1, epoch=2, isr=(1,)), node)
+        if is_cut:
+            async with partition.gate:
+                await following(partition).cut(TruncateTo(Offset(6)))
+        else:
+            partition.log.state.unusable = "it has no room"
+            with pytest.raises(KafkaStorageError):
+                await append(partition, 9, epoch=1)
+            partition.log.state.unusable = None
+        end = partition.log.log_end_offset
+        await heal(partition, 3)
+        following(partition).on_high_watermark(0)
+        assert partition.healing
+        for offset in range(3, end, COUNT):
+            await append(partition, offset, epoch=1)
+        following(partition).on_high_watermark(0)
         assert not partition.healing
 
 
