@@ -71,6 +71,10 @@ class Seat:
     removals: Removals | None = None
     early: list[Word] = field(default_factory=list)
     """What it read of members before it served."""
+    life: int = -1
+    """The process that has last served."""
+    generations: dict[tuple[str, str], int] = field(default_factory=dict)
+    """What that knows of the streams of members."""
 
 
 class Coordinators:
@@ -333,7 +337,9 @@ class Coordinators:
         if seat.serves != (node.incarnation, host.machine.epoch) or seat.removals is None:
             self._forget_told(node.name, replica.key)
             seat.serves = node.incarnation, host.machine.epoch
-            seat.removals = Removals(where, self._session_s, now_s)
+            if seat.life != node.incarnation:
+                seat.life, seat.generations = node.incarnation, {}
+            seat.removals = Removals(where, self._session_s, now_s, seat.generations)
             for word in seat.early:
                 seat.removals.on_heard(word)
             seat.early.clear()

@@ -47,7 +47,6 @@ class _Heard:
     at_s: float
     """Of the time at work, and of that in which it could decide something."""
     able_s: float
-    generation: int = 0
     is_refused: bool = False
     left: bool = False
     to_revoke_s: float | None = None
@@ -57,8 +56,14 @@ class _Heard:
 class Removals:
     """Of one coordinator, for as long as it serves without a break."""
 
-    def __init__(self, where: str, session_s: float, now_s: float) -> None:
+    def __init__(
+        self, where: str, session_s: float, now_s: float, generations: dict[Name, int]
+    ) -> None:
+        """`generations`: of each member's newest stream, which its process keeps in mind when it
+        serves anew.
+        """
         self._where = where
+        self._generations = generations
         self._session_s = session_s
         self._last_step_s = now_s
         self._work_s = 0.0
@@ -84,9 +89,10 @@ class Removals:
 
     def on_heard(self, word: Word) -> None:
         heard, epoch = self._of(word.name), word.epoch
-        if word.generation and word.generation < heard.generation:
+        newest = self._generations.get(word.name, 0)
+        if word.generation and word.generation < newest:
             return  # of a stream that has been replaced: it counts for nothing (I-177)
-        heard.generation = max(word.generation, heard.generation)
+        self._generations[word.name] = max(word.generation, newest)
         heard.is_refused = word.is_refused or (heard.is_refused and epoch is None)
         heard.at_s, heard.able_s = self._work_s, self._able_s
         heard.left = epoch == LEAVES or (heard.left and epoch is None)
@@ -101,6 +107,7 @@ class Removals:
             for member_id in before.members.keys() - after.members.keys():
                 self._check_removed(group_id, member_id, before, after)
                 self._heard.pop((group_id, member_id), None)
+                self._generations.pop((group_id, member_id), None)
             for member_id, current in after.currents.items():
                 heard = self._of((group_id, member_id))
                 if current.state != UNREVOKED:

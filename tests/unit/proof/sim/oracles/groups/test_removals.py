@@ -27,9 +27,13 @@ class Scene:
     def __init__(self, *decisions: tuple[object, ...]) -> None:
         self.log = ScriptedLog()
         self.now_s = 10.0
-        self.removals = Removals("broker-1", SESSION_S, self.now_s)
+        self.generations: dict[tuple[str, str], int] = {}
+        self.serve_anew()
         for records in decisions:
             self.decide(*records)
+
+    def serve_anew(self) -> None:
+        self.removals = Removals("broker-1", SESSION_S, self.now_s, self.generations)
 
     def decide(self, *records: object) -> None:
         self.removals.on_decided(self.log.write(*records))  # type: ignore[arg-type]
@@ -89,6 +93,15 @@ def test_the_word_of_an_older_stream_does_not() -> None:
     scene.removals.on_heard(Word(M1, -1, 3))
     with named("I-179"):
         scene.is_removed()
+
+
+def test_nor_does_it_count_where_the_coordinator_serves_anew() -> None:
+    scene = Scene(JOINED)
+    scene.removals.on_heard(Word(M1, 1, 4))
+    scene.serve_anew()
+    scene.work(SESSION_S)
+    scene.removals.on_heard(Word(M1, 1, 3))
+    scene.is_removed()
 
 
 def test_the_session_of_who_is_fenced_ends_in_its_time() -> None:
