@@ -348,15 +348,14 @@ async def test_a_log_whose_times_cannot_be_read_is_left_and_the_broker_goes_on(
         await producer.some(1)
 
 
-async def test_a_log_with_a_swap_that_was_not_finished_is_left_to_the_next_start(
-    tmp_path: Path,
-) -> None:
+async def test_a_log_that_is_out_of_use_is_left_to_the_next_start(tmp_path: Path) -> None:
+    """As after a compaction that a full disk has stopped half-way (I-73)."""
     async with nodes(tmp_path, 1, log_cleaner_enable="false") as (a,), Producer(a) as producer:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
         await producer.some(60)
         log, cleaner = a.partition.log, a.replicas.upkeep.cleaner
         await eventually(lambda: log.durable_offset == log.log_end_offset, "flushed")
-        log.segments[0].ending = ".swap"
+        log.state.unusable = "a compaction stopped half-way"
         assert not await cleaner.clean_next()
-        log.segments[0].ending = ""
+        log.state.unusable = None
         assert await cleaner.clean_next()

@@ -140,7 +140,7 @@ def test_records_that_come_back_with_the_next_leader(monkeypatch: pytest.MonkeyP
 
 
 def test_a_log_start_that_is_told_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forget(self: LogStarts, starts: Any, taken: Any) -> None:
+    async def forget(self: LogStarts, log_dir: Any, starts: Any, taken: Any) -> None:
         return None
 
     monkeypatch.setattr(LogStarts, "_save", forget)

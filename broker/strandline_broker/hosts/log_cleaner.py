@@ -104,7 +104,7 @@ class _Cleaning:
         log = self.partition.log
         return not (
             self.abandoned
-            or log.deleted
+            or log.state.unusable is not None
             or log.state.truncations != self.truncations
             or log.damaged_ranges.entries
             or self.partition.out_of_service is not None
@@ -255,7 +255,7 @@ class LogCleaner:
             self._uncleanable.pop(partition, None)
         return (
             "compact" in log.config.cleanup_policy
-            and not log.deleted
+            and log.state.unusable is None
             and log.damaged is None
             and not log.damaged_ranges.entries
             and partition.out_of_service is None

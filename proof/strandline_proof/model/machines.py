@@ -87,6 +87,7 @@ _FOLLOWER_FIELDS: Final = {
     "_unclean_epoch",
     "_over",
     "refuses_truncation",
+    "is_answered",
     "_may_cut",
 }
 
@@ -163,6 +164,7 @@ def wake_leader(view: LeaderView) -> Leader:
 
 def rest_follower(follower: Follower, state: PartitionState) -> FollowerView:
     assert vars(follower).keys() == _FOLLOWER_FIELDS, "the model does not know this Follower"
+    # Whether it is answered matters to who heals, and no log of the model is damaged.
     return FollowerView(
         told=state,
         is_over=follower._over,

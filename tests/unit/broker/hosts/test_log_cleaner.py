@@ -32,8 +32,7 @@ class FakePartition:
             config=SimpleNamespace(
                 cleanup_policy=(self.policy,), max_message_decompressed_bytes=1000
             ),
-            state=SimpleNamespace(truncations=0),
-            deleted=True,
+            state=SimpleNamespace(truncations=0, unusable="removed"),
         )
 
 
