@@ -5,6 +5,7 @@ left before it had given up its own.
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from support.replica_nodes import eventually
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 T0 = TopicPartition("orders", 0)
 
@@ -66,145 +67,119 @@ async def test_an_assignment_that_was_lost_by_then_is_told_to_nobody() -> None:
             assert heard.log == [("assigned", frozenset({T0}))]
 
 
-def hurried(cluster: ScriptedCluster) -> Consumer:
-    return Consumer(
-        bootstrap_servers=cluster.bootstrap,
-        group_id="g",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        fetch_max_wait_ms=50,
-        request_timeout_ms=500,
-    )
+@asynccontextmanager
+async def one_member(heard: Heard | None = None) -> AsyncIterator[tuple[ScriptedCluster, Consumer]]:
+    """A consumer that owns the only partition, and waits for its listener half a second at most."""
+    async with scripted_cluster(1) as cluster:
+        cluster.create("orders", 1)
+        async with Consumer(
+            bootstrap_servers=cluster.bootstrap,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=50,
+            request_timeout_ms=500,
+        ) as consumer:
+            consumer.subscribe(["orders"], listener=heard)
+            await consumer.wait_assigned(10_000)
+            yield cluster, consumer
+
+
+def hanging(heard: Heard) -> asyncio.Event:
+    """The listener ends only once the event is set."""
+    may_end = asyncio.Event()
+
+    async def hang() -> None:
+        await may_end.wait()
+
+    heard.on_revoked = hang
+    return may_end
 
 
 async def test_a_listener_that_ends_after_its_member_left_does_not_end_the_next_membership() -> (
     None
 ):
     """The consumer would wait for partitions without being in the group."""
-    heard, may_end = Heard(), asyncio.Event()
-
-    async def hang() -> None:
-        await may_end.wait()
-
-    heard.on_revoked = hang
-    async with scripted_cluster(1) as cluster:
-        cluster.create("orders", 1)
-        async with hurried(cluster) as consumer:
-            consumer.subscribe(["orders"], listener=heard)
-            await consumer.wait_assigned(10_000)
-            await consumer.unsubscribe()
-            consumer.subscribe(["orders"], listener=heard)
-            may_end.set()
-            assert await consumer.wait_assigned(10_000) == {T0}
-            assert consumer.subscription() == {"orders"}
-
-
-async def test_a_commit_of_a_member_that_has_left_is_none_of_the_member_that_comes_back() -> None:
-    """Another may have owned the partition in between, and have read on (I-106)."""
-    heard, late, may_end = Heard(), list[asyncio.Future[None]](), asyncio.Event()
-    async with scripted_cluster(1) as cluster:
-        cluster.create("orders", 1)
-        cluster.partition("orders", 0).append(build_batch([(None, b"a")] * 9, timestamp_ms=1000))
-        async with hurried(cluster) as consumer:
-            consumer.subscribe(["orders"], listener=heard)
-            await consumer.wait_assigned(10_000)
-            group = cluster.groups.group("g")
-
-            async def commit() -> None:
-                cluster.groups.refuse_commits.extend([CoordinatorNotAvailable.code] * 1000)
-                await asyncio.sleep(0.4)
-                late.append(consumer.commit_async({T0: 5}))
-                await may_end.wait()
-
-            heard.on_revoked = commit
-            await consumer.unsubscribe()
-            consumer.subscribe(["orders"], listener=heard)
-            cluster.groups.refuse_commits.clear()
-            with pytest.raises(CommitFailed, match="orders/0"):
-                await late[0]
-            assert group.commits == []
-            may_end.set()
-            heard.on_revoked = None
-            assert await consumer.wait_assigned(10_000) == {T0}
+    heard = Heard()
+    async with one_member(heard) as (_, consumer):
+        may_end = hanging(heard)
+        await consumer.unsubscribe()
+        consumer.subscribe(["orders"], listener=heard)
+        may_end.set()
+        assert await consumer.wait_assigned(10_000) == {T0}
+        assert consumer.subscription() == {"orders"}
 
 
 async def test_who_subscribes_after_an_unsubscribe_was_cut_off_stays() -> None:
-    heard, may_end = Heard(), asyncio.Event()
-
-    async def hang() -> None:
-        await may_end.wait()
-
-    heard.on_revoked = hang
-    async with scripted_cluster(1) as cluster:
-        cluster.create("orders", 1)
-        async with hurried(cluster) as consumer:
-            consumer.subscribe(["orders"], listener=heard)
-            await consumer.wait_assigned(10_000)
-            assert consumer._group is not None
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await consumer.unsubscribe()
-            consumer.subscribe(["orders"], listener=heard)
-            assert not consumer._group.rebalancing.polled.is_set(), "what it was handed is in work"
-            may_end.set()
-            await eventually(lambda: ("revoked", frozenset({T0})) in heard.log, "it has heard")
-            assert await consumer.wait_assigned(10_000) == {T0}
-            assert consumer.subscription() == {"orders"}
-            await consumer.unsubscribe()
-            assert cluster.groups.group("g").members == {}
+    heard = Heard()
+    async with one_member(heard) as (cluster, consumer):
+        may_end = hanging(heard)
+        assert consumer._group is not None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await consumer.unsubscribe()
+        consumer.subscribe(["orders"], listener=heard)
+        assert not consumer._group.rebalancing.polled.is_set(), "what it was handed is in work"
+        may_end.set()
+        await eventually(lambda: ("revoked", frozenset({T0})) in heard.log, "it has heard")
+        assert await consumer.wait_assigned(10_000) == {T0}
+        assert consumer.subscription() == {"orders"}
+        await consumer.unsubscribe()
+        assert cluster.groups.group("g").members == {}
 
 
-async def test_a_commit_of_a_member_that_has_left_is_nobodys() -> None:
-    """A group without members takes commits of anybody, and another may have read on (I-106)."""
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_a_commit_of_a_member_that_has_left_is_nobodys(comes_back: bool) -> None:
+    """Another may have owned the partition in between, and have read on; and a group without
+    members takes commits of anybody (I-106).
+    """
     heard, late = Heard(), list[asyncio.Future[None]]()
-    async with scripted_cluster(1) as cluster:
-        cluster.create("orders", 1)
+    async with one_member(heard) as (cluster, consumer):
         cluster.partition("orders", 0).append(build_batch([(None, b"a")] * 9, timestamp_ms=1000))
-        async with hurried(cluster) as consumer:
+        may_end, group = asyncio.Event(), cluster.groups.group("g")
+
+        async def commit() -> None:
+            cluster.groups.refuse_commits.extend([CoordinatorNotAvailable.code] * 1000)
+            await asyncio.sleep(0.4)
+            late.append(consumer.commit_async({T0: 5}))
+            await may_end.wait()
+
+        heard.on_revoked = commit
+        await consumer.unsubscribe()
+        if comes_back:
             consumer.subscribe(["orders"], listener=heard)
-            await consumer.wait_assigned(10_000)
-            assert consumer._group is not None
-            group = cluster.groups.group("g")
-
-            async def commit() -> None:
-                cluster.groups.refuse_commits.extend([CoordinatorNotAvailable.code] * 1000)
-                await asyncio.sleep(0.3)
-                late.append(consumer.commit_async({T0: 5}))
-                await asyncio.Event().wait()
-
-            heard.on_revoked = commit
-            await consumer.unsubscribe()
+        else:
             assert group.members == {}
-            cluster.groups.refuse_commits.clear()
-            with pytest.raises(CommitFailed, match="orders/0"):
-                await late[0]
-            assert group.commits == []
+        cluster.groups.refuse_commits.clear()
+        with pytest.raises(CommitFailed, match="orders/0"):
+            await late[0]
+        assert group.commits == []
+        may_end.set()
+        heard.on_revoked = None
+        if comes_back:
+            assert await consumer.wait_assigned(10_000) == {T0}
 
 
 async def test_a_stop_that_is_cut_off_while_partitions_are_taken_up_is_only_cut_off() -> None:
-    async with scripted_cluster(1) as cluster:
-        cluster.create("orders", 1)
-        async with hurried(cluster) as consumer:
-            consumer.subscribe(["orders"])
-            await consumer.wait_assigned(10_000)
-            assert consumer._group is not None
-            commits, known = consumer._group.commits, consumer.group_metadata()
-            asked, answer = asyncio.Event(), asyncio.Event()
+    async with one_member() as (cluster, consumer):
+        assert consumer._group is not None
+        commits, known = consumer._group.commits, consumer.group_metadata()
+        asked, answer = asyncio.Event(), asyncio.Event()
 
-            async def fetch_once(keys: Any, timeout_s: float, *, by_member: bool) -> Fetched:
-                asked.set()
-                await answer.wait()
-                return Fetched(dict.fromkeys(keys, CommitOffset(0)), {})
+        async def fetch_once(keys: Any, timeout_s: float, *, by_member: bool) -> Fetched:
+            asked.set()
+            await answer.wait()
+            return Fetched(dict.fromkeys(keys, CommitOffset(0)), {})
 
-            commits.fetch_once = fetch_once  # type: ignore[method-assign]
-            cluster.groups.expire("g", known.member_id)
-            polling = asyncio.create_task(consumer.getone())
-            await asyncio.wait_for(asked.wait(), 10)
-            stopping = asyncio.create_task(consumer.stop())
-            await asyncio.sleep(0.05)
-            stopping.cancel()
-            answer.set()
-            with pytest.raises(asyncio.CancelledError):
-                await stopping
-            with pytest.raises(ClientClosed):
-                await polling
+        commits.fetch_once = fetch_once  # type: ignore[method-assign]
+        cluster.groups.expire("g", known.member_id)
+        polling = asyncio.create_task(consumer.getone())
+        await asyncio.wait_for(asked.wait(), 10)
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0.05)
+        stopping.cancel()
+        answer.set()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        with pytest.raises(ClientClosed):
+            await polling
