@@ -7,7 +7,7 @@ from md_table import table
 from strandline_proof.mutants.catalogue import MUTANTS
 from strandline_proof.mutants.mutant import READ, Mutant
 from strandline_proof.mutants.unplanted import UNPLANTED
-from strandline_proof.sim.expected import EVENTS, GROUP_EVENTS, TRIAL_EVENTS, runs_needed
+from strandline_proof.sim.expected import EVENTS, GROUP_EVENTS, runs_needed
 from strandline_proof.sim.group_moments import GROUP_MOMENTS
 from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.kinds.meaning import MEANING
@@ -82,7 +82,6 @@ def moments() -> Iterator[tuple[str, str]]:
 def events() -> Iterator[tuple[str, str]]:
     for event, rate in EVENTS.items():
         of = " with groups" if event in GROUP_EVENTS else ""
-        of += " on trial" if event in TRIAL_EVENTS else ""
         yield event, f"{runs_needed(rate)}{of}"
 
 

@@ -73,7 +73,7 @@ def test_how_many_faults_have_struck_is_said(
 def test_the_timeline_of_a_sound_seed_is_shown_to_who_asks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def short(seed: int, *, commit: str = "", groups: bool = True, trial: bool = True) -> Plan:
+    def short(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         return Plan(seed, Topology(partitions=1), (), chaos_s=0.5, commit=commit)
 
     monkeypatch.setattr("strandline_proof.sim.plan.draw_plan", short)

@@ -20,10 +20,9 @@ from strandline_proof.sim.expected import (
     ODDS,
     RARE_KINDS,
     RUNS_MIN,
-    TRIAL_EVENTS,
     runs_needed,
 )
-from strandline_proof.sim.kinds import GROUP_KINDS, KINDS, SINGLE_KINDS
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.plan import Plan, draw_plan
 from strandline_proof.sim.pool import NoWorker, Pool
 from strandline_proof.sim.report import Broken, RunSummary
@@ -200,7 +199,7 @@ def test_a_minute_is_asked_for_what_is_frequent_and_a_long_sweep_for_the_rest() 
     kinds = (*KINDS, *GROUP_KINDS)
 
     def lacks(runs: int, *but: str) -> list[str]:
-        tally = Tally(runs=runs, with_groups=runs, on_trial=runs)
+        tally = Tally(runs=runs, with_groups=runs)
         tally.struck.update(kind for kind in kinds if kind not in but)
         tally.sometimes.update(event for event in EVENTS if event not in but)
         return tally.idle()
@@ -212,10 +211,8 @@ def test_a_minute_is_asked_for_what_is_frequent_and_a_long_sweep_for_the_rest() 
     assert lacks(1000, "loss reported") == []
     assert lacks(50_000, *kinds, *EVENTS) == [*kinds, *EVENTS]
     assert lacks(50_000) == []
-    without = Tally(runs=50_000, on_trial=1).idle()
+    without = Tally(runs=50_000).idle()
     assert {*kinds, *EVENTS} - {*without} == {*GROUP_KINDS, *GROUP_EVENTS}
-    proven = Tally(runs=50_000, with_groups=1).idle()
-    assert {*kinds, *EVENTS} - {*proven} == {*KINDS, *TRIAL_EVENTS} - {*SINGLE_KINDS}
 
 
 def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(

@@ -46,13 +46,6 @@ def sim(
     groups: Annotated[
         bool, typer.Option(help="Whether seeds may draw consumer groups and their faults.")
     ] = True,
-    trial: Annotated[
-        bool,
-        typer.Option(
-            help="Whether seeds may draw what is on trial: bursts, seekers, weak acks, a topic of"
-            " many partitions, windows."
-        ),
-    ] = False,
     timeline: Annotated[bool, typer.Option(help="With --seed: show the timeline anyway.")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
@@ -68,7 +61,7 @@ def sim(
     if seed is not None:
         if output is Format.JSON:
             raise UsageMistake("--format json is for sweeps: use it with --seeds K --first N")
-        return _one(seed, save, groups=groups, trial=trial, timeline=timeline)
+        return _one(seed, save, groups=groups, timeline=timeline)
     from strandline_cli.simulation import commit
     from strandline_cli.sweeping import Sweep
     from strandline_proof.sim.plan import CRASH_POINT_PLACES, crash_point_plans, draw_plan
@@ -90,12 +83,12 @@ def sim(
         return crashes.run(plans, Pool(min(jobs, number)).sweep)
     base = first if first is not None else 1 if minutes is None else secrets.randbits(32)
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    drawn_by = ("" if groups else " --no-groups") + (" --trial" if trial else "")
+    drawn_by = "" if groups else " --no-groups"
 
     def drawn() -> Iterator[Plan]:
         now = base
         while now - base != seeds and (end is None or time.monotonic() < end):
-            yield draw_plan(now, commit=here, groups=groups, trial=trial)
+            yield draw_plan(now, commit=here, groups=groups)
             now += 1
 
     def go_on(done: int) -> str:
@@ -130,11 +123,11 @@ def _check_options(
         raise UsageMistake(f"--minutes {minutes} is no length of time; give a number")
 
 
-def _one(seed: int, save: Path, *, groups: bool, trial: bool, timeline: bool) -> int:
+def _one(seed: int, save: Path, *, groups: bool, timeline: bool) -> int:
     from strandline_cli.simulation import commit, report, save_plan
     from strandline_proof.sim.plan import draw_plan
     from strandline_proof.sim.run import run_plan
 
-    outcome = run_plan(draw_plan(seed, commit=commit(), groups=groups, trial=trial))
+    outcome = run_plan(draw_plan(seed, commit=commit(), groups=groups))
     report(outcome, None if outcome.sound else save_plan(outcome.plan, save), timeline=timeline)
     return EXIT_OK if outcome.sound else EXIT_FAILED

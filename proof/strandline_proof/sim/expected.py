@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.kinds import GROUP_KINDS, KINDS, SINGLE_KINDS
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
 
 if TYPE_CHECKING:
@@ -140,28 +140,6 @@ GROUP_EVENTS: Final = frozenset(
     }
 )
 """Those that only a schedule with groups can show."""
-TRIAL_EVENTS: Final = frozenset(
-    {
-        "batch of several records",
-        "seeker sought",
-        "seeker resumed a partition",
-        "seeker went to the beginning",
-        "seeker went to the end",
-        "seeker looked up a time",
-        "seeker went on from a saved place",
-        "seeker was told of a truncation",
-        "acknowledged with acks=0",
-        "acknowledged with acks=1",
-        "sequence began anew",
-        "writer paused until it was forgotten",
-        "producer forgotten",
-        "acknowledged in a topic of many partitions",
-        "struck while a window was open",
-        "answer lost: Produce",
-        "acknowledged with acks=1 and gone after an election",
-    }
-)
-"""Of those, what only seeds show that draw what is on trial."""
 KIND: Final = 25
 """In how many of 1,000 schedules a kind of fault strikes at least, but for these."""
 GROUP_KIND: Final = 15
@@ -184,17 +162,12 @@ def runs_needed(per_thousand: float) -> int:
     return max(RUNS_MIN, math.ceil(math.log(ODDS) * 1000 / per_thousand))
 
 
-def missing(
-    runs: int, struck: Counter[str], sometimes: Counter[str], *, groups: bool, trial: bool = True
-) -> list[str]:
+def missing(runs: int, struck: Counter[str], sometimes: Counter[str], *, groups: bool) -> list[str]:
     """What a sweep of so many runs should have seen and has not."""
-    rates = {kind: RARE_KINDS.get(kind, KIND) for kind in (KINDS if trial else SINGLE_KINDS)}
-    undrawn = frozenset() if trial else TRIAL_EVENTS
+    rates = {kind: RARE_KINDS.get(kind, KIND) for kind in KINDS}
     if groups:
         rates |= {kind: RARE_KINDS.get(kind, GROUP_KIND) for kind in GROUP_KINDS}
-    else:
-        undrawn |= GROUP_EVENTS
-    events = {event: rate for event, rate in EVENTS.items() if event not in undrawn}
+    events = {e: rate for e, rate in EVENTS.items() if groups or e not in GROUP_EVENTS}
     return [
         *(k for k, rate in rates.items() if struck[k] == 0 and runs >= runs_needed(rate)),
         *(e for e, rate in events.items() if sometimes[e] == 0 and runs >= runs_needed(rate)),

@@ -270,11 +270,8 @@ def _draw_group_faults(seed: int, topology: Topology) -> list[Fault]:
     return faults
 
 
-def draw_plan(seed: int, *, commit: str = "", groups: bool = True, trial: bool = True) -> Plan:
-    """The plan of a seed. Without `groups` it is as if the seed drew none, without `trial` as if it
-    drew nothing of what is on trial yet: other clients than the plain writer and reader, a topic of
-    many partitions, windows, moves to few replicas.
-    """
+def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
+    """The plan of a seed. Without `groups` it is as if the seed drew none."""
     rng = random.Random(f"plan {seed}")
     topology = Topology(
         brokers=rng.choice((3, 3, 3, 4)),
@@ -288,8 +285,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True, trial: bool =
     )
     if groups:
         topology = _with_groups(seed, topology)
-    if trial:
-        topology = _with_crowd(seed, dataclasses.replace(topology, work=draw_work(seed)))
+    topology = _with_crowd(seed, dataclasses.replace(topology, work=draw_work(seed)))
     kinds = rng.sample(list(SINGLE_KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
         topology = _wide_enough(topology)
@@ -307,7 +303,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True, trial: bool =
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults += _draw_moment(seed, topology)
     faults += _draw_group_faults(seed, topology)
-    faults += _draw_windows(seed, topology) if trial else []
+    faults += _draw_windows(seed, topology)
     faults.sort(key=lambda fault: fault.at_s)
     topology = _fitted(topology, faults)
     plan = Plan(seed, topology, tuple(faults), commit=commit)

@@ -13,7 +13,6 @@ from strandline_proof.sim.report import RunSummary, crashed, kind_of, summary_of
 from strandline_proof.sim.run import run_plan
 from strandline_proof.sim.share import SHARES_MAX, Share
 from strandline_proof.sim.spread import Spread
-from strandline_proof.sim.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +40,6 @@ class Tally:
 
     runs: int = 0
     with_groups: int = 0
-    on_trial: int = 0
     steps: int = 0
     simulated_s: float = 0.0
     acknowledged: int = 0
@@ -56,7 +54,6 @@ class Tally:
         """Whether this is the first failure of its kind."""
         self.runs += 1
         self.with_groups += bool(result.plan.topology.groups)
-        self.on_trial += result.plan.topology.work != Work()
         self.steps += result.steps
         self.simulated_s += result.simulated_s
         self.acknowledged += result.acknowledged
@@ -84,8 +81,7 @@ class Tally:
 
     def idle(self) -> list[str]:
         """What a long enough sweep should have seen and has not."""
-        drawn = {"groups": self.with_groups > 0, "trial": self.on_trial > 0}
-        return missing(self.runs, self.struck, self.sometimes, **drawn)
+        return missing(self.runs, self.struck, self.sometimes, groups=self.with_groups > 0)
 
 
 def run_here(plan: Plan) -> RunSummary:

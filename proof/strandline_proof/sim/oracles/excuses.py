@@ -23,16 +23,7 @@ if TYPE_CHECKING:
 
 
 class ExcuseOracle:
-    def __init__(
-        self,
-        control: ControlOracle,
-        held: HeldOracle,
-        sometimes: Counter[str],
-        *,
-        ends: bool = True,
-    ) -> None:
-        """`ends`: whether an excuse does, which is on trial."""
-        self._ends = ends
+    def __init__(self, control: ControlOracle, held: HeldOracle, sometimes: Counter[str]) -> None:
         self._control = control
         self._held = held
         self._sometimes = sometimes
@@ -54,8 +45,7 @@ class ExcuseOracle:
         """
         decided = self._control.partitions.get(key)
         if (
-            not self._ends
-            or decided is None
+            decided is None
             or not ghost.can_begin_anew
             or self._control.is_offsets(key)
             or decided.leader_recovery_state != RECOVERED

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.leading import Leading
 from strandline_proof.sim.oracles.descriptors import left_open
-from strandline_proof.sim.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +47,9 @@ def left_by(node: Node, *, is_server: bool) -> str:
 
 def left_behind(world: World, seed: int) -> str:
     """What servers have and need no more when the clients have gone; empty if nothing. Some seeds
-    look at open files too, which is on trial.
+    look at open files too.
     """
-    files = seed % FILES_EVERY == 0 and world.topology.work != Work()
+    files = seed % FILES_EVERY == 0
     return left_at_servers(world) or (left_open(world) if files else "")
 
 

@@ -21,7 +21,6 @@ from strandline_proof.sim.oracles.rules import RuleOracle
 from strandline_proof.sim.oracles.unclean import UncleanOracle, note_own_loss
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology import broker_id
-from strandline_proof.sim.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +48,7 @@ class ReplicaOracle:
         self._control = control
         self._rules = RuleOracle(control)
         self._held = HeldOracle(members, control, always=topology.flush_policy == "always")
-        on_trial = topology.work != Work()
-        self.excuses = ExcuseOracle(control, self._held, sometimes, ends=on_trial)
+        self.excuses = ExcuseOracle(control, self._held, sometimes)
         self._unclean = UncleanOracle(control, sometimes)
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
