@@ -129,4 +129,17 @@ FOUND_IN_CONTROL: Final = (
             ),
         ),
     ),
+    Mutant(
+        "stall-given-back-to-who-lost-none",
+        "P-62, I-88",
+        "a broker heard after a stall of the controller has a session longer by the stall",
+        (
+            Edit(
+                _CONTROLLER + "sessions.py",
+                "min(given_back_ms, now_ms + self.session_ms)",
+                "given_back_ms",
+            ),
+        ),
+        Needs(corpus="dead-in-a-stall"),
+    ),
 )

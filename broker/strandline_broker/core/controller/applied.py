@@ -139,9 +139,15 @@ class Applied:
         progressed_ms = self.progressed_ms(broker_id)
         return elected_ms if progressed_ms is None else max(elected_ms, progressed_ms)
 
-    def on_own_stall(self, stalled_ms: int) -> None:
-        """The controller did not read answers for that long; it counts for nobody (P-62)."""
+    def on_own_stall(self, stalled_ms: int, now_ms: int) -> None:
+        """The controller did not read answers for that long; it counts for nobody (P-62). What has
+        happened since the stall's end happened at most now.
+        """
+
+        def moved(at_ms: int) -> int:
+            return min(at_ms + stalled_ms, now_ms)
+
         for broker_id, waiting in self._elections.items():
-            self._elections[broker_id] = deque((o, at + stalled_ms) for o, at in waiting)
+            self._elections[broker_id] = deque((o, moved(at_ms)) for o, at_ms in waiting)
         for broker_id, known in self._progress.items():
-            self._progress[broker_id] = _Progress(known.partitions, known.at_ms + stalled_ms)
+            self._progress[broker_id] = _Progress(known.partitions, moved(known.at_ms))

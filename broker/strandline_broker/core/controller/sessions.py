@@ -5,7 +5,8 @@ session (P-61). All times are milliseconds of a monotonic clock.
 
 Silence counts only while the controller was listening. If its own loop stalled, the heartbeats of
 that time lie unread in its sockets, so a sweep after a stall expires nobody and gives back the time
-(P-62).
+(P-62). Who was heard between the stall's end and that sweep has lost none: no session is longer
+than a full one from now.
 """
 
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ class Sessions:
         if swept is None or now_ms - swept <= self.session_ms // 2:
             return True
         for session in self._sessions.values():
-            session.expires_ms += now_ms - swept
+            given_back_ms = session.expires_ms + now_ms - swept
+            session.expires_ms = min(given_back_ms, now_ms + self.session_ms)
         return False
 
     def oldest_expired(self, now_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:

@@ -311,7 +311,7 @@ class Controller:
             await asyncio.sleep(interval_s)
             now_ms = self.now_ms()
             if not self.sessions.on_sweep(now_ms):
-                self.applied.on_own_stall(now_ms - swept_ms)
+                self.applied.on_own_stall(now_ms - swept_ms, now_ms)
                 self._quiet.on_unrest(now_ms)
                 self._runtime.log.warning("the controller stalled", ms=now_ms - swept_ms)
             else:

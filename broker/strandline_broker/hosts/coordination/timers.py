@@ -121,11 +121,14 @@ class Timers:
         return self._now_ms() - due_ms
 
     def on_late(self, late_ms: int) -> None:
-        """The loop stood still for so long: timers of which that is a large part get it again."""
+        """The loop stood still for so long: timers of which that is a large part get it again, but
+        none more than its full time: what began after the pause has lost nothing.
+        """
+        now_ms = self._now_ms()
         for timers in self._timers.values():
             for timer in timers.values():
                 if 4 * late_ms > timer.ms:
-                    timer.deadline_ms += late_ms
+                    timer.deadline_ms = min(timer.deadline_ms + late_ms, now_ms + timer.ms)
 
     def fire(self) -> None:
         """Tell the owners of those that are due."""

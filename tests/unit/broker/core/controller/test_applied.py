@@ -87,9 +87,22 @@ def test_the_longest_overdue_comes_first_and_own_stalls_do_not_count() -> None:
         applied.on_registered(broker_id, E1)
         applied.on_elected(broker_id, at(10), since_ms)
     assert applied.overdue(1000, 100) == (B2, E1)
-    applied.on_own_stall(950)
+    applied.on_own_stall(950, 1000)
     assert applied.overdue(1000, 100) is None
     assert applied.overdue(1051, 100) == (B2, E1)
+
+
+def test_what_happened_after_an_own_stall_is_not_put_off() -> None:
+    """P-62: what was decided and heard before the sweep that sees the stall waits from then on."""
+    applied = Applied()
+    for broker_id in (B1, B2):
+        applied.on_registered(broker_id, E1)
+        applied.on_elected(broker_id, at(10), 990)
+    applied.on_progress(B2, E1, 1, 995)
+    applied.on_own_stall(950, 1000)
+    assert applied.overdue(1100, 100) is None
+    assert applied.is_overdue(B1, 1101, 100)
+    assert applied.is_overdue(B2, 1101, 100)
 
 
 def test_a_leader_that_goes_on_with_other_partitions_is_not_overdue() -> None:
@@ -104,7 +117,7 @@ def test_a_leader_that_goes_on_with_other_partitions_is_not_overdue() -> None:
     applied.on_progress(B1, E1, 270, 360)
     assert applied.progressed_ms(B1) == 270, "no partition more is no progress"
     assert applied.overdue(371, 100) == (B1, E1)
-    applied.on_own_stall(50)
+    applied.on_own_stall(50, 371)
     assert applied.overdue(371, 100) is None
     assert applied.overdue(421, 100) == (B1, E1)
 

@@ -77,6 +77,17 @@ def test_time_in_which_the_controller_was_stalled_counts_for_nobody() -> None:
     assert sessions.oldest_expired(5900) == (B1, E1)
 
 
+def test_who_was_heard_after_a_stall_is_given_no_time_back() -> None:
+    """P-62: its heartbeat was read before the first sweep, and it died in the stall."""
+    sessions = sessions_of((B1, E1, 0), (B2, E2, 0))
+    assert sessions.on_sweep(100)
+    sessions.on_heard(B1, E1, 4999)
+    assert not sessions.on_sweep(5000)
+    assert sessions.oldest_expired(5900) == (B2, E2)
+    assert not sessions.is_expired(B1, E1, 5998)
+    assert sessions.is_expired(B1, E1, 6000)
+
+
 def test_a_gap_of_half_a_session_between_sweeps_is_no_stall() -> None:
     sessions = sessions_of((B1, E1, 0))
     assert sessions.on_sweep(600)

@@ -118,6 +118,19 @@ def test_a_pause_is_given_back_to_timers_of_which_it_is_a_large_part() -> None:
     assert rig.owner.fired == [(short, -1), (long, -1)]
 
 
+def test_who_was_heard_after_a_pause_is_given_no_time_back() -> None:
+    """I-96: its beat was read before the first look at the clock, and it may have died since."""
+    rig = Rig()
+    rig.timers.start(rig.owner, SESSION, SESSION_MS)
+    rig.now_ms += 50_000
+    rig.timers.renew(rig.owner, SESSION)
+    rig.timers.on_late(50_000)
+    rig.passes(SESSION_MS - 1)
+    assert rig.owner.fired == []
+    rig.passes(1)
+    assert rig.owner.fired == [(SESSION, -1)]
+
+
 @dataclass(eq=False)
 class TimedOwner(Owner):
     rig: Rig = field(default_factory=Rig)
