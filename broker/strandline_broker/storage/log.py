@@ -444,15 +444,9 @@ class Log:
         self.snapshots.remove_unneeded({segment.base_offset for segment in self.segments})
         self._fs.fsync_dir(self.path)
         self.flushed(ticket)
-        self._release()
+        self.open_segments.forget(self.segments)
 
     def retire(self) -> None:
         """The directory is about to be given up: a reader that finds no file knows why."""
         self.state.delete(f"{self.topic}-{self.partition} was removed from this broker")
-        for segment in self.segments:
-            # Nobody flushes this log any more, and some may refer to it for long.
-            segment.unsynced = ()
-        self._release()
-
-    def _release(self) -> None:
-        self.open_segments.forget(self.segments)
+        self.open_segments.give_up(self.segments)

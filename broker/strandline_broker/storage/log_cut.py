@@ -124,7 +124,7 @@ def _cut(
     log.snapshots.remove_above(end_offset)
     log.state.cut(end_offset, Tail((*segments[:i], kept), recent))
     log.limits.count()
-    log.open_segments.forget(segments[i:])
+    log.open_segments.give_up(segments[i:])
     for removed in reversed(segments[i + 1 :]):
         removed.remove()
     if i + 1 < len(segments):
@@ -150,7 +150,7 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
         empty = Segment(fs, log.path, offset, size=0, end_offset=offset, index_interval=interval)
         log.state.empty(empty)
         log.limits.count()
-        log.open_segments.forget(segments)
+        log.open_segments.give_up(segments)
         for segment in reversed(segments):
             segment.remove()
         log.deleted_segments.remove_behind()

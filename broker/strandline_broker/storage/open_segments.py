@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strandline_broker.storage.segment import Segment
 
@@ -62,6 +62,14 @@ class OpenSegments:
         for segment in segments:
             self._open.pop(segment, None)
             segment.release()
+
+    def give_up(self, segments: Sequence[Segment]) -> None:
+        """These have left their log, so nobody flushes them any more; some may refer to them for
+        long (I-182).
+        """
+        for segment in segments:
+            segment.unsynced = ()
+        self.forget(segments)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -359,4 +359,18 @@ FOUND_IN_STORAGE: Final = (
         ),
         Needs(kinds=("topic-recreate", "topic-recreate", "disk-full", "kill")),
     ),
+    Mutant(
+        "cut-away-and-still-open",
+        "I-182",
+        "what waits for a flush at a segment that is cut away stays open while somebody refers to"
+        " the segment",
+        (
+            Edit(
+                "strandline_broker/storage/open_segments.py",
+                "            segment.unsynced = ()\n",
+                "            pass\n",
+            ),
+        ),
+        Needs(corpus="cut-before-its-end-was-flushed"),
+    ),
 )

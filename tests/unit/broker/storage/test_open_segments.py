@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from strandline_broker.storage.directory import DataDirectory
 from strandline_broker.storage.log import Log, LogConfig
@@ -123,3 +126,30 @@ def test_a_log_that_is_deleted_before_a_flush_has_nothing_open(tmp_path: Path) -
     assert not [path for path in open_below(tmp_path) if "/t-0" in path]
     assert len(open_below(tmp_path)) == held - len(log.segments) - 2 * 2
     directory.close()
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda log: log.truncate_to(3),
+        lambda log: log.truncate_to(2),
+        lambda log: log.truncate_fully_and_start_at(9),
+    ],
+    ids=["within a segment", "between two", "to nothing"],
+)
+def test_what_is_cut_away_before_a_flush_has_nothing_open(
+    tmp_path: Path, cut: Callable[[Log], None]
+) -> None:
+    """I-182: segments have files that wait for the flush, and a lookup still refers to them."""
+    store = Store(tmp_path, SMALL)
+    log = store.log
+    log.keep_producers(lambda: ())
+    for i in range(6):
+        store.append(b"%d" % i * 400)
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+    assert log.max_timestamp() == (1000, 0, 0)
+    cut(log)
+    assert not [path for path in open_below(tmp_path) if path.endswith(" (deleted)")]
+    store.flush()
+    still = [path for path in open_below(store.log_dir) if not path.endswith(".log")]
+    assert not still, "what is left is flushed, and nobody reads it"
