@@ -4,9 +4,10 @@ that it should have waited for, where the disk takes its time or the power goes 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from strandline_proof.mutants.mutant import Edit, Mutant
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.plan import Fault
 
 _FETCHER: Final = "strandline_broker/hosts/fetcher.py"
 _RETENTION: Final = "strandline_broker/hosts/log_retention.py"
@@ -16,6 +17,90 @@ _LOG: Final = "strandline_broker/storage/log.py"
 _STATE: Final = "strandline_broker/storage/log_state.py"
 _RECOVERY: Final = "strandline_broker/storage/recovery.py"
 _SHARED: Final = "strandline_broker/storage/shared_checkpoints.py"
+
+_NODE: Final = "broker-3"
+
+
+def _stands_still(
+    at_s: float, point: str, for_s: float, *, count: int = 1, after: str | None = None
+) -> Fault:
+    what: dict[str, Any] = {
+        "node": _NODE,
+        "point": point,
+        "count": count,
+        "for_s": for_s,
+        "late": False,
+    }
+    return Fault(at_s, "delay-at", what, after, 0.0 if after is None else 0.01)
+
+
+_RISES_WHILE_IT_IS_WRITTEN: Final = Needs(
+    topology={
+        "brokers": 3,
+        "partitions": 2,
+        "segment_bytes": 400,
+        "retention_check_ms": 600,
+        "sends_per_s": 12,
+    },
+    aimed=(
+        Fault(0.6, "retention", {"bytes": 200, "for_s": 8.0}),
+        *(
+            fault
+            for start_s in (0.9, 3.6)
+            for fault in (
+                _stands_still(start_s, "segment-dropped", 2.5),
+                _stands_still(start_s, "log-starts-written", 0.65, after="window"),
+                _stands_still(start_s, "log-starts-written", 0.5, count=3, after="window"),
+                Fault(
+                    start_s,
+                    "crash-at",
+                    {
+                        "node": _NODE,
+                        "point": "log-starts-written",
+                        "count": 4,
+                        "power": True,
+                        "restart_s": 0.3,
+                    },
+                    "window",
+                    0.01,
+                ),
+            )
+        ),
+    ),
+    alone=True,
+)
+"""While retention drops a segment of one log, nothing holds back another log of the same follower:
+its start rises by what the leader says, and again during the write, which is of two files. The next
+write stands still until the leader has been told, and the power goes within it.
+"""
+
+_APART: Final = {"a": _NODE, "for_s": 1.4, "hold": False, "one_way": False}
+_CUT_WHILE_IT_IS_WRITTEN: Final = Needs(
+    topology={
+        "brokers": 3,
+        "partitions": 2,
+        "flush_policy": "always",
+        "balance_s": 300,
+        "sends_per_s": 12,
+    },
+    aimed=(
+        Fault(1.3, "topic-recreate", {"pause_s": 0.0, "partitions": 1}),
+        Fault(1.6, "move-leader", {"partition": 0, "to": 3}),
+        *(
+            Fault(2.0, "partition", {**_APART, "b": other})
+            for other in ("controller", "broker-1", "broker-2")
+        ),
+        _stands_still(2.05, "recovery-points-written", 3.6),
+        Fault(2.05, "power", {"nodes": [_NODE], "restart_s": 0.2, "survival": 0.0}, "window", 3.66),
+        _stands_still(3.4, "cut-limited", 0.02),
+        Fault(3.41, "isolate", {"node": _NODE, "for_s": 2.5, "hold": False}, "window"),
+    ),
+    alone=True,
+)
+"""A leader that no broker hears appends and flushes, and is cut while its recovery points are being
+written. It gets nothing more. All other checkpoints follow that one at once, as a topic is new and
+the high watermark was another, and the power goes before the recovery points are written again.
+"""
 
 OVERTAKING: Final = (
     Mutant(
@@ -53,6 +138,7 @@ OVERTAKING: Final = (
                 "log.log_start_is_durable(log.log_start_offset, log.state.beginnings)",
             ),
         ),
+        _RISES_WHILE_IT_IS_WRITTEN,
     ),
     Mutant(
         "appends-during-a-flush-called-durable",
@@ -89,6 +175,7 @@ OVERTAKING: Final = (
                 "log.limits.written(log.limits.current(), name, offset)",
             ),
         ),
+        _CUT_WHILE_IT_IS_WRITTEN,
     ),
     Mutant(
         "what-a-start-has-read-is-not-flushed",
