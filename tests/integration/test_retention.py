@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.storage.damaged_ranges import DamagedRange
+from strandline_broker.storage.leader_epochs import LeaderEpochs
 from strandline_proto.batch import build_batch, iter_headers
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.hosts.purgatory import ProduceOutcome
+    from strandline_broker.storage.log import Log
 
 SETTINGS = {"log_segment_bytes": "200", "log_segment_delete_delay_ms": "0"}
 NEVER = "2147483647"
@@ -316,6 +319,34 @@ async def test_the_checkpoint_is_durable_before_a_file_is_renamed(
         await eventually(lambda: segments(a) == [7], "deleted")
         assert set(renamed) == {7}
         assert all(flushed), "the producers' snapshot behind it was synced with it"
+
+
+async def test_epochs_begin_no_later_than_the_log_start_that_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-5, I-74: it may rise again while retention waits for it."""
+    durable, cut = LogStarts.durable, LeaderEpochs.truncate_from_start
+    began: list[tuple[int, int]] = []
+
+    async def raised_again(starts: LogStarts, log: Log) -> None:
+        await durable(starts, log)
+        if log is b.partition.log:
+            b.partition.raise_log_start(6)
+
+    def watched(epochs: LeaderEpochs, offset: int) -> None:
+        if epochs is b.partition.log.leader_epochs:
+            began.append((offset, checkpointed(tmp_path / "2")))
+        cut(epochs, offset)
+
+    async with three(tmp_path) as (a, b, c):
+        await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b, c)
+        await fill(a, 7)
+        monkeypatch.setattr(LogStarts, "durable", raised_again)
+        monkeypatch.setattr(LeaderEpochs, "truncate_from_start", watched)
+        assert (await delete_records(a, 4)).low_watermark == 4
+        await eventually(lambda: bool(began), "retention went on")
+        assert all(offset <= written for offset, written in began), began
+        assert b.partition.log.log_start_offset == 6
 
 
 async def test_without_a_checkpoint_nothing_is_answered_and_no_file_goes(

@@ -138,7 +138,7 @@ class LogRetention:
         """In the order that a crash may cut off anywhere."""
         log = partition.log
         await self._log_starts.durable(log)
-        start = log.log_start_offset
+        start = log.state.durable_start  # it may have risen meanwhile
         if any(begin < start for _, begin in log.leader_epochs.entries[:1]):
             await self._dirs.in_disk_pool(log, lambda: log.leader_epochs.truncate_from_start(start))
         ranges = log.damaged_ranges

@@ -133,6 +133,19 @@ FOUND_IN_STORAGE: Final = (
         Needs(corpus="cut-while-the-scrub-reads"),
     ),
     Mutant(
+        "epochs-cut-before-the-log-start-lasts",
+        "I-5, I-74",
+        "a log start that rose while retention waited for the one before it cuts the epochs too",
+        (
+            Edit(
+                "strandline_broker/hosts/log_retention.py",
+                "        start = log.state.durable_start",
+                "        start = log.log_start_offset",
+            ),
+        ),
+        Needs(corpus="epochs-cut-before-the-log-start-lasts"),
+    ),
+    Mutant(
         "sound-as-soon-as-it-is-cut",
         "I-24, I-39",
         "a replica that has given up records to heal calls itself sound before it has them again",

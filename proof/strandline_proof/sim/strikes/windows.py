@@ -34,14 +34,16 @@ class WindowStrikes:
 
         def delay(operation: str, path: str) -> float:
             nonlocal left
+            if (
+                scene.over
+            ):  # nobody delays any more, though a list of those who did may be gone over
+                return 0.0
             if not watch.is_here(operation, path) or not struck.is_on_a_thread:
                 return 0.0
             left -= 1
             if left > 0:
                 return 0.0
             struck.disk.delays.remove(delay)
-            if scene.over:
-                return 0.0
             where = {"node": node, "for_s": for_s}
             what = "is known late" if late else "stands still"
             scene.world.timeline.add("*", "fault", f"{operation} of {as_told(path)} {what}", where)
