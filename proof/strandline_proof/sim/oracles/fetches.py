@@ -3,8 +3,9 @@
 A request is answered after it was looked at, and answers come in order. So a follower was caught up
 when a request came if, once that was answered, its position was still the end of the leader's log;
 or if the position that it named next was where the log had ended by then. Requests that name no
-position go on with the last one. Nothing is said of a request that was refused, or may not have
-been looked at for want of room in its answer.
+position go on with the last one. Nothing is said of a position that was refused (I-39), nor before
+it was surely looked at: an answer may have no room for it, or be older than the leadership. Then a
+later one says what became of it.
 """
 
 from __future__ import annotations
@@ -114,17 +115,17 @@ def clock_s(node: Node) -> float:
 
 def _in_stream(key: Key, leader_epoch: int, exchanges: Sequence[Exchange], ends: Ends) -> Caught:
     at_s, position, heard_s = NEVER, -1, NEVER
-    before: tuple[float, float] | None = None  # when the fetch before was read, and answered
-    for exchange, named, offset in _looked_at(key, leader_epoch, exchanges):
+    before: tuple[float, float] | None = None  # when the last position's was read, and answered
+    for exchange, is_first, offset in _looked_at(key, leader_epoch, exchanges, ends[0][0]):
         assert exchange.answered_s is not None
         if exchange.read_s < ends[0][0]:
             continue
         position, heard_s = offset, exchange.read_s
         if offset >= _end(ends, exchange.answered_s):
             at_s = exchange.read_s
-        elif named and before is not None and offset >= _end(ends, before[1]):
+        elif is_first and before is not None and offset >= _end(ends, before[1]):
             at_s = max(at_s, before[0])
-        if named:
+        if is_first:
             before = exchange.read_s, exchange.answered_s
     return Caught(at_s, position, heard_s)
 
@@ -134,12 +135,13 @@ def _end(ends: Ends, at_s: float) -> int:
 
 
 def _looked_at(
-    key: Key, leader_epoch: int, exchanges: Sequence[Exchange]
+    key: Key, leader_epoch: int, exchanges: Sequence[Exchange], began_s: float
 ) -> Iterator[tuple[Exchange, bool, int]]:
-    """Each answered request that was about the partition: whether it named a position, and which
-    one it meant.
+    """Each answered request whose position was taken up: whether it is the first one with that
+    position, and which one that is.
     """
     offset: int | None = None
+    is_taken = False
     for exchange in exchanges:
         if exchange.answered_s is None:
             return
@@ -149,17 +151,23 @@ def _looked_at(
         named = next((p for p in request.partitions if (p.topic_id, p.partition) == key), None)
         if named is not None:
             fits = named.current_leader_epoch == leader_epoch
-            offset = named.fetch_offset if fits and _took(key, exchange.answer) else None
-        if offset is not None:
-            yield exchange, named is not None, offset
+            offset, is_taken = named.fetch_offset if fits else None, False
+        is_first = not is_taken
+        if offset is not None and is_first:
+            took = _took(key, exchange, began_s)
+            is_taken = took is True
+            offset = None if took is False else offset
+        if offset is not None and is_taken:
+            yield exchange, is_first, offset
 
 
-def _took(key: Key, answer: Any) -> bool:
-    """Whether an answer shows that the position in its request was taken up."""
-    response = hot_decode.fetch_response(bytes(answer))
+def _took(key: Key, exchange: Exchange, began_s: float) -> bool | None:
+    """Whether an answer shows that the position was taken up; None: it shows neither."""
+    response = hot_decode.fetch_response(bytes(exchange.answer))
     if response.error_code != 0:
         return False
     for result in response.partitions:
         if (result.topic_id, result.partition) == key:
             return result.error_code == 0 and result.diverging_epoch is None
-    return not any(len(result.records) for result in response.partitions)
+    is_full = any(len(result.records) for result in response.partitions)
+    return None if is_full or exchange.read_s < began_s else True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strandline_proof.sim.oracles.fetches import NEVER, Heard, _in_stream
 from strandline_proto import hot_encode
 from strandline_proto import hot_messages as hot
@@ -14,9 +16,9 @@ EPOCH = 3
 class Scene:
     """One fetch stream to a leader whose log grows."""
 
-    def __init__(self, end: int = 0) -> None:
+    def __init__(self, end: int = 0, *, began_s: float = 0.0) -> None:
         self.now_s = 0.0
-        self.ends = [(0.0, end)]
+        self.ends = [(began_s, end)]
         self.heard = Heard(lambda: self.now_s)
 
     def asks(self, at_s: float, offset: int | None, *, epoch: int = EPOCH) -> None:
@@ -95,3 +97,50 @@ def test_an_answer_that_is_full_of_others_says_nothing() -> None:
     scene.asks(1.0, 5)
     scene.answers(1.1, hot.FetchResult(ID, 1, records=b"x"))
     assert scene.caught() == (NEVER, -1)
+
+
+def test_a_later_answer_says_that_there_was_room() -> None:
+    scene = Scene(5)
+    scene.asks(1.0, 5)
+    scene.answers(1.1, hot.FetchResult(ID, 1, records=b"x"))
+    scene.asks(1.2, None)
+    scene.answers(1.3, hot.FetchResult(ID, 0))
+    assert scene.caught() == (1.2, 5)
+
+
+DIVERGES = hot.FetchResult(ID, 0, diverging_epoch=hot.EpochEndOffset(0, 5))
+REFUSED = hot.FetchResult(ID, 0, error_code=6)
+
+
+@pytest.mark.parametrize("told", [DIVERGES, REFUSED])
+@pytest.mark.parametrize("full", [True, False])
+def test_a_refusal_in_a_later_answer_says_nothing_either(
+    told: hot.FetchResult, *, full: bool
+) -> None:
+    """The first was answered before its leader led, which looks at the position afterwards."""
+    scene = Scene(5, began_s=1.0)
+    scene.asks(0.8, 5)
+    scene.answers(0.9)
+    if full:
+        scene.asks(1.1, None)
+        scene.answers(1.2, hot.FetchResult(ID, 1, records=b"x"))
+    scene.asks(1.3, None)
+    scene.answers(1.4, told)
+    scene.asks(1.5, None)
+    scene.answers(1.6)
+    assert scene.caught() == (NEVER, -1)
+    scene.asks(1.7, 5)
+    scene.answers(1.8, hot.FetchResult(ID, 0))
+    assert scene.caught() == (1.7, 5)
+
+
+def test_a_position_that_came_before_its_leader_led_is_taken_up_afterwards() -> None:
+    scene = Scene(5, began_s=1.0)
+    scene.asks(0.8, 5)
+    scene.answers(0.9)
+    scene.asks(1.3, None)
+    scene.answers(1.4, hot.FetchResult(ID, 0))
+    assert scene.caught() == (1.3, 5)
+    scene.asks(1.5, None)
+    scene.answers(1.6)
+    assert scene.caught() == (1.5, 5)
