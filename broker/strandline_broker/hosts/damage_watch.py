@@ -116,12 +116,11 @@ class DamageWatch:
         for partition in damaged:
             if self._seen.get(partition, ()) is not partition.log.damaged_ranges.entries:
                 await self._take_note(partition)
-            if self.may_heal(partition):
+            if self.may_heal(partition) and not partition.gate.locked():
                 await self._heal(partition)
         for partition in suspects:
-            if partition.log.replay_lacks and self._may_replay(partition):
-                async with partition.gate:
-                    await self._replay(partition)
+            if self._may_replay(partition) and not partition.gate.locked():
+                await self._replay(partition)
         self._damaged.set(sum(bool(p.log.damaged_ranges.entries) for p in damaged))
         for partition in suspects:
             self._suspects.settle(partition, self._is_wrong)
@@ -190,7 +189,7 @@ class DamageWatch:
 
     def may_heal(self, partition: Partition) -> bool:
         state, log = partition.state, partition.log
-        if not log.damaged_ranges.above(log.log_start_offset) or partition.gate.locked():
+        if not log.damaged_ranges.above(log.log_start_offset):
             return False
         if partition.out_of_service is not None:
             return False
@@ -212,22 +211,29 @@ class DamageWatch:
         nothing is appended while it is read again: a leader does that at its next role.
         """
         log = partition.log
-        if partition.gate.locked() or partition.out_of_service is not None:
+        if not log.replay_lacks or partition.out_of_service is not None:
             return False
         return log.damaged is None and not log.damaged_ranges.entries and partition.leader is None
 
     async def _replay(self, partition: Partition) -> None:
-        # It may take seconds, and an answer of its leader waits for each of its partitions' gates.
-        self._fetchers.forget(partition.key)
-        try:
-            await partition.rebuild_producers()
-        except WireError as error:
-            self._log.warning("producers not read", partition=partition.name, reason=str(error))
-        self._fetchers.fetch(partition)
+        async with partition.gate:
+            if not self._may_replay(partition):
+                return  # as in `_heal`
+            # It may take seconds, and an answer of its leader waits for each of its partitions'
+            # gates.
+            self._fetchers.forget(partition.key)
+            try:
+                await partition.rebuild_producers()
+            except WireError as error:
+                self._log.warning("producers not read", partition=partition.name, reason=str(error))
+            self._fetchers.fetch(partition)
 
     async def _heal(self, partition: Partition) -> None:
         async with partition.gate:
-            # The gate was free and nothing was awaited, so all of `may_heal` still holds.
+            # A gate that is free may have been promised to somebody who has waited for it: a cut, a
+            # new log start or another role came first then.
+            if not self.may_heal(partition):
+                return
             log = partition.log
             start = log.damaged_ranges.above(log.log_start_offset)[0].start
             self._log.warning(

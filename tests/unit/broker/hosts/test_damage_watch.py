@@ -91,6 +91,64 @@ def test_whoever_may_be_elected_cuts_nothing() -> None:
     assert not may_heal(led_by_1(1, 2), is_answered=False), "what it asks for may come behind a cut"
 
 
+async def looked_at_before_whoever_waits(
+    watch: DamageWatch, partition: FakePartition, comes_first: Callable[[], None]
+) -> None:
+    """A look in the very step in which the gate is let go, while somebody waits for it."""
+
+    async def wait() -> None:
+        async with partition.gate:
+            comes_first()
+
+    async with partition.gate:
+        waiter = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+    assert not partition.gate.locked()
+    await watch.look()
+    await waiter
+
+
+async def test_what_has_waited_for_the_gate_comes_before_a_healing() -> None:
+    """A deletion of the damaged records leaves nothing to heal, and another role may forbid it
+    (I-15, I-75): a gate that is free need not be free for whoever asks next.
+    """
+    partition: Any = FakePartition()
+    partition.log.replay_lacks = False
+    ranges = partition.log.damaged_ranges = SimpleNamespace(entries=("some",))
+    ranges.above = lambda _: ranges.entries
+    partition.state = led_by_1(1, 2)
+    partition.follower = SimpleNamespace(may_fetch=True, is_answered=True)
+    suspects = Suspects({partition.key: partition})
+    suspects.add(partition)
+    watch: Any = watch_over(partition, suspects=suspects)
+    watch._seen[partition] = ranges.entries
+    watch._controller.offline_known_at = lambda _: 20
+    told = SimpleNamespace(offline_replicas=(3,))
+    view = SimpleNamespace(partition=lambda *_: told)
+    watch._metadata = SimpleNamespace(applied_offset=20, view=view)
+    assert watch.may_heal(partition)
+
+    def deleted() -> None:
+        ranges.entries = ()
+
+    await looked_at_before_whoever_waits(watch, partition, deleted)
+    assert partition.is_fetched
+
+
+async def test_what_has_waited_for_the_gate_comes_before_producers_are_read_again() -> None:
+    """Who leads by then appends meanwhile (I-58)."""
+    partition: Any = FakePartition()
+    suspects = Suspects({partition.key: partition})
+    suspects.add(partition)
+
+    def leads() -> None:
+        partition.leader = object()
+
+    watch = watch_over(partition, suspects=suspects)
+    await looked_at_before_whoever_waits(watch, partition, leads)
+    assert partition.rebuilt == 0
+
+
 class Lane:
     """Of the only log; what is done in it."""
 
