@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.suspects import Suspects
     from strandline_broker.hosts.to_controller import ToController
+    from strandline_broker.storage.damaged_ranges import DamagedRange
     from strandline_broker.storage.log import Log
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
@@ -145,22 +146,17 @@ class DamageWatch:
             self._controller.report_offline()
 
     async def _take_note(self, partition: Partition) -> None:
-        log, ranges = partition.log, partition.log.damaged_ranges
+        log = partition.log
         self._controller.report_offline()
-        for segment in sorted(ranges.unsure):
-            # A reader takes all that is behind the first bad byte for bad, so look closely.
-            looking = asyncio.get_running_loop().run_in_executor(
-                self._scrub, partial(check_segment, log, segment)
-            )
-            await self._done(looking)
+        entries = await self._look_closely(log)
         await self._done(self._dirs.in_disk_pool(log, partial(_save_ranges, log)))
         known = self._seen.get(partition, ())
-        if ranges.entries:
-            self._seen[partition] = ranges.entries
+        if entries:
+            self._seen[partition] = entries
         else:
             self._seen.pop(partition, None)
         assert isinstance(known, tuple)
-        for found in ranges.entries:
+        for found in entries:
             if found not in known:
                 self._found.inc()
                 self._log.error(
@@ -172,6 +168,23 @@ class DamageWatch:
                     why=found.why,
                     next=self._what_next(partition),
                 )
+
+    async def _look_closely(self, log: Log) -> tuple[DamagedRange, ...]:
+        """A reader takes all that is behind the first bad byte for bad: see what is. What this
+        returns is known so well; whatever is found later is news for the next look.
+        """
+        ranges, unread = log.damaged_ranges, set[int]()
+        while True:
+            entries = ranges.entries
+            segment = min(ranges.unsure - unread, default=None)
+            if segment is None:
+                return entries
+            looking = asyncio.get_running_loop().run_in_executor(
+                self._scrub, partial(check_segment, log, segment)
+            )
+            await self._done(looking)
+            if segment in ranges.unsure:
+                unread.add(segment)
 
     async def _done(self, work: Awaitable[object]) -> None:
         try:

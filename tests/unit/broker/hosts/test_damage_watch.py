@@ -270,3 +270,54 @@ async def test_what_is_known_is_noted_where_the_log_is_cut(tmp_path: Path) -> No
     await watch._take_note(partition)
     assert lane.log is log
     assert store.log.damaged_ranges.entries == DamagedRanges.load(store.fs, log.path, print).entries
+
+
+async def test_what_is_found_while_the_rest_is_noted_is_noted_by_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may keep the note waiting, and a reader goes on meanwhile: what it meets is looked
+    at closely and noted as well, or the next process knows nothing of it (I-7).
+    """
+    store = Store(tmp_path / "data", fs=Hurried())
+    partition: Any = FakePartition()
+    partition.log = log = store.log
+    log.damaged_ranges.add(DamagedRange(0, 1, 0, 0, NOWHERE, "flipped"))
+    looked_at: list[int] = []
+    monkeypatch.setattr(damage_watch, "check_segment", lambda _, segment: looked_at.append(segment))
+
+    class Waiting(Lane):
+        async def in_disk_pool(self, log: object, work: Callable[[], object]) -> None:
+            await super().in_disk_pool(log, work)
+            store.log.damaged_ranges.add(DamagedRange(7, 8, 5, 0, NOWHERE, "flipped"))
+
+    suspects = Suspects({partition.key: partition})
+    suspects.add(partition)
+    with ThreadPoolExecutor(1) as scrub:
+        watch = watch_over(partition, suspects=suspects, scrub=scrub, dirs=Waiting())
+        for _ in range(3):
+            await watch.look()
+    assert 5 in looked_at
+    noted = DamagedRanges.load(store.fs, log.path, print).entries
+    assert [each.start for each in noted] == [0, 7]
+    assert log.damaged_ranges.entries == noted
+
+
+async def test_what_is_found_while_another_segment_is_looked_at_is_looked_at_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "data", fs=Hurried())
+    partition: Any = FakePartition()
+    partition.log = log = store.log
+    log.damaged_ranges.add(DamagedRange(0, 1, 0, 0, NOWHERE, "flipped"))
+
+    def check(_: object, segment: int) -> None:
+        if segment == 0:
+            log.damaged_ranges.add(DamagedRange(7, 8, 5, 0, NOWHERE, "flipped"))
+        log.damaged_ranges.replace(segment, [])
+
+    monkeypatch.setattr(damage_watch, "check_segment", check)
+    with ThreadPoolExecutor(1) as scrub:
+        watch: Any = watch_over(partition, scrub=scrub, dirs=Lane())
+        await watch._take_note(partition)
+    assert log.damaged_ranges.entries == ()
+    assert log.damaged_ranges.unsure == frozenset()
