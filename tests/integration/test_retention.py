@@ -349,6 +349,28 @@ async def test_epochs_begin_no_later_than_the_log_start_that_is_durable(
         assert b.partition.log.log_start_offset == 6
 
 
+async def test_a_deletion_answers_no_more_than_what_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-75: another one may raise the log start while the first waits; a crash would bring back
+    what the first had called gone.
+    """
+    durable = LogStarts.durable
+
+    async def raised_again(starts: LogStarts, log: Log) -> None:
+        await durable(starts, log)
+        a.partition.raise_log_start(6)
+
+    async with three(tmp_path) as (a, _b, _c):
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), a)
+        await fill(a, 7)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogStarts, "durable", raised_again)
+            result = await delete_records(a, 4)
+        assert (result.error_code, result.low_watermark) == (0, 4)
+        assert a.partition.log.log_start_offset == 6
+
+
 async def test_without_a_checkpoint_nothing_is_answered_and_no_file_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

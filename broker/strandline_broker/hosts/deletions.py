@@ -63,7 +63,8 @@ class Deletions:
                     f"{partition.name}: the leadership ended meanwhile; the records below {to} may"
                     f" or may not be deleted: try again"
                 )
-            low_watermark = leading.machine.low_watermark()
+            # Another deletion may have raised the log start since, and is not durable here yet.
+            low_watermark = min(leading.machine.low_watermark(), partition.log.state.durable_start)
             if low_watermark >= to:
                 return low_watermark
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
