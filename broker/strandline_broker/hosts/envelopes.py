@@ -212,9 +212,11 @@ class Envelopes:
         return FailedPartition(state.topic_id, state.partition, error)
 
     async def _stop(self, stop: StopReplica) -> None:
-        partition = self._replicas.partitions.get((stop.topic_id, stop.partition))
+        key = (stop.topic_id, stop.partition)
+        if key not in self._replicas.partitions:
+            await self._logs.forget(key, delete=stop.delete)
+        partition = self._replicas.partitions.get(key)  # it may have been opened before that
         if partition is None:
-            await self._logs.forget((stop.topic_id, stop.partition), delete=stop.delete)
             return
         older = stop.leader_epoch < partition.leader_epoch
         if older and stop.leader_epoch not in (NO_EPOCH_CHECK, TOPIC_DELETED):
@@ -232,6 +234,9 @@ class Envelopes:
     async def _set_strays_aside(self, envelope: Envelope) -> None:
         """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
         assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
+        # First those that are not open: one that is opened before its turn is among the others.
+        for key in [key for key in self._logs.refused if key not in assigned]:
+            await self._logs.forget(key, delete=False)
         for key, partition in list(self._replicas.partitions.items()):
             if key not in assigned:
                 await self.late.end(key)
@@ -240,5 +245,3 @@ class Envelopes:
                 await self._logs.set_aside(partition)
                 self._roles.on_deleted(partition)
                 self._on_applied()
-        for key in [key for key in self._logs.refused if key not in assigned]:
-            await self._logs.forget(key, delete=False)

@@ -12,6 +12,7 @@ import pytest
 
 from strandline_broker.core.push_envelope import TOPIC_DELETED
 from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.storage.strandline_state import ALWAYS, write_state
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from strandline_broker.hosts.log_loading import Loaded
+    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.partition_dirs import PartitionDir
     from strandline_proto.v1 import push_pb2
     from strandline_runtime.runtime import Buffer
     from support.pushed_broker import Subject
@@ -182,6 +186,39 @@ async def test_a_log_that_was_never_opened_is_set_aside_if_nobody_assigns_it(
         assert not refused(b)
         assert not b.replicas.logs.waits_for_room((TOPIC_ID, 0)), "a stray is never used again"
         assert b.replicas.find(TOPIC_ID, 0) is None
+
+
+@pytest.mark.parametrize("by", ["deletion", "snapshot"])
+async def test_a_log_that_is_opened_before_its_turn_is_given_up_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """P-19, I-87: the disk has room again while the replica is given up, which waits for that."""
+    await filled(tmp_path)
+    opening, go_on = asyncio.Event(), asyncio.Event()
+    load_one = LogLoader.load_one
+
+    async def slowly(loader: LogLoader, directory: DataDirectory, found: PartitionDir) -> Loaded:
+        opening.set()
+        await go_on.wait()
+        return await load_one(loader, directory, found)
+
+    disk = Disk()
+    disk.full = True
+    async with broker(tmp_path, fs=disk) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        monkeypatch.setattr(LogLoader, "load_one", slowly)
+        disk.full = False
+        async with asyncio.timeout(WAIT_S):
+            await opening.wait()
+        request = deleted(push(10, 9)) if by == "deletion" else push(10, 9, full=True)
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        await ask(call, request)
+        assert b.replicas.find(TOPIC_ID, 0) is None
+        assert (TOPIC_ID, 0) not in b.directory.hosted
+        strays = names(tmp_path, "orders-0.*-stray")
+        assert len(strays) == (0 if by == "deletion" else 1)
+        assert names(tmp_path, "orders-0") == []
 
 
 async def test_a_topic_is_deleted_from_a_full_disk_and_makes_room(tmp_path: Path) -> None:
