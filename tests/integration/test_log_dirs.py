@@ -258,3 +258,21 @@ async def test_one_disk_that_hangs_does_not_hold_up_the_other(tmp_path: Path) ->
             await node.replicas.dirs.flushed(good.log)
         hangs.set()
         await stuck
+
+
+async def test_a_log_that_is_opened_while_its_directory_fails_serves_nothing(
+    tmp_path: Path,
+) -> None:
+    """P-24: what a full disk kept from being opened is opened late, and takes its time."""
+    async with run_node(tmp_path, 1, **both(tmp_path)) as node:
+        await push(node, *map(led, range(PARTITIONS)))
+        bad = below(node, tmp_path / "b")[0]
+        node.replicas.drop(bad, "as if it had not been opened yet")
+        node.replicas.dirs.fail(node.replicas.dirs.of(bad.log), "a flush failed")
+        late = node.replicas.adopt(bad.log, 0)
+        assert "a flush failed" in (late.out_of_service or "")
+        assert node.replicas.offline_replicas()[late.key] is ReplicaCondition.OUT_OF_SERVICE
+        index = late.log.partition
+        (refused,) = await push(node, led(index, epoch=1, is_new=False))
+        assert isinstance(refused, KafkaStorageError)
+        assert late.leader is None

@@ -203,6 +203,9 @@ class ReplicaManager:
         )
         self.partitions[partition.key] = partition
         self._by_log[log] = partition
+        log_dir = self.dirs.of(log)
+        if log_dir.failure is not None:  # while the log was opened
+            partition.put_out_of_service(_why_out(log_dir))
         return partition
 
     def drop(self, partition: Partition, why: str) -> None:
@@ -231,7 +234,7 @@ class ReplicaManager:
         """Its replicas serve nothing until the broker is started anew on a sound directory."""
         for partition in self._all():
             if self.dirs.of(partition.log) is log_dir:
-                why = f"{log_dir.path} is out of service: {log_dir.failure}"
+                why = _why_out(log_dir)
                 partition.put_out_of_service(why)
                 self.fetchers.forget(partition.key)
                 partition.stop_role(why)
@@ -269,3 +272,7 @@ class ReplicaManager:
                 async with partition.gate:
                     await partition.in_disk_pool(partition.log.close)
         await self.upkeep.checkpoints.save()
+
+
+def _why_out(log_dir: LogDir) -> str:
+    return f"{log_dir.path} is out of service: {log_dir.failure}"
