@@ -231,8 +231,8 @@ class DataDirectory:
         self._memory.update(**changes)
 
     def logs(self) -> Collection[Log]:
-        """Those that are open."""
-        return self._logs.values()
+        """Those that are open now; another thread may come to open or give up one."""
+        return tuple(self._logs.values())
 
     def partitions(self) -> list[PartitionDir]:
         """Partitions' directories in use, by name; what else lies here goes to `findings`."""

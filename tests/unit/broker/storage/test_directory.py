@@ -245,6 +245,18 @@ def test_a_replica_that_vanished_is_not_taken_for_a_new_one(path: Path) -> None:
     assert directory.create_log("t", TOPIC_ID, 0, SMALL).log_end_offset == 0
 
 
+def test_whoever_goes_through_the_logs_is_not_disturbed_by_one_that_comes(path: Path) -> None:
+    """A disk is found to be full while another thread makes the logs of a new topic (I-99)."""
+    directory = opened(path)
+    directory.create_log("t", TOPIC_ID, 0, SMALL)
+    seen = []
+    for log in directory.logs():
+        directory.create_log("t", OTHER_ID, 1, SMALL)
+        seen.append(log.partition)
+    assert seen == [0]
+    assert len(directory.logs()) == 2
+
+
 def test_what_lies_in_a_directory_is_hosted_whatever_the_state_says(path: Path) -> None:
     store = Store(path)
     store.kill()
