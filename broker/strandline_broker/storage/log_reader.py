@@ -85,32 +85,45 @@ class LogReader:
         counts afterwards has read what was there.
         """
         while True:
-            generation = self._usable().state.generation
+            seen = self._see()
             try:
                 found = look(*args, **kwargs)
             except (BadBatch, OSError) as error:
-                if self._log.state.is_still(generation):
+                if self._is_still(*seen):
                     self._complain(error)
                 continue
-            if self._log.state.is_still(generation):
+            if self._is_still(*seen):
                 return found
 
     def _steadily(self, look: Callable[[], Steps[T]]) -> Steps[T]:
         """As `_steady`, in steps."""
         while True:
-            generation = self._usable().state.generation
+            seen = self._see()
             try:
                 found = yield from look()
             except (BadBatch, OSError) as error:
-                if self._log.state.is_still(generation):
+                if self._is_still(*seen):
                     self._complain(error)
                 continue
-            if self._log.state.is_still(generation):
+            if self._is_still(*seen):
                 return found
 
-    def _usable(self) -> Log:
-        self._log.state.check_usable()
-        return self._log
+    def _see(self) -> tuple[tuple[int, int], tuple[Segment, ...]]:
+        """What `_is_still` is asked about."""
+        state = self._log.state
+        state.check_usable()
+        return state.generation, state.tail.segments
+
+    def _is_still(self, generation: tuple[int, int], segments: tuple[Segment, ...]) -> bool:
+        """Whether the log is what was looked at. What has left it since may have been opened again
+        by that look, and nobody else closes it (I-182).
+        """
+        log = self._log
+        is_still = log.state.is_still(generation)
+        if log.deleted or not is_still:
+            held = () if log.deleted else log.segments
+            log.open_segments.forget(set(segments).difference(held))
+        return is_still
 
     def _complain(self, error: BadBatch | OSError) -> NoReturn:
         # A log that was removed meanwhile has no files to complain of.

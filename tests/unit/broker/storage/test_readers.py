@@ -1,11 +1,13 @@
 """Readers in the disk pool while the log is appended to, rolled and cut."""
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from strandline_broker.storage.log import Log
+from strandline_broker.storage.segment import Segment, View
 from strandline_proto.batch import crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 from support.disk import Hurried
@@ -111,3 +113,35 @@ def test_a_walk_that_a_cut_overtakes_makes_no_damage_of_it(tmp_path: Path, again
         store.append(b"y" * 300_000, epoch=1)
     assert [header.base_offset for header in headers][:4] == [10, 20, 30, 40]
     assert damaged(store.log) == []
+
+
+@pytest.mark.parametrize("how", ["dropped", "deleted"])
+def test_a_reader_leaves_no_segment_open_that_has_left_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """I-182: it took the segments just before, and opens one again that was let go of."""
+    store = Store(tmp_path / "data", SMALL)
+    for i in range(60):
+        store.append(b"%d" % i * 20)
+    store.flush()
+    log, opened = store.log, list[Segment]()
+    segments, open_it = log.segments, Segment._open
+    for segment in segments[:-1]:
+        segment.release()
+
+    def overtaken(segment: Segment) -> View:
+        if not opened:
+            opened.append(segment)
+            if how == "dropped":
+                log.raise_log_start(segments[2].end_offset)
+                assert log.drop_segments(segments[:3])
+            else:
+                log.retire()
+        return open_it(segment)
+
+    monkeypatch.setattr(Segment, "_open", overtaken)
+    with contextlib.suppress(OffsetOutOfRange):
+        log.read(0, max_bytes=700, limit=log.log_end_offset)
+    assert opened == [segments[0]]
+    assert segments[0]._view is None
+    assert len(log.open_segments) == 0
