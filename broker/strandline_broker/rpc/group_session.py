@@ -130,8 +130,8 @@ class _Session:
     # What the member says
 
     async def _on_request(self, request: groups_pb2.GroupSessionRequest) -> None:
-        if self.stream.is_over or self.stream.last_words is not None:
-            return  # the unread messages of a stream that is over count for nothing (I-177)
+        if self._is_mute:
+            return
         try:
             if request.HasField("heartbeat"):
                 self._beat(request)
@@ -139,6 +139,13 @@ class _Session:
                 await self._on_commit(request)
         except WireError as error:
             self._finish(_refusal(request, error, self.stream.number()))
+
+    @property
+    def _is_mute(self) -> bool:
+        """What a stream that is over has said, and nobody has acted upon, counts for nothing
+        (I-177).
+        """
+        return self.stream.is_over or self.stream.last_words is not None
 
     def _beat(self, request: groups_pb2.GroupSessionRequest) -> None:
         stream, host = self.stream, self._host
@@ -180,6 +187,8 @@ class _Session:
         self._host.heard(command.group_id, command.member_id)
         if self._commit is not None:
             await asyncio.wait([self._commit])
+        if self._is_mute:
+            return
         self._commit = self._host.submit(command)
         self._commit.add_done_callback(lambda done: self._on_committed(request, done))
 

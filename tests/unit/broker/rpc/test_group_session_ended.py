@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    import pytest
+
     from strandline_proto.v1 import groups_pb2
 
 
@@ -41,6 +43,31 @@ async def test_a_commit_that_is_done_when_its_stream_has_ended_is_told_to_nobody
         b.replicate()
         await b.turns()
     assert complaints == []
+
+
+async def test_a_commit_that_waits_for_its_turn_as_its_stream_is_replaced_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-177: the one before it is committed in the moment in which a newer stream comes."""
+    async with group_broker(tmp_path) as b, served(b) as stub:
+        await b.lead(1)
+        member = Member(stub, "m1")
+        await member.beat()
+        await eventually(lambda: b.partition.log.log_end_offset > 0, "it has joined")
+        b.replicate()
+        await member.hears()
+        heard: list[str] = []
+        monkeypatch.setattr(b.host, "heard", lambda group_id, member_id: heard.append(member_id))
+        for offset in (5, 6):
+            await member.commit(offset)
+        await eventually(lambda: heard == ["m1", "m1"], "the second waits for the first")
+        [stream] = b.host.sessions._streams.values()
+        end = b.partition.log.log_end_offset
+        b.replicate()
+        stream.supersede()
+        await b.turns()
+        assert b.partition.log.log_end_offset == end
+        assert await b.fetch() == 5
 
 
 async def test_news_in_the_moment_of_its_end_do_not_break_a_stream(tmp_path: Path) -> None:
