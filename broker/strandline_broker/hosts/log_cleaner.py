@@ -257,6 +257,7 @@ class LogCleaner:
             "compact" in log.config.cleanup_policy
             and log.state.unusable is None
             and log.damaged is None
+            and log.producers is not None  # else the last batch of each is not known (I-79)
             and not log.damaged_ranges.entries
             and partition.out_of_service is None
             and partition not in self._uncleanable

@@ -85,6 +85,7 @@ class Replica:
     def __init__(self, path: Path) -> None:
         self.store = Store(path, COMPACTED, fs=Hurried())
         self.log = self.store.log
+        self.log.keep_producers(self.producers.entries)
         self.fill()
         self.store.flush()
         self.high_watermark = self.log.log_end_offset
@@ -151,3 +152,19 @@ async def test_a_segment_is_not_cleaned_before_the_files_of_its_end_are_flushed(
     replica.store.flush()
     assert await cleaner.clean_next()
     assert [task.segments for task in tasks] == [log.segments[:-2], log.segments[:-1]]
+
+
+async def test_a_log_is_not_cleaned_while_nobody_knows_who_has_appended_last(
+    tmp_path: Path,
+) -> None:
+    """A fetch that is cancelled has cut it all the same, and what is known of producers is of the
+    log before that: the last batch of one that is left would count as any other (I-79).
+    """
+    cleaner, replica = a_cleaner(), Replica(tmp_path / "1")
+    tasks = tasks_of(cleaner)
+    cleaner.on_configured(replica)
+    replica.log.keep_producers(None)
+    assert not await cleaner.clean_next()
+    replica.log.keep_producers(replica.producers.entries)
+    assert await cleaner.clean_next()
+    assert len(tasks) == 1
