@@ -26,11 +26,12 @@ class SegmentCheck:
     def __init__(self, log: Log, segment: Segment) -> None:
         self._log = log
         self._segment = segment
+        # Before the segments: a cut in another thread that comes in between has moved it then.
+        self._generation = log.state.generation
         segments, recent = log.state.tail
         is_last = segment is segments[-1]
         # A segment of a list that was taken before a truncation says nothing of the log.
         self._is_current = any(each is segment for each in segments)
-        self._generation = log.state.generation
         self._size, self._end_offset = recent.end if is_last else (segment.size, segment.end_offset)
         self._dense_from = log.gaps.below
         self._found: list[DamagedRange] = []

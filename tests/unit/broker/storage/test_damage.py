@@ -213,6 +213,30 @@ def test_a_segment_that_was_cut_before_the_look_at_it_is_not_damaged(tmp_path: P
     assert damaged(store.log) == []
 
 
+def test_a_segment_that_is_cut_as_the_look_at_it_begins_is_not_damaged(tmp_path: Path) -> None:
+    """P-34: between what it takes of the log's state another thread may cut it."""
+    store, bases = many_segments(tmp_path / "data")
+    log, whole = store.log, store.log.state
+
+    class Overtaken:
+        """A cut comes right behind whatever is taken first, and lets it be."""
+
+        def __getattr__(self, name: str) -> object:
+            found = getattr(whole, name)
+            if log.state is not whole:
+                log.state = whole
+                log.truncate_to(bases[1] + 2)
+            return found
+
+    segment = log.segments[1]
+    log.state = Overtaken()  # type: ignore[assignment]
+    check = SegmentCheck(log, segment)
+    while check.step() > 0:
+        pass
+    assert check.settle() == ()
+    assert damaged(log) == []
+
+
 def test_two_damaged_places_of_a_segment_are_two_ranges(tmp_path: Path) -> None:
     store, bases = many_segments(tmp_path / "data")
     store.kill()
