@@ -175,6 +175,10 @@ class Committed:
                 f" retention.bytes was never below {least}",
             )
 
+    def has_deleted(self, end: int) -> bool:
+        """Whether all before `end` is deleted, of what offsets name now."""
+        return end <= self._removed_to
+
     def on_deleted(self, low_watermark: int, witnesses: frozenset[str]) -> None:
         """A leader says so, and the `witnesses` were in the ISR."""
         for node in witnesses:
@@ -377,7 +381,7 @@ class Committed:
         """Whether a log holds it, or goes on behind it where it is deleted: before a log start may
         stand another history, as a leader cannot be asked about that any more.
         """
-        return view.holds(entry) or entry.end <= min(self._removed_to, view.end)
+        return view.holds(entry) or (entry.end <= view.end and self.has_deleted(entry.end))
 
     def _leads_with(self, view: LogView, entry: Entry) -> bool:
         """The same of an unclean leader, whose other history behind its start may be committed."""

@@ -268,6 +268,8 @@ class LeaderOracle:
         entry = None if ours is None else _last_below(ours, end)
         if entry is None or entry.base < theirs.start or entry.end <= leader.log_start_offset:
             return  # what the leader has deleted nobody is held to
+        if end <= start and self._replicas.ghost(key).has_deleted(end):
+            return  # it holds nothing, and what it has deleted nobody is asked for
         if not theirs.holds(entry):
             raise Violation(
                 "I-39",

@@ -106,6 +106,9 @@ class ReplicaOracle:
         if end < known.end:
             gone = self._on_cut(node, key, known, where, end)
             ghost.on_given_up(node.name, node.incarnation, gone, known.high_watermark)
+        if known.end == start < end and partition.leader is None:
+            # What it takes from its leader need not go on with what it had, which is all deleted.
+            known.view.forget_removed()
         appended = known.view.read_to(end, where)
         for entry in appended:
             ghost.on_appended(entry, where)
