@@ -73,6 +73,39 @@ _RISES_WHILE_IT_IS_WRITTEN: Final = Needs(
 its start rises by what the leader says, and again during the write, which is of two files. The next
 write stands still until the leader has been told, and the power goes within it.
 """
+_ALL_END_BEHIND_IT: Final = Needs(
+    topology={
+        "brokers": 3,
+        "partitions": 2,
+        "segment_bytes": 400,
+        "retention_check_ms": 600,
+        "sends_per_s": 12,
+    },
+    aimed=(
+        Fault(0.6, "retention", {"bytes": 200, "for_s": 8.0}),
+        *(
+            Fault(
+                start_s,
+                "crash-at",
+                {
+                    "node": f"broker-{n}",
+                    "point": "segment-dropped-renamed",
+                    "count": 1,
+                    "power": False,
+                    "restart_s": 0.3,
+                },
+            )
+            for start_s in (0.9, 3.6, 6.0)
+            for n in (1, 2, 3)
+        ),
+    ),
+    alone=True,
+)
+"""Every broker is killed as it has renamed a segment's files, before the checkpoint that comes with
+the clock. A start that reads there of an older beginning takes what is deleted for damage. If the
+leader still begins there, followers cut what is committed to copy it; if it has the same damage,
+nobody can. One broker alone is told of a later start by its leader, and all its damage lies below.
+"""
 
 _APART: Final = {"a": _NODE, "for_s": 1.4, "hold": False, "one_way": False}
 _CUT_WHILE_IT_IS_WRITTEN: Final = Needs(
@@ -114,10 +147,11 @@ OVERTAKING: Final = (
                 "log_start_offset=log.log_start_offset,",
             ),
         ),
+        _RISES_WHILE_IT_IS_WRITTEN,
     ),
     Mutant(
         "segments-dropped-before-the-log-start-lasts",
-        "I-74, I-75",
+        "I-74, I-41, I-88",
         "retention removes files before the checkpoint says that the log begins behind them",
         (
             Edit(
@@ -126,6 +160,7 @@ OVERTAKING: Final = (
                 "        start = ",
             ),
         ),
+        _ALL_END_BEHIND_IT,
     ),
     Mutant(
         "later-log-start-called-durable",
