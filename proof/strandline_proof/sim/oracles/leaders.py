@@ -250,6 +250,8 @@ class LeaderOracle:
             or process.lifecycle.broker_epoch != follower.broker_epoch
         ):
             return  # another life of it
+        if partition.leader_epoch > leader.leader_epoch:
+            return  # it has moved on since, and its log may begin and end elsewhere
         start = follower.log_start_offset or 0
         self._replicas.log_starts.on_told(other.name, key, partition, start, where)
         if partition.leader_epoch < leader.leader_epoch:
@@ -258,12 +260,8 @@ class LeaderOracle:
                 f"{where}: it counts {other.name} up to {end} in leader epoch"
                 f" {leader.leader_epoch}, and that broker is still in {partition.leader_epoch}",
             )
-        if (
-            partition.leader_epoch > leader.leader_epoch
-            or partition.gate.locked()
-            or partition.healing
-        ):
-            return  # it has moved on since, or been cut
+        if partition.gate.locked() or partition.healing:
+            return  # it has been cut since
         ours = self._replicas.known(node, key)
         entry = None if ours is None else _last_below(ours, end)
         if entry is None or entry.base < theirs.start or entry.end <= leader.log_start_offset:

@@ -16,6 +16,7 @@ from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.leaders import LeaderOracle
+from strandline_proof.sim.oracles.log_starts import LogStartOracle
 from strandline_proof.sim.oracles.log_view import OVERHEAD, Entry, LogView
 from strandline_proof.sim.oracles.replica import Replica
 from strandline_proof.sim.oracles.replicas import ReplicaOracle
@@ -39,9 +40,17 @@ def view_of(*epochs: int) -> LogView:
     return view
 
 
-def counted(at: int, *, log_start: int, leader: LogView, deleted: int = END) -> None:
-    """The leader counts that position of a follower that begins at `log_start` by its own word;
-    all before `deleted` is, of what offsets name now.
+def counted(
+    at: int,
+    *,
+    log_start: int,
+    leader: LogView,
+    deleted: int = END,
+    begins_at: int | None = None,
+    leader_epoch: int = 8,
+) -> None:
+    """The leader counts that position of a follower that begins at `log_start` by its own word, and
+    really at `begins_at`; all before `deleted` is, of what offsets name now.
     """
     ghost = Committed(0, min_insync=2, always=False)
     ghost._removed_to = deleted
@@ -53,7 +62,12 @@ def counted(at: int, *, log_start: int, leader: LogView, deleted: int = END) -> 
             replicas=SimpleNamespace(
                 partitions={
                     KEY: SimpleNamespace(
-                        leader_epoch=8, gate=SimpleNamespace(locked=lambda: False), healing=False
+                        leader_epoch=8,
+                        gate=SimpleNamespace(locked=lambda: False),
+                        healing=False,
+                        log=SimpleNamespace(
+                            log_start_offset=log_start if begins_at is None else begins_at
+                        ),
                     )
                 }
             ),
@@ -65,10 +79,10 @@ def counted(at: int, *, log_start: int, leader: LogView, deleted: int = END) -> 
     oracle._replicas = SimpleNamespace(
         known=lambda node, key: views[node.name],
         ghost=lambda key: ghost,
-        log_starts=SimpleNamespace(on_told=lambda *_: None),
+        log_starts=LogStartOracle(Counter()),
     )
     follower = SimpleNamespace(log_end_offset=at, log_start_offset=log_start, broker_epoch=4)
-    leads = SimpleNamespace(leader_epoch=8, log_start_offset=0)
+    leads = SimpleNamespace(leader_epoch=leader_epoch, log_start_offset=0)
     oracle._check_held(SimpleNamespace(name="broker-3"), KEY, leads, 2, follower, "here")
 
 
@@ -94,6 +108,14 @@ def test_nor_does_it_count_where_offsets_name_what_nobody_has_deleted() -> None:
     """An unclean election has given them to other records since."""
     with pytest.raises(Violation, match="I-39"):
         counted(END, log_start=END, leader=view_of(0, 8), deleted=END - 1)
+
+
+def test_what_a_leader_counted_before_another_one_led_is_no_word_of_now() -> None:
+    """It stood still meanwhile, and the follower's log begins where the new leader's does."""
+    old: Any = {"log_start": END, "leader": view_of(8, 8), "begins_at": END - 1}
+    counted(END, leader_epoch=7, **old)
+    with pytest.raises(Violation, match="I-75"):
+        counted(END, leader_epoch=8, **old)
 
 
 @pytest.mark.parametrize("base", [END - 1, END])
