@@ -49,8 +49,8 @@ class _Heard:
     able_s: float
     is_refused: bool = False
     left: bool = False
-    to_revoke_s: float | None = None
-    """Since when it has been asked to give partitions up."""
+    to_revoke_s: float = 0.0
+    """Since when it has been asked to give partitions up, as far as this coordinator has asked."""
 
 
 class Removals:
@@ -109,11 +109,9 @@ class Removals:
                 self._heard.pop((group_id, member_id), None)
                 self._generations.pop((group_id, member_id), None)
             for member_id, current in after.currents.items():
-                heard = self._of((group_id, member_id))
-                if current.state != UNREVOKED:
-                    heard.to_revoke_s = None
-                elif heard.to_revoke_s is None:
-                    heard.to_revoke_s = self._work_s
+                was = before.currents.get(member_id)
+                if current.state == UNREVOKED and (was is None or was.state != UNREVOKED):
+                    self._of((group_id, member_id)).to_revoke_s = self._work_s
 
     def _check_removed(self, group_id: str, member_id: str, before: Group, after: Group) -> None:
         heard = self._of((group_id, member_id))
@@ -128,7 +126,7 @@ class Removals:
         if current.epoch == ABSENT_EPOCH and after.names(member.instance_id):
             return
         if current.state == UNREVOKED:
-            waited_s = self._work_s - (heard.to_revoke_s or 0.0)
+            waited_s = self._work_s - heard.to_revoke_s
             if waited_s >= EARLY * member.rebalance_ms / 1000:
                 return
         raise Violation(

@@ -141,6 +141,34 @@ def test_who_does_not_give_up_in_time_goes(waited_s: float, is_late: bool) -> No
         scene.is_removed()
 
 
+@pytest.mark.parametrize(("waited_s", "is_late"), [(0.5, False), (5.0, True)])
+def test_a_coordinator_gives_who_was_asked_before_it_that_time_anew(
+    waited_s: float, is_late: bool
+) -> None:
+    """What it decides of others meanwhile does not begin it once more."""
+    scene = Scene(JOINED, SECOND, ASKED)
+    scene.work(4.0)
+    scene.serve_anew()
+    scene.work(waited_s)
+    scene.removals.on_heard(Word(M1, 1))
+    scene.decide(group_epoch(3))
+    if is_late:
+        scene.is_removed()
+        return
+    with named("I-179"):
+        scene.is_removed()
+
+
+def test_who_is_asked_a_second_time_has_that_time_anew() -> None:
+    scene = Scene(JOINED, SECOND, ASKED)
+    scene.work(4.0)
+    scene.removals.on_heard(Word(M1, 1))
+    scene.decide(current("m1", 2))
+    scene.decide(*ASKED)
+    with named("I-179"):
+        scene.is_removed()
+
+
 def test_who_has_its_place_may_end_an_absent_one() -> None:
     scene = Scene(
         (member("m1", instance_id="i"), group_epoch(1), target_epoch(1), current("m1", 1)),
