@@ -62,7 +62,7 @@ class Needs:
         if self.corpus:
             return f"corpus {self.corpus}"
         given = self.topology.items()
-        words = [name if name == "groups" else f"{name}={value}" for name, value in given]
+        words = [name if name in ("groups", "work") else f"{name}={value}" for name, value in given]
         words += [*dict.fromkeys(self.kinds), *(f"moment {name}" for name in self.moments)]
         aimed = " ".join(dict.fromkeys(fault.kind for fault in self.aimed))
         return ", ".join([*words, f"at fixed times {aimed}"] if aimed else words)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline_proof.mutants.mutant import Edit, Mutant
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.work import Work
+from strandline_proto.batch import SEQUENCE_MAX
 
 _BATCH: Final = "strandline/_core/producer_batch.py"
 _HAND_OVER: Final = "strandline/_handover.py"
@@ -83,6 +85,13 @@ PRODUCING: Final = (
                 "        if queue.in_flight or queue.has_more:\n            self.dispatch(queue)\n",
                 "        pass\n",
             ),
+        ),
+        Needs(
+            topology={
+                "partitions": 1,
+                "work": Work(burst=60, batch_bytes=100, delivery_ms=100_000, lasting=True),
+            },
+            kinds=("kill",),
         ),
     ),
     Mutant(
