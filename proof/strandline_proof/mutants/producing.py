@@ -74,6 +74,8 @@ PRODUCING: Final = (
                 "        if queue.in_flight or queue.ready:\n            self.dispatch(queue)\n",
             ),
         ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_an_open_batch_lingers_while_another_is_in_flight",
     ),
     Mutant(
         "full-batch-wakes-nobody",
