@@ -40,6 +40,15 @@ PRODUCING: Final = (
                 "    return a < b\n",
             ),
         ),
+        Needs(
+            topology={
+                "partitions": 1,
+                "min_insync_replicas": 3,
+                "sends_per_s": 12,
+                "work": Work(delivery_ms=1000, first_sequence=SEQUENCE_MAX, lasting=True),
+            },
+            kinds=("kill",),
+        ),
     ),
     Mutant(
         "open-batch-lost-on-a-retry",
