@@ -143,6 +143,8 @@ CONSUMING: Final = (
                 "            position.paused = False\n        fetcher.arrived.set()\n",
             ),
         ),
+        history="tests/integration/test_client_consumer.py"
+        "::test_a_paused_partition_delivers_nothing_until_it_is_resumed",
     ),
     Mutant(
         "paused-is-delivered",
