@@ -171,6 +171,8 @@ CONSUMING: Final = (
                 "        self.commits.state.on_poll({p.key: at_of(p) for p in moved})\n",
             ),
         ),
+        history="tests/integration/test_client_group.py"
+        "::test_auto_commit_takes_what_was_handed_over_before_the_last_poll_never_more",
     ),
     Mutant(
         "new-leader-wakes-no-reader",
