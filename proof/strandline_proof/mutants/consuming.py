@@ -212,5 +212,7 @@ CONSUMING: Final = (
                 "                self._wake.clear()\n                await self._wake.wait()\n",
             ),
         ),
+        equivalent="in the step before it waits it asks for metadata, until an answer comes, and"
+        " every answer wakes the stream of each leader that is read from, changed or not",
     ),
 )
