@@ -6,6 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
+from strandline_proof.sim.work import Work
 
 _ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
 _APPLIED: Final = "strandline_broker/core/controller/applied.py"
@@ -22,7 +23,16 @@ _METADATA_LOG: Final = "strandline_broker/storage/metadata_log.py"
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate", "slow-link")
 
-_MANY: Final = {"brokers": 3, "partitions": 300, "sends_per_s": 2, "segment_bytes": 1 << 20}
+_MANY: Final = {
+    "brokers": 3,
+    "partitions": 300,
+    "sends_per_s": 2,
+    "segment_bytes": 1 << 20,
+    "crowd": 0,
+    "groups": (),
+    "work": Work(),
+}
+"""With plain clients, as others cannot go through so many partitions by the end."""
 _LEADER_DIES: Final = Fault(3.0, "kill", {"node": "broker-1", "restart_s": 2.5})
 
 _CONTROLLER_TORN: Final = tuple(
