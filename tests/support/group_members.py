@@ -15,7 +15,7 @@ from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from strandline_runtime.real import real_runtime
 from support.group_broker import ORDERS, WAIT_S
-from support.replica_nodes import not_served
+from support.replica_nodes import eventually, not_served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -213,3 +213,14 @@ def _code_in(answer: committed_offsets_pb2.OffsetCommitResponse) -> int:
 def owned_in(heartbeat: groups_pb2.ConsumerGroupHeartbeatResponse) -> dict[bytes, tuple[int, ...]]:
     found = heartbeat.assignment.topic_partitions
     return {each.topic_id: tuple(each.partitions) for each in found}
+
+
+async def first_member(b: GroupBroker, stub: BrokerServiceAsyncStub) -> Member:
+    """`m1`, which has joined a group at that broker when it began to coordinate."""
+    await b.lead(1)
+    member = Member(stub, "m1")
+    await member.beat()
+    await eventually(lambda: b.partition.log.log_end_offset > 0, "it is in the log")
+    b.replicate()
+    await member.hears()
+    return member

@@ -21,29 +21,38 @@ _SHARED: Final = "strandline_broker/storage/shared_checkpoints.py"
 _NODE: Final = "broker-3"
 
 
+_RETAINED: Final = {
+    "brokers": 3,
+    "partitions": 2,
+    "segment_bytes": 400,
+    "retention_check_ms": 600,
+    "sends_per_s": 12,
+}
+_RETENTION_BEGINS: Final = Fault(0.6, "retention", {"bytes": 200, "for_s": 8.0})
+
+
+def _at(at_s: float, kind: str, what: dict[str, Any], after: str | None) -> Fault:
+    return Fault(at_s, kind, what, after, 0.0 if after is None else 0.01)
+
+
 def _stands_still(
     at_s: float, point: str, for_s: float, *, count: int = 1, after: str | None = None
 ) -> Fault:
-    what: dict[str, Any] = {
-        "node": _NODE,
-        "point": point,
-        "count": count,
-        "for_s": for_s,
-        "late": False,
-    }
-    return Fault(at_s, "delay-at", what, after, 0.0 if after is None else 0.01)
+    what = {"node": _NODE, "point": point, "count": count, "for_s": for_s, "late": False}
+    return _at(at_s, "delay-at", what, after)
+
+
+def _ends(
+    at_s: float, node: str, point: str, count: int, *, power: bool, after: str | None = None
+) -> Fault:
+    what = {"node": node, "point": point, "count": count, "power": power, "restart_s": 0.3}
+    return _at(at_s, "crash-at", what, after)
 
 
 _RISES_WHILE_IT_IS_WRITTEN: Final = Needs(
-    topology={
-        "brokers": 3,
-        "partitions": 2,
-        "segment_bytes": 400,
-        "retention_check_ms": 600,
-        "sends_per_s": 12,
-    },
+    topology=_RETAINED,
     aimed=(
-        Fault(0.6, "retention", {"bytes": 200, "for_s": 8.0}),
+        _RETENTION_BEGINS,
         *(
             fault
             for start_s in (0.9, 3.6)
@@ -51,19 +60,7 @@ _RISES_WHILE_IT_IS_WRITTEN: Final = Needs(
                 _stands_still(start_s, "segment-dropped", 2.5),
                 _stands_still(start_s, "log-starts-written", 0.65, after="window"),
                 _stands_still(start_s, "log-starts-written", 0.5, count=3, after="window"),
-                Fault(
-                    start_s,
-                    "crash-at",
-                    {
-                        "node": _NODE,
-                        "point": "log-starts-written",
-                        "count": 4,
-                        "power": True,
-                        "restart_s": 0.3,
-                    },
-                    "window",
-                    0.01,
-                ),
+                _ends(start_s, _NODE, "log-starts-written", 4, power=True, after="window"),
             )
         ),
     ),
@@ -74,27 +71,11 @@ its start rises by what the leader says, and again during the write, which is of
 write stands still until the leader has been told, and the power goes within it.
 """
 _ALL_END_BEHIND_IT: Final = Needs(
-    topology={
-        "brokers": 3,
-        "partitions": 2,
-        "segment_bytes": 400,
-        "retention_check_ms": 600,
-        "sends_per_s": 12,
-    },
+    topology=_RETAINED,
     aimed=(
-        Fault(0.6, "retention", {"bytes": 200, "for_s": 8.0}),
+        _RETENTION_BEGINS,
         *(
-            Fault(
-                start_s,
-                "crash-at",
-                {
-                    "node": f"broker-{n}",
-                    "point": "segment-dropped-renamed",
-                    "count": 1,
-                    "power": False,
-                    "restart_s": 0.3,
-                },
-            )
+            _ends(start_s, f"broker-{n}", "segment-dropped-renamed", 1, power=False)
             for start_s in (0.9, 3.6, 6.0)
             for n in (1, 2, 3)
         ),

@@ -49,8 +49,7 @@ def left_behind(world: World, seed: int) -> str:
     """What servers have and need no more when the clients have gone; empty if nothing. Some seeds
     look at open files too.
     """
-    files = seed % FILES_EVERY == 0
-    return left_at_servers(world) or (left_open(world) if files else "")
+    return left_at_servers(world) or (left_open(world) if seed % FILES_EVERY == 0 else "")
 
 
 def left_at_servers(world: World) -> str:

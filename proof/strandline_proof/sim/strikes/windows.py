@@ -34,10 +34,8 @@ class WindowStrikes:
 
         def delay(operation: str, path: str) -> float:
             nonlocal left
-            if (
-                scene.over
-            ):  # nobody delays any more, though a list of those who did may be gone over
-                return 0.0
+            if scene.over:
+                return 0.0  # it has been taken from the list, which is gone over all the same
             if not watch.is_here(operation, path) or not struck.is_on_a_thread:
                 return 0.0
             left -= 1

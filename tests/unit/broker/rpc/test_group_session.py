@@ -21,7 +21,7 @@ from strandline_proto.errors import (
 )
 from strandline_proto.v1 import groups_pb2
 from support.group_broker import ORDERS_ID, PARTITIONS, WAIT_S, answered, group_broker
-from support.group_members import Member, served
+from support.group_members import Member, first_member, served
 from support.replica_nodes import eventually
 from support.scripted_context import ScriptedContext
 
@@ -203,12 +203,7 @@ async def test_who_commits_is_heard_of_while_its_last_commit_hangs(
 ) -> None:
     """The next one waits for that, and its sender is none the less alive (I-179)."""
     async with group_broker(tmp_path) as b, served(b) as stub:
-        await b.lead(1)
-        member = Member(stub, "m1")
-        await member.beat()
-        await eventually(lambda: b.partition.log.log_end_offset > 0, "m1 is in the log")
-        b.replicate()
-        await member.hears()
+        member = await first_member(b, stub)
         heard: list[str] = []
         monkeypatch.setattr(b.host, "heard", lambda group_id, member_id: heard.append(member_id))
         await member.commit(5)

@@ -9,7 +9,7 @@ from strandline_broker.core.groups.commands import BeatAnswer
 from strandline_broker.rpc.group_session import GroupSessionRpc
 from strandline_proto.errors import InvalidRequest, NotCoordinator
 from support.group_broker import answered, group_broker
-from support.group_members import Member, served
+from support.group_members import Member, first_member, served
 from support.replica_nodes import eventually
 from support.scripted_context import ScriptedContext
 
@@ -29,12 +29,7 @@ async def test_a_commit_that_is_done_when_its_stream_has_ended_is_told_to_nobody
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
     async with group_broker(tmp_path) as b, served(b) as stub:
-        await b.lead(1)
-        member = Member(stub, "m1")
-        await member.beat()
-        await eventually(lambda: b.partition.log.log_end_offset > 0, "it has joined")
-        b.replicate()
-        await member.hears()
+        member = await first_member(b, stub)
         end = b.partition.log.log_end_offset
         await member.commit(5)
         await eventually(lambda: b.partition.log.log_end_offset > end, "its commit is in the log")
@@ -50,12 +45,7 @@ async def test_a_commit_that_waits_for_its_turn_as_its_stream_is_replaced_is_not
 ) -> None:
     """I-177: the one before it is committed in the moment in which a newer stream comes."""
     async with group_broker(tmp_path) as b, served(b) as stub:
-        await b.lead(1)
-        member = Member(stub, "m1")
-        await member.beat()
-        await eventually(lambda: b.partition.log.log_end_offset > 0, "it has joined")
-        b.replicate()
-        await member.hears()
+        member = await first_member(b, stub)
         heard: list[str] = []
         monkeypatch.setattr(b.host, "heard", lambda group_id, member_id: heard.append(member_id))
         for offset in (5, 6):
