@@ -19,6 +19,7 @@ from strandline_proof.mutants.found_in_clients import FOUND_IN_CLIENTS
 from strandline_proof.mutants.found_in_control import FOUND_IN_CONTROL
 from strandline_proof.mutants.found_in_groups import FOUND_IN_GROUPS
 from strandline_proof.mutants.found_in_storage import FOUND_IN_STORAGE
+from strandline_proof.mutants.found_in_waits import FOUND_IN_WAITS
 from strandline_proof.mutants.grouping import GROUPING
 from strandline_proof.mutants.healing import HEALING
 from strandline_proof.mutants.leading import LEADING
@@ -79,6 +80,7 @@ MUTANTS: Final = (
     *FOUND_IN_GROUPS,
     *FOUND_IN_STORAGE,
     *FOUND_IN_CLIENTS,
+    *FOUND_IN_WAITS,
     *OVERTAKING,
     *COUNTING,
     *READ_BUGS,

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_proof.mutants import complaints
 from strandline_proof.mutants.scratch import plant, search_path, source_root
 from strandline_proof.mutants.verdict import BAD_PATCH, CRASHES, FOUND, MISTAKES, SURVIVED
 from strandline_proof.mutants.worker import ORDINARY, OWN
@@ -41,8 +42,8 @@ UNSOUND: Final = "unsound without it"
 TESTS_PASSED: Final = 0
 TESTS_FAILED: Final = 1
 DOES_NOT_END: Final = -1
-ASSERTED: Final = ("assert ", "AssertionError", "Failed: DID NOT RAISE")
-"""How pytest begins to say that what a test asserts is not so."""
+ASSERTED: Final = ("AssertionError", "Failed: DID NOT RAISE")
+"""How it begins that what a test asserts is not so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,8 @@ def _look_by_history(mutant: Mutant, seconds: float, root: Path) -> Result:
 def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
     """The exit status of pytest, and what it complained of."""
     checkout = source_root("strandline_proof").parent
-    options = ("-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=short")
+    plugins = ("-p", "no:cacheprovider", "-p", complaints.__name__)
+    options = ("-q", "-x", *plugins, "--no-header", "--tb=short")
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, history],
@@ -157,8 +159,7 @@ def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
         )
     except subprocess.TimeoutExpired:
         return DOES_NOT_END, f"{history} does not end"
-    lines = (done.stdout + done.stderr).splitlines()
-    return done.returncode, " ".join(line[1:].strip() for line in lines if line.startswith("E "))
+    return done.returncode, complaints.found_in(done.stdout)
 
 
 def _work(mutant: Mutant, bounds: Bounds, root: Path | None) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class FakePartition:
         self.error: KafkaStorageError | None = None
         self.rebuilt = 0
         self.is_fetched = True
+        self.healed_from: int | None = None
 
     def forget(self, key: object) -> None:
         assert key == self.key
@@ -49,6 +50,9 @@ class FakePartition:
     def fetch(self, partition: object) -> None:
         assert partition is self
         self.is_fetched = True
+
+    async def heal_from(self, offset: int) -> None:
+        self.healed_from = offset
 
     async def rebuild_producers(self) -> None:
         assert self.gate.locked()
@@ -108,19 +112,22 @@ async def looked_at_before_whoever_waits(
     await waiter
 
 
-async def test_what_has_waited_for_the_gate_comes_before_a_healing() -> None:
+@pytest.mark.parametrize("by", ["role", "deletion"])
+async def test_what_has_waited_for_the_gate_comes_before_a_healing(by: str) -> None:
     """A deletion of the damaged records leaves nothing to heal, and another role may forbid it
     (I-15, I-75): a gate that is free need not be free for whoever asks next.
     """
     partition: Any = FakePartition()
-    partition.log.replay_lacks = False
-    ranges = partition.log.damaged_ranges = SimpleNamespace(entries=("some",))
+    partition.log.replay_lacks, partition.log.log_end_offset = False, 9
+    partition.high_watermark = 9
+    damage = SimpleNamespace(start=5)
+    ranges = partition.log.damaged_ranges = SimpleNamespace(entries=(damage,))
     ranges.above = lambda _: ranges.entries
     partition.state = led_by_1(1, 2)
-    partition.follower = SimpleNamespace(may_fetch=True, is_answered=True)
+    partition.follower = SimpleNamespace(may_fetch=True, is_answered=True, leader=1)
     suspects = Suspects({partition.key: partition})
     suspects.add(partition)
-    watch: Any = watch_over(partition, suspects=suspects)
+    watch: Any = watch_over(partition, suspects=suspects, warn=lambda *_, **__: None)
     watch._seen[partition] = ranges.entries
     watch._controller.offline_known_at = lambda _: 20
     told = SimpleNamespace(offline_replicas=(3,))
@@ -128,10 +135,14 @@ async def test_what_has_waited_for_the_gate_comes_before_a_healing() -> None:
     watch._metadata = SimpleNamespace(applied_offset=20, view=view)
     assert watch.may_heal(partition)
 
-    def deleted() -> None:
-        ranges.entries = ()
+    def comes_first() -> None:
+        if by == "deletion":
+            ranges.entries = ()
+        else:
+            partition.state = led_by_1(1, 3)
 
-    await looked_at_before_whoever_waits(watch, partition, deleted)
+    await looked_at_before_whoever_waits(watch, partition, comes_first)
+    assert partition.healed_from is None
     assert partition.is_fetched
 
 

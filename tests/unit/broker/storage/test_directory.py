@@ -249,11 +249,9 @@ def test_whoever_goes_through_the_logs_is_not_disturbed_by_one_that_comes(path: 
     """A disk is found to be full while another thread makes the logs of a new topic (I-99)."""
     directory = opened(path)
     directory.create_log("t", TOPIC_ID, 0, SMALL)
-    seen = []
-    for log in directory.logs():
-        directory.create_log("t", OTHER_ID, 1, SMALL)
-        seen.append(log.partition)
-    assert seen == [0]
+    logs = directory.logs()
+    directory.create_log("t", OTHER_ID, 1, SMALL)
+    assert [log.partition for log in logs] == [0]
     assert len(directory.logs()) == 2
 
 

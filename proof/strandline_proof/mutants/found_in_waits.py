@@ -1,0 +1,191 @@
+"""Bugs of what is used after a wait as it was before it, each under the test that found it.
+
+A reader of the code has found them: the wait in which they matter is a thread's, or one turn of the
+event loop's, and no fault of a plan comes within it but by chance.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant
+
+_DAMAGE_WATCH: Final = "strandline_broker/hosts/damage_watch.py"
+
+FOUND_IN_WAITS: Final = (
+    Mutant(
+        "healed-though-its-gate-was-promised",
+        "I-15, I-41, I-88",
+        "a gate that is free is taken for one that nobody else has waited for, and a log is cut"
+        " before damage that may be gone",
+        (
+            Edit(
+                _DAMAGE_WATCH,
+                "            if not self.may_heal(partition):\n                return\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_damage_watch.py"
+        "::test_what_has_waited_for_the_gate_comes_before_a_healing",
+    ),
+    Mutant(
+        "producers-read-again-while-it-appends",
+        "I-58",
+        "the same of producers' state that is read again: the replica leads by then, and appends",
+        (
+            Edit(
+                _DAMAGE_WATCH,
+                "            if not self._may_replay(partition):\n"
+                "                return  # as in `_heal`\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_damage_watch.py"
+        "::test_what_has_waited_for_the_gate_comes_before_producers_are_read_again",
+    ),
+    Mutant(
+        "damage-noted-that-was-not-written",
+        "I-7",
+        "damage that is found while other damage is written down counts as written down",
+        (
+            Edit(
+                _DAMAGE_WATCH,
+                "        known = self._seen.get(partition, ())\n        if entries:\n",
+                "        known = self._seen.get(partition, ())\n"
+                "        entries = log.damaged_ranges.entries\n"
+                "        if entries:\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_damage_watch.py"
+        "::test_what_is_found_while_the_rest_is_noted_is_noted_by_the_next_look",
+    ),
+    Mutant(
+        "deletion-answered-before-it-is-durable",
+        "I-75",
+        "a deletion is answered with the log start of then, which another one has raised and whose"
+        " checkpoint is not written",
+        (
+            Edit(
+                "strandline_broker/hosts/deletions.py",
+                "            low_watermark = min("
+                "leading.machine.low_watermark(), partition.log.state.durable_start)\n",
+                "            low_watermark = leading.machine.low_watermark()\n",
+            ),
+        ),
+        history="tests/integration/test_retention.py"
+        "::test_a_deletion_answers_no_more_than_what_is_durable",
+    ),
+    Mutant(
+        "opened-while-its-removal-waits",
+        "P-19, I-36, I-87",
+        "whether a replica is held is asked before its removal waits until it has been opened",
+        (
+            Edit(
+                "strandline_broker/hosts/envelopes.py",
+                "        if key not in self._replicas.partitions:\n"
+                "            await self._logs.forget(key, delete=stop.delete)\n"
+                "        partition = self._replicas.partitions.get(key)"
+                "  # it may have been opened before that\n"
+                "        if partition is None:\n"
+                "            return\n",
+                "        partition = self._replicas.partitions.get(key)\n"
+                "        if partition is None:\n"
+                "            await self._logs.forget(key, delete=stop.delete)\n"
+                "            return\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_replica_logs.py"
+        "::test_a_log_that_is_opened_before_its_turn_is_given_up_all_the_same",
+    ),
+    Mutant(
+        "opened-while-its-directory-fails",
+        "P-24, I-93",
+        "whether a data directory is in service is asked before a log in it is opened, not after",
+        (
+            Edit(
+                "strandline_broker/hosts/replica_manager.py",
+                "        if log_dir.failure is not None:  # while the log was opened\n",
+                "        if False:\n",
+            ),
+        ),
+        history="tests/integration/test_log_dirs.py"
+        "::test_a_log_that_is_opened_while_its_directory_fails_serves_nothing",
+    ),
+    Mutant(
+        "logs-that-come-while-they-are-counted",
+        "I-99",
+        "whoever goes through the logs of a data directory goes through the dict that another"
+        " thread adds them to",
+        (
+            Edit(
+                "strandline_broker/storage/directory.py",
+                "        return tuple(self._logs.values())\n",
+                "        return self._logs.values()\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_directory.py"
+        "::test_whoever_goes_through_the_logs_is_not_disturbed_by_one_that_comes",
+    ),
+    Mutant(
+        "opened-again-behind-a-deletion",
+        "I-182",
+        "a reader opens a segment again that has left the log meanwhile, and nobody closes it",
+        (
+            Edit(
+                "strandline_broker/storage/log_reader.py",
+                "            log.open_segments.forget(set(segments).difference(held))\n",
+                "            pass\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_readers.py"
+        "::test_a_reader_leaves_no_segment_open_that_has_left_its_log",
+    ),
+    Mutant(
+        "commit-of-a-stream-that-ended-meanwhile",
+        "I-177, I-106",
+        "a commit that has waited for the one before it is handed in, whatever became of its"
+        " stream",
+        (
+            Edit(
+                "strandline_broker/rpc/group_session.py",
+                "        if self._is_mute:\n"
+                "            return\n"
+                "        self._commit = self._host.submit(command)\n",
+                "        self._commit = self._host.submit(command)\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_group_session_ended.py"
+        "::test_a_commit_that_waits_for_its_turn_as_its_stream_is_replaced_is_not_taken",
+    ),
+    Mutant(
+        "cleaned-by-producers-of-before-a-cut",
+        "I-79",
+        "a log is cleaned though its producers have not been read again since it was cut",
+        (
+            Edit(
+                "strandline_broker/hosts/log_cleaner.py",
+                "            and log.producers is not None"
+                "  # else the last batch of each is not known (I-79)\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_log_cleaner.py"
+        "::test_a_log_is_not_cleaned_while_nobody_knows_who_has_appended_last",
+    ),
+    Mutant(
+        "generation-of-after-the-cut",
+        "P-34, I-7",
+        "a look for damage takes the log's segments first and its generation after them",
+        (
+            Edit(
+                "strandline_broker/storage/segment_check.py",
+                "        self._generation = log.state.generation\n"
+                "        segments, recent = log.state.tail\n",
+                "        segments, recent = log.state.tail\n"
+                "        self._generation = log.state.generation\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_damage.py"
+        "::test_a_segment_that_is_cut_as_the_look_at_it_begins_is_not_damaged",
+    ),
+)
