@@ -219,7 +219,7 @@ PRODUCING: Final = (
     Mutant(
         "new-leader-gets-only-what-is-new",
         "I-88",
-        "what is under way to a deposed leader waits for its answer for ever",
+        "what is under way to a deposed leader waits for its answer, or until that has been silent",
         (
             Edit(
                 _QUEUE,
@@ -229,5 +229,7 @@ PRODUCING: Final = (
                 "                batch.may_be_written = True\n",
             ),
         ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_a_newer_leader_is_used_at_once_without_the_old_ones_answer",
     ),
 )
