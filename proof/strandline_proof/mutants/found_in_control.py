@@ -116,6 +116,8 @@ FOUND_IN_CONTROL: Final = (
                 "        if condition is not None and change.leader is None:\n",
             ),
         ),
+        history="tests/unit/broker/core/controller/test_offline_replicas.py"
+        "::test_a_leader_whose_log_is_missing_is_not_eligible_once_another_leads",
     ),
     Mutant(
         "overdue-though-it-has-gone-on",
