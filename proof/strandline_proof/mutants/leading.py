@@ -402,6 +402,7 @@ LEADING: Final = (
                 "",
             ),
         ),
-        Needs(corpus="let-in-by-a-request-that-was-refused"),
+        history="tests/unit/broker/hosts/test_eligibility.py"
+        "::test_a_push_that_is_half_applied_has_no_leader_ask_for_whom_it_bars",
     ),
 )
