@@ -206,13 +206,20 @@ REMEMBERING: Final = (
     ),
     Mutant(
         "start-from-a-snapshot-alone",
-        "I-30, P-29",
-        "a start from a snapshot does not replay the decisions behind it",
+        "I-30, P-29, P-84",
+        "a start from a snapshot does not replay the decisions behind it, and takes the state for"
+        " that of the log's end",
         (
             Edit(
                 _LOG,
                 "        while position < log.log_end_offset:\n",
                 "        while position < log.log_end_offset and self.snapshot is None:\n",
+            ),
+            Edit(
+                "strandline_broker/hosts/controller/pipeline.py",
+                "        raise ValueError("
+                'f"it ends at {log.end_offset}, its last decision at {state.next_offset}")\n',
+                "        state.last_offset = MetadataOffset(log.end_offset - 1)\n",
             ),
         ),
         _KILLS,
