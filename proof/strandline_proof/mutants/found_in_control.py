@@ -5,9 +5,44 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.plan import Fault
+from strandline_proof.sim.work import Work
 
 _CONTROLLER: Final = "strandline_broker/core/controller/"
 _LOSSES: Final = "strandline_broker/hosts/losses.py"
+
+_LEADER: Final = "leader-0"
+_JOINER: Final = "other-0"
+_CUT: Final = {"hold": False, "one_way": False}
+_ASKED_FOR_WHILE_FENCED: Final = Needs(
+    topology={
+        "partitions": 1,
+        "balance_s": 300,
+        "sends_per_s": 12,
+        "crowd": 0,
+        "groups": (),
+        "offsets_partitions": 0,
+        "work": Work(),
+    },
+    aimed=(
+        Fault(0.7, "partition", {"a": _LEADER, "b": _JOINER, "for_s": 2.7, **_CUT}),
+        Fault(
+            2.75,
+            "duplicate",
+            {"a": _LEADER, "b": "controller", "for_s": 3.1, "probability": 0.7, "late_s": 1.0},
+        ),
+        Fault(2.5, "partition", {"a": "controller", "b": _JOINER, "for_s": 1.3, **_CUT}),
+        Fault(3.15, "slow-link", {"a": _LEADER, "b": "controller", "for_s": 3.0, "ms": 200}),
+        Fault(3.41, "reset", {"a": _LEADER, "b": _JOINER, "times": 1, "every_s": 0.05}),
+        Fault(3.2, "partition", {"a": _LEADER, "b": _JOINER, "for_s": 3.0, **_CUT}, after="join"),
+        Fault(3.81, "reset", {"a": "controller", "b": _JOINER, "times": 1, "every_s": 0.05}),
+    ),
+    alone=True,
+)
+"""A replica that has left the ISR catches up as its session ends. Its leader, to which news is slow,
+asks for it and is refused. When the replica is unfenced, the same request arrives once more, and
+nothing has been fetched in between.
+"""
 
 FOUND_IN_CONTROL: Final = (
     Mutant(
@@ -75,7 +110,7 @@ FOUND_IN_CONTROL: Final = (
     ),
     Mutant(
         "fencing-leaves-old-requests-valid",
-        "I-15",
+        "I-15, I-16",
         "a replica outside of the ISR that is fenced and unfenced is let in by a request from"
         " before",
         (
@@ -85,7 +120,7 @@ FOUND_IN_CONTROL: Final = (
                 "    if partition.leader >= NO_LEADER or broker_id in partition.isr:\n",
             ),
         ),
-        Needs(moments=("asked-too-late",)),
+        _ASKED_FOR_WHILE_FENCED,
     ),
     Mutant(
         "members-stay-where-nobody-can-lead",
