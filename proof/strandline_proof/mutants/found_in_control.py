@@ -39,9 +39,9 @@ _ASKED_FOR_WHILE_FENCED: Final = Needs(
     ),
     alone=True,
 )
-"""A replica that has left the ISR catches up as its session ends. Its leader, to which news is slow,
-asks for it and is refused. When the replica is unfenced, the same request arrives once more, and
-nothing has been fetched in between.
+"""A replica that has left the ISR catches up as its session ends. Its leader, to which news is
+slow, asks for it and is refused. When the replica is unfenced, the same request arrives once more,
+and nothing has been fetched in between.
 """
 
 FOUND_IN_CONTROL: Final = (
@@ -178,5 +178,19 @@ FOUND_IN_CONTROL: Final = (
             ),
         ),
         Needs(corpus="dead-in-a-stall"),
+    ),
+    Mutant(
+        "answered-when-it-is-recorded",
+        "I-94, P-79",
+        "the answer that names a replica which does not come to its role waits for the disk to"
+        " record the push",
+        (
+            Edit(
+                "strandline_broker/hosts/push.py",
+                "self.envelopes.late.limit_s() if failed else None",
+                "None",
+            ),
+        ),
+        Needs(corpus="answer-held-up-by-its-record"),
     ),
 )
