@@ -11,10 +11,6 @@ of power. It is written after the envelope has been applied, so an election does
 write; what a crash in between forgets is at most the one envelope that nobody was told of. Where
 the file cannot be written, or a role not be taken, the broker asks for everything again a while
 later: an answer that leaves out where a log ends may be what an election waits for (I-53, I-88).
-
-What could not be applied is answered in time, whatever that file does: the disk that holds up a
-role holds up the file as well, and heartbeats have said by then that the envelope is applied
-(I-94).
 """
 
 from __future__ import annotations
@@ -69,7 +65,6 @@ class PushReceiver:
         self._broker_epoch = broker_epoch
         self._on_applied = on_applied
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue(ENVELOPES_WAITING_MAX)
-        self._recording: asyncio.Task[OSError | None] | None = None
 
     async def apply(self, stream: IncomingPushStream, envelope: Envelope) -> PushAnswer | None:
         """Apply it in its turn; None if a newer stream has taken the stream's place before that.
@@ -85,16 +80,17 @@ class PushReceiver:
         """Applies until cancelled. Begin only when the logs are loaded and the broker is
         registered.
         """
-        async with self.envelopes.late.owned(), asyncio.TaskGroup() as tasks:
-            await self._apply_all(tasks)
+        async with self.envelopes.late.owned():
+            await self._apply_all()
 
-    async def _apply_all(self, tasks: asyncio.TaskGroup) -> None:
+    async def _apply_all(self) -> None:
         while True:
             job = await self._next_job()
             if job.answer.cancelled():
                 continue
-            is_current = self.streams.is_current(job.stream)
-            answer = await self._apply(job.envelope, tasks) if is_current else None
+            answer = (
+                None if not self.streams.is_current(job.stream) else await self._apply(job.envelope)
+            )
             if not job.answer.done():
                 job.answer.set_result(answer)
 
@@ -110,7 +106,7 @@ class PushReceiver:
             except TimeoutError:
                 continue
 
-    async def _apply(self, envelope: Envelope, tasks: asyncio.TaskGroup) -> PushAnswer:
+    async def _apply(self, envelope: Envelope) -> PushAnswer:
         metadata = self._metadata
         refusal = metadata.check(envelope, broker_epoch=self._broker_epoch())
         if isinstance(refusal, InvalidUpdateVersion):
@@ -127,8 +123,7 @@ class PushReceiver:
         metadata.publish(view, store_id=envelope.store_id)
         self._on_applied()
         try:
-            self._recording = tasks.create_task(self._record(envelope, self._recording))
-            await _done(self._recording, self.envelopes.late.limit_s() if failed else None)
+            await self._remember(envelope)
         except OSError as error:
             where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
             refusal = KafkaStorageError(f"{where}: {error}")
@@ -140,21 +135,13 @@ class PushReceiver:
             log_ends=tuple(_ends_without_leader(self._replicas, envelope)),
         )
 
-    async def _record(
-        self, envelope: Envelope, before: asyncio.Task[OSError | None] | None
-    ) -> OSError | None:
-        if before is not None:
-            await before
-        try:
-            await self._replicas.dirs.remember(
-                cluster_id=envelope.cluster_id,
-                store_id=envelope.store_id,
-                controller_epoch=envelope.controller_epoch,
-                metadata_offset=envelope.metadata_offset,
-            )
-        except OSError as error:
-            return error
-        return None
+    async def _remember(self, envelope: Envelope) -> None:
+        await self._replicas.dirs.remember(
+            cluster_id=envelope.cluster_id,
+            store_id=envelope.store_id,
+            controller_epoch=envelope.controller_epoch,
+            metadata_offset=envelope.metadata_offset,
+        )
 
     def _answer(
         self,
@@ -173,16 +160,6 @@ class PushReceiver:
             error=error,
             failed=failed,
         )
-
-
-async def _done(recording: asyncio.Task[OSError | None], limit_s: float | None) -> None:
-    """OSError if no directory takes it, or none has within `limit_s`; it goes on then."""
-    await asyncio.wait([recording], timeout=limit_s)
-    if not recording.done():
-        raise TimeoutError(f"it has not done so in {limit_s:.1f} s; it goes on")
-    error = recording.result()
-    if error is not None:
-        raise error
 
 
 def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterator[ReplicaLogEnd]:
