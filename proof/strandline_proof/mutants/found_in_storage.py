@@ -316,7 +316,8 @@ FOUND_IN_STORAGE: Final = (
                 "                flush_failed=False,\n",
             ),
         ),
-        Needs(topology={"flush_policy": "replicated"}, kinds=("fsync-error", "power")),
+        history="tests/unit/broker/storage/test_recovery_rewrite.py"
+        "::test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start",
     ),
     Mutant(
         "active-segment-never-looked-at-again",
