@@ -244,6 +244,8 @@ FOUND_IN_GROUPS: Final = (
                 "        if not full and told == assignment:\n",
             ),
         ),
+        history="tests/unit/broker/core/groups/test_acknowledgement_owed.py"
+        "::test_a_grant_that_was_taken_back_untold_is_acknowledged_all_the_same",
     ),
     Mutant(
         "stall-given-back-in-part",
