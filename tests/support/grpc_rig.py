@@ -56,6 +56,8 @@ class Rig:
     def __init__(self, server_side: Network, client_side: Network, host: str) -> None:
         self.client: list[str] = []
         self.handler: list[str] = []
+        self.working = asyncio.Event()
+        """A handler may say here that it has sent what it sends before its long work."""
         self.ended = asyncio.Event()
         """A handler may say here that it has ended."""
         self.host = host

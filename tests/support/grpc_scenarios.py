@@ -35,6 +35,7 @@ def pause() -> Awaitable[None]:
 
 async def until_cancelled(rig: Rig, seconds: float = LONG_S) -> None:
     """A handler's long work, and how it ended."""
+    rig.working.set()
     try:
         await asyncio.sleep(seconds)
         rig.handler.append("slept")

@@ -193,6 +193,7 @@ async def bidi_cancelled_while_the_client_reads(rig: Rig) -> None:
 async def bidi_handler_writes_after_the_client_cancelled(rig: Rig) -> None:
     async def serve(requests: AsyncIterator[bytes], context: Any) -> None:
         await context.write(b"hello")
+        rig.working.set()
         try:
             await asyncio.sleep(LONG_S)
         except asyncio.CancelledError:
@@ -207,6 +208,7 @@ async def bidi_handler_writes_after_the_client_cancelled(rig: Rig) -> None:
     await rig.serve(StreamStream=serve)
     call = rig.method("StreamStream")()
     await rig.saw(call.read(), "read")
+    await rig.working.wait()
     call.cancel()
     await rig.ended.wait()
 

@@ -139,6 +139,7 @@ async def server_stream_cancelled_by_the_client(rig: Rig) -> None:
     await rig.serve(UnaryStream=serve)
     call = rig.method("UnaryStream")(b"")
     await rig.saw(call.read(), "read")
+    await rig.working.wait()
     call.cancel()
     await rig.saw(call.read(), "read")
     await rig.saw(call.code(), "code")
