@@ -9,6 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import grpc
+import grpc.aio
+import pytest
+
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.envelopes import Envelopes
@@ -31,8 +35,6 @@ from support.told_controller import ToldController
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
-
-    import grpc.aio
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.hosts.role_observer import RoleObserver
@@ -183,3 +185,11 @@ async def ask(call: Call, request: push_pb2.LeaderAndIsrRequest) -> push_pb2.Lea
         answer = await call.read()
     assert isinstance(answer, push_pb2.LeaderAndIsrResponse), answer
     return answer
+
+
+async def given_up(call: Call) -> None:
+    """The broker ends the stream, and so asks for another, which begins with everything."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async with asyncio.timeout(WAIT_S):
+            await call.read()
+    assert caught.value.code() is grpc.StatusCode.ABORTED

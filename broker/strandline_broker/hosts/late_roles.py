@@ -48,6 +48,10 @@ class LateRoles:
                 for task in self._late.values():
                     task.cancel()
 
+    def limit_s(self) -> float:
+        """How long an envelope waits for what a disk may hold up."""
+        return SHARE * self._session_s()
+
     def why(self, key: Key) -> KafkaStorageError | None:
         """Why nothing may be applied to the replica just now; None if something may."""
         if key not in self._late:
@@ -60,7 +64,7 @@ class LateRoles:
         """
         assert self._tasks is not None, "roles are taken under `owned`"
         task = self._tasks.create_task(_outcome(take))
-        limit_s = SHARE * self._session_s()
+        limit_s = self.limit_s()
         await asyncio.wait([task], timeout=limit_s)
         if not task.done():
             self._late[key] = task

@@ -116,9 +116,9 @@ class LogDirs:
 
     # Work on the disks' threads
 
-    async def in_registry(self, work: Callable[[], T]) -> T:
+    async def in_registry(self, work: Callable[[], T], limit_s: float | None = None) -> T:
         """What changes which replicas there are, or what the broker remembers: one at a time."""
-        return await to_the_end(self._registry, work)
+        return await to_the_end(self._registry, work, limit_s)
 
     async def in_turns(self, log: Log, steps: Steps[T]) -> T:
         """Cold reading that may take long: after each step whoever else waits for the directory's
@@ -142,12 +142,14 @@ class LogDirs:
     async def flushed(self, log: Log) -> None:
         await self.lane(log).flusher.flushed(log)
 
-    async def remember(self, **changes: Any) -> None:
-        """Keep what the controller told. OSError if no directory takes it."""
+    async def remember(self, limit_s: float | None = None, **changes: Any) -> None:
+        """Keep what the controller told, each in its turn. OSError if no directory takes it,
+        StillAtWorkError if none has within `limit_s` seconds.
+        """
         while True:
             first = self.online()[0]
             try:
-                await self.in_registry(lambda: self.directories.update_state(**changes))
+                await self.in_registry(partial(self.directories.update_state, **changes), limit_s)
             except OSError as error:
                 if not self.suffers(first, error):
                     raise

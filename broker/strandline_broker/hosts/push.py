@@ -11,6 +11,10 @@ of power. It is written after the envelope has been applied, so an election does
 write; what a crash in between forgets is at most the one envelope that nobody was told of. Where
 the file cannot be written, or a role not be taken, the broker asks for everything again a while
 later: an answer that leaves out where a log ends may be what an election waits for (I-53, I-88).
+
+What could not be applied is answered in time, whatever that file does: the disk that holds up a
+role holds up the file as well, and heartbeats have said by then that the envelope is applied
+(I-94).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
+from strandline_broker.hosts.threads import StillAtWorkError
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
@@ -123,8 +128,8 @@ class PushReceiver:
         metadata.publish(view, store_id=envelope.store_id)
         self._on_applied()
         try:
-            await self._remember(envelope)
-        except OSError as error:
+            await self._remember(envelope, self.envelopes.late.limit_s() if failed else None)
+        except (OSError, StillAtWorkError) as error:
             where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
             refusal = KafkaStorageError(f"{where}: {error}")
             self._log.error("a controller push was applied but not recorded", why=str(refusal))
@@ -135,8 +140,9 @@ class PushReceiver:
             log_ends=tuple(_ends_without_leader(self._replicas, envelope)),
         )
 
-    async def _remember(self, envelope: Envelope) -> None:
+    async def _remember(self, envelope: Envelope, limit_s: float | None) -> None:
         await self._replicas.dirs.remember(
+            limit_s,
             cluster_id=envelope.cluster_id,
             store_id=envelope.store_id,
             controller_epoch=envelope.controller_epoch,

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
+class StillAtWorkError(Exception):
+    """The thread has not done it within the limit; it goes on, and nobody hears of its error."""
+
+
+async def to_the_end(executor: Executor, work: Callable[[], T], limit_s: float | None = None) -> T:
     """Run blocking work on a thread to its end, however often the caller is cancelled; its error
-    is the cause of a `CancelledError` then.
+    is the cause of a `CancelledError` then. Raises StillAtWorkError after `limit_s` seconds.
     """
     loop = asyncio.get_running_loop()
     job, done = loop.run_in_executor(executor, work), loop.create_future()
@@ -28,7 +32,7 @@ async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
 
     job.add_done_callback(tell)
     try:
-        await done
+        await (done if limit_s is None else asyncio.wait([done], timeout=limit_s))
     except asyncio.CancelledError as cancelled:
         while not job.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -36,4 +40,6 @@ async def to_the_end(executor: Executor, work: Callable[[], T]) -> T:
         if not job.cancelled() and job.exception() is not None:
             raise cancelled from job.exception()
         raise
+    if not done.done():
+        raise StillAtWorkError(f"it has not done so in {limit_s:.1f} s; it goes on")
     return job.result()

@@ -179,4 +179,18 @@ FOUND_IN_CONTROL: Final = (
         ),
         Needs(corpus="dead-in-a-stall"),
     ),
+    Mutant(
+        "answered-when-it-is-recorded",
+        "I-94, P-79",
+        "the answer that names a replica which does not come to its role waits for the disk to"
+        " record the push",
+        (
+            Edit(
+                "strandline_broker/hosts/push.py",
+                "self.envelopes.late.limit_s() if failed else None",
+                "None",
+            ),
+        ),
+        Needs(corpus="answer-held-up-by-its-record"),
+    ),
 )

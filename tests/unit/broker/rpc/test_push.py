@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,7 +13,7 @@ import grpc.aio
 import pytest
 
 from strandline_broker.core.replica_condition import ReplicaCondition
-from strandline_broker.hosts.envelopes import AT_ONCE, Envelopes
+from strandline_broker.hosts.envelopes import AT_ONCE
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_info import describe_replicas
 from strandline_broker.rpc.push import LARGE
@@ -27,25 +26,22 @@ from strandline_proto.errors import (
     KafkaStorageError,
     StaleBrokerEpoch,
     StaleControllerEpoch,
-    WireError,
 )
 from strandline_proto.ids import BrokerId, TopicId
 from strandline_proto.v1 import common_pb2, push_pb2
 from strandline_runtime.real import real_runtime
-from support.pushed_broker import MY_EPOCH, TOPIC_ID, ask, broker, push, with_topic
+from support.pushed_broker import MY_EPOCH, TOPIC_ID, ask, broker, given_up, push, with_topic
 from support.scripted_controller import WAIT_S, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from strandline_broker.core.partition_state import PartitionState
-    from strandline_broker.core.push_answer import FailedPartition, PushAnswer
+    from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.push_streams import IncomingPushStream
     from strandline_broker.storage.steps import Steps
 
-    Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
 OTHER_ID = b"u" * 16
 
@@ -220,14 +216,6 @@ async def test_what_a_full_disk_kept_from_being_applied_is_asked_for_again(
         assert partition.leader is not None
 
 
-async def given_up(call: Call) -> None:
-    """The broker ends the stream, and so asks for another, which begins with everything."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async with asyncio.timeout(WAIT_S):
-            await call.read()
-    assert caught.value.code() is grpc.StatusCode.ABORTED
-
-
 def nobody_leads(request: push_pb2.LeaderAndIsrRequest) -> push_pb2.LeaderAndIsrRequest:
     with_topic(request)
     partition = request.leader_and_isr[0].partitions[0]
@@ -284,107 +272,6 @@ async def test_a_role_that_could_not_be_taken_is_asked_for_again(
             b.stub.LeaderAndIsr(), with_topic(push(10, 4, full=True), leader_epoch=2)
         )
         assert list(answer.topics) == []
-
-
-async def test_an_envelope_is_answered_without_a_replica_that_does_not_come_to_its_role(
-    tmp_path: Path,
-) -> None:
-    """It fails alone (P-79, I-94), and nothing newer is applied before it is done (I-34)."""
-    async with broker(tmp_path, session_s=0.3) as b, running(b.receiver.run()):
-        call = b.stub.LeaderAndIsr()
-        await ask(call, with_topic(push(9, 4, full=True)))
-        partition = b.replicas.find(TOPIC_ID, 0)
-        assert partition is not None
-        async with partition.gate:
-            answer = await ask(call, with_topic(push(10, 9), leader_epoch=1))
-            assert answer.applied_metadata_offset == 10
-            assert answer.topics[0].partitions[0].error_code == KafkaStorageError.code
-            assert "0.2 s" in answer.topics[0].partitions[0].error_message
-            answer = await ask(call, with_topic(push(11, 10), leader_epoch=2))
-            assert "the role before" in answer.topics[0].partitions[0].error_message
-            assert partition.role is None
-        await given_up(call)
-        assert partition.leader_epoch == 1
-        answer = await ask(
-            b.stub.LeaderAndIsr(), with_topic(push(11, 4, full=True), leader_epoch=2)
-        )
-        assert list(answer.topics) == []
-        assert partition.leader_epoch == 2
-
-
-async def test_on_a_disk_that_hangs_all_are_late_at_once_and_none_is_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who waits for nothing but the first of them would be named sessions later (I-94)."""
-    begun_before = list[int]()
-    many, begun = 3 * AT_ONCE, 0
-    take, failed = Envelopes._take_role, Envelopes._failed
-
-    async def counted(self: Envelopes, partition: Partition, state: PartitionState) -> None:
-        nonlocal begun
-        begun += 1
-        await take(self, partition, state)
-
-    def noted(self: Envelopes, state: PartitionState, error: WireError) -> FailedPartition:
-        begun_before.append(begun)
-        return failed(self, state, error)
-
-    async with broker(tmp_path, session_s=4.5) as b, running(b.receiver.run()):
-        call = b.stub.LeaderAndIsr()
-        await ask(call, with_topic(push(9, 4, full=True), partitions=many))
-        monkeypatch.setattr(Envelopes, "_take_role", counted)
-        monkeypatch.setattr(Envelopes, "_failed", noted)
-        applied = b.replicas.applied_partitions
-        async with AsyncExitStack() as held:
-            for partition in b.replicas.partitions.values():
-                await held.enter_async_context(partition.gate)
-            answer = await ask(call, with_topic(push(10, 9), leader_epoch=1, partitions=many))
-            assert len(answer.topics[0].partitions) == many
-            assert begun_before == [many] * many
-            assert b.replicas.applied_partitions == applied, "nothing goes on"
-        await given_up(call)
-        async with asyncio.timeout(WAIT_S):
-            while b.replicas.applied_partitions < applied + many:  # noqa: ASYNC110 - tasks end
-                await asyncio.sleep(0)
-
-
-async def test_who_comes_late_to_its_role_takes_no_answer_about_others_back(tmp_path: Path) -> None:
-    """The controller elects around them by that answer alone (P-79, I-94)."""
-    async with broker(tmp_path, session_s=0.6) as b, running(b.receiver.run()):
-        call = b.stub.LeaderAndIsr()
-        await ask(call, with_topic(push(9, 4, full=True), partitions=2))
-        late, later = (b.replicas.partitions[TOPIC_ID, index] for index in (0, 1))
-        async with later.gate:
-            async with late.gate:
-                later.gate.release()
-                await ask(call, with_topic(push(10, 9), leader_epoch=1, partitions=2))
-                await later.gate.acquire()
-                pushed = with_topic(push(11, 10), leader_epoch=2, partitions=2)
-                answer = asyncio.create_task(ask(call, pushed))
-                async with asyncio.timeout(WAIT_S):
-                    while later.role is not None:  # noqa: ASYNC110 - its new role has begun
-                        await asyncio.sleep(0)
-            failed = {p.partition_index: p for p in (await answer).topics[0].partitions}
-        assert "the role before" in failed[0].error_message
-        assert "0.4 s" in failed[1].error_message
-        await given_up(call)
-
-
-async def test_a_replica_that_goes_takes_no_role_any_more(tmp_path: Path) -> None:
-    async with broker(tmp_path, session_s=0.3) as b, running(b.receiver.run()):
-        call = b.stub.LeaderAndIsr()
-        await ask(call, with_topic(push(9, 4, full=True)))
-        partition = b.replicas.find(TOPIC_ID, 0)
-        assert partition is not None
-        async with partition.gate:
-            await ask(call, with_topic(push(10, 9), leader_epoch=1))
-            answer = asyncio.create_task(ask(call, push(11, 4, full=True)))
-            async with asyncio.timeout(WAIT_S):
-                while b.receiver.envelopes.late.why(partition.key):  # noqa: ASYNC110 - a task ends
-                    await asyncio.sleep(0)
-        assert (await answer).error_code == 0
-        assert b.replicas.find(TOPIC_ID, 0) is None
-        assert (partition.role, partition.leader_epoch) == (None, 0)
 
 
 async def test_the_roles_of_an_envelope_are_made_durable_together_and_leave_others_their_turns(
