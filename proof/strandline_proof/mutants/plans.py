@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_proof.mutants.scratch import corpus_text
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.plan import (
+    CHAOS_S,
     EVENTS,
     LAST_FAULT_S,
     Fault,
@@ -44,7 +45,17 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
         faults = (*faults, *_moments(seed, needs.moments, topology), *needs.aimed)
         faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
         topology = dataclasses.replace(scrubbed(topology, faults), **needs.topology)  # type: ignore[arg-type]
-        yield dataclasses.replace(plan, topology=topology, faults=faults)
+        yield _with_one_away_that_may_be(
+            dataclasses.replace(plan, topology=topology, faults=faults)
+        )
+
+
+def _with_one_away_that_may_be(plan: Plan) -> Plan:
+    """Nobody is away who is not a broker there, nor while faults are still to strike."""
+    there = plan.away in plan.topology.broker_names
+    if there and all(fault.at_s <= plan.chaos_s for fault in plan.faults):
+        return plan
+    return dataclasses.replace(plan, away="", unseen=False, chaos_s=CHAOS_S)
 
 
 def _kept(name: str, first: int, number: int) -> Iterator[Plan]:
