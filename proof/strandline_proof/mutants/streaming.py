@@ -29,6 +29,8 @@ STREAMING: Final = (
                 "    return replace(beat)\n",
             ),
         ),
+        history="tests/unit/broker/core/groups/test_acknowledgement_owed.py"
+        "::test_who_acknowledged_in_a_message_that_crossed_is_asked_again",
     ),
     Mutant(
         "parked-content-sent",
