@@ -165,6 +165,8 @@ FOUND_IN_CONTROL: Final = (
                 "    if now_ms < 0:\n",
             ),
         ),
+        history="tests/unit/broker/core/controller/test_fencing.py"
+        "::test_a_leader_that_went_on_while_its_end_waited_in_the_queue_is_not_fenced",
     ),
     Mutant(
         "stall-given-back-to-who-lost-none",
