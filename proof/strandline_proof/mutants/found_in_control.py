@@ -137,7 +137,8 @@ FOUND_IN_CONTROL: Final = (
                 "        if leader != NO_LEADER and leader not in rest:\n",
             ),
         ),
-        Needs(kinds=("disk-full", "kill")),
+        history="tests/unit/broker/core/controller/test_fencing.py"
+        "::test_who_is_left_in_sync_and_cannot_apply_it_either_stays_eligible",
     ),
     Mutant(
         "missing-log-stays-eligible",
