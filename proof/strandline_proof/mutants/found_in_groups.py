@@ -258,6 +258,8 @@ FOUND_IN_GROUPS: Final = (
                 "                    self.on_late(late_ms - LATE_MS)\n",
             ),
         ),
+        history="tests/unit/broker/hosts/coordination/test_timers.py"
+        "::test_a_pause_is_given_back_whole_whenever_it_began",
     ),
     Mutant(
         "heartbeat-takes-the-news-along",
