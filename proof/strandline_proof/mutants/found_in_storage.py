@@ -359,6 +359,8 @@ FOUND_IN_STORAGE: Final = (
                 "            self._kept[key] = _Kept(position, told)\n",
             ),
         ),
+        history="tests/integration/test_replication.py"
+        "::test_who_asks_again_is_told_the_watermark_again",
     ),
     Mutant(
         "broken-off-creation-bars-its-name",
