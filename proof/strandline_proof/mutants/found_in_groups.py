@@ -100,7 +100,8 @@ FOUND_IN_GROUPS: Final = (
                 "            if found.next_offset < 0 <= end:\n",
             ),
         ),
-        Needs(corpus="less-than-asked-for-at-a-segments-end"),
+        history="tests/unit/broker/hosts/test_fetch_session.py"
+        "::test_a_segments_end_is_not_waited_at",
     ),
     Mutant(
         "failed-load-is-final",
