@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
-from strandline_proof.sim.groups.spec import GroupSpec
 
 _GROUPS: Final = "strandline_broker/core/groups/groups.py"
 _HOST: Final = "strandline_broker/hosts/coordination/shard_host.py"
@@ -216,10 +215,8 @@ FOUND_IN_GROUPS: Final = (
                 "            if known is not None and known.leader_epoch > epoch:\n",
             ),
         ),
-        Needs(
-            topology={"groups": (GroupSpec(),), "offsets_partitions": 1},
-            kinds=("slow-disk", "stop", "kill"),
-        ),
+        history="tests/unit/broker/hosts/coordination/test_shard_host.py"
+        "::test_who_comes_late_to_its_role_loads_what_is_there_at_once",
     ),
     Mutant(
         "fenced-before-it-was-told",

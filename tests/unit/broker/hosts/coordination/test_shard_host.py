@@ -191,6 +191,20 @@ async def test_who_comes_late_to_its_role_serves_all_the_same(tmp_path: Path) ->
         assert await b.fetch() == -1
 
 
+async def test_who_comes_late_to_its_role_loads_what_is_there_at_once(tmp_path: Path) -> None:
+    """I-88: nothing else need be published after the metadata that has named it."""
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, isr=(1,))
+        await answered(b.commit(5))
+        b.shards.resigned(b.partition)
+        b.shards.deleted(b.partition)
+        assert b.shards.hosts() == []
+        b.shards.elected(b.partition, 1, b.partition.log.log_end_offset)
+        assert [host.partition for host in b.shards.hosts()] == [b.partition]
+        await b.serves()
+        assert await b.fetch() == 5
+
+
 async def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
     async with group_broker(tmp_path) as b:
         await b.lead(1, isr=(1,))
