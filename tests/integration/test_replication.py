@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+import errno
+import threading
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
 
 from strandline_broker.hosts.fetch_stream import FetchStreams
+from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.storage.log import Log
 from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
@@ -29,13 +33,14 @@ from strandline_proto.errors import (
 from strandline_proto.ids import LeaderEpoch
 from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
+from support.disk import HalfFailing
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from strandline_broker.hosts.fetcher import Fetcher
+    from strandline_broker.hosts.fetch_messages import Key, Position
     from strandline_proto.ids import BrokerId
 
 ALL = -1
@@ -430,6 +435,54 @@ async def test_under_always_an_acknowledgement_means_on_disk_everywhere(tmp_path
             assert (await client.produce(batch(b"%d" % i))).error_code == 0
             for node in (a, b, c):
                 assert node.partition.log.durable_offset >= i + 1, "I-93"
+
+
+async def test_what_waits_for_its_flush_is_asked_for_right_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-75, I-88: a stream broke between the append and its flush, as another disk failed. The
+    leader may hold the request without it for longer than this test waits.
+    """
+    asked: list[int] = []
+    next_request = Fetcher.next_request
+
+    def noted(fetcher: Fetcher, number: int) -> tuple[list[Key], dict[Key, Position]]:
+        forgotten, positions = next_request(fetcher, number)
+        asked.append(len(positions))
+        return forgotten, positions
+
+    monkeypatch.setattr(Fetcher, "next_request", noted)
+    waits = {"replica_fetch_wait_max_ms": "20000", "replica_lag_time_max_ms": "30000"}
+    settings = {"flush_policy": "always", **waits}
+    fs, dirs = HalfFailing(tmp_path / "2a"), f"{tmp_path}/2a,{tmp_path}/2b"
+    goes_on = threading.Event()
+    async with (
+        run_node(tmp_path / "1", 1, **settings) as a,
+        run_node(tmp_path / "2", 2, fs, **settings, log_dirs=dirs) as b,
+    ):
+        for index in (0, 1):
+            await decide(replace(state(1, epoch=0, isr=(1, 2)), partition=index), a, b)
+        bad, good = sorted(b.replicas.partitions.values(), key=lambda each: each.log.path)
+        leaders = [a.replicas.partitions[each.key] for each in (bad, good)]
+
+        def append() -> None:
+            for each in leaders:
+                each.check_leader(None).appends.append(batch(b"m"), acks=1, on_done=lambda _: None)
+
+        append()
+        await eventually(lambda: {each.high_watermark for each in leaders} == {1}, "both follow")
+        fs.error, fs.calls = errno.EIO, frozenset({"fdatasync"})
+        b.replicas.dirs.lane(good.log).thread.submit(goes_on.wait)
+        try:
+            asked.clear()
+            append()
+            await eventually(lambda: asked, "another stream begins")
+            assert (asked, good.log.log_end_offset) == ([0], 2), "it may not be named yet"
+        finally:
+            goes_on.set()
+        with suppress(TimeoutError):
+            await eventually(lambda: leaders[1].high_watermark == 2, "it is committed")
+        assert leaders[1].high_watermark == 2, "it is not asked for"
 
 
 async def test_a_restarted_replica_has_the_same_log_and_producers(tmp_path: Path) -> None:

@@ -345,7 +345,8 @@ FOUND_IN_STORAGE: Final = (
                 "        pass\n",
             ),
         ),
-        Needs(topology={"flush_policy": "always", "partitions": 1}, kinds=("slow-disk", "kill")),
+        history="tests/integration/test_replication.py"
+        "::test_what_waits_for_its_flush_is_asked_for_right_after_it",
     ),
     Mutant(
         "told-though-it-was-dropped",
