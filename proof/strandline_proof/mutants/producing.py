@@ -123,6 +123,8 @@ PRODUCING: Final = (
                 "            self._resend = deque(waits)\n",
             ),
         ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_retries_wait_for_what_is_under_way_and_keep_the_order",
     ),
     Mutant(
         "sent-twice-without-numbers",
