@@ -139,6 +139,8 @@ PRODUCING: Final = (
                 "            settled = self._give_up",
             ),
         ),
+        history="tests/unit/client/test_partition_queue_verdicts.py"
+        "::test_without_idempotence_what_may_be_written_is_not_sent_again",
     ),
     Mutant(
         "forgotten-producer-gives-up",

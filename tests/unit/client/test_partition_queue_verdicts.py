@@ -39,6 +39,16 @@ def test_without_idempotence_a_lost_answer_is_told_as_unknown_and_never_retried(
     assert "gone" in str(error)
 
 
+def test_without_idempotence_what_may_be_written_is_not_sent_again() -> None:
+    """It would be two records."""
+    queue = make(idempotent=False)
+    batch = add(queue)
+    take(queue)
+    queue.on_lost(batch, 1, ConnectionError(), sent=True, now_ms=0, chance=0)
+    assert queue.take(100) is None
+    assert queue.idle
+
+
 def test_what_never_left_is_retried_even_without_idempotence() -> None:
     queue = make(idempotent=False)
     batch = add(queue)
