@@ -170,6 +170,8 @@ PRODUCING: Final = (
                 "        if self._gap_at",
             ),
         ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_what_may_be_written_is_resolved_under_its_own_number_before_the_epoch_is_raised",
     ),
     Mutant(
         "key-goes-where-leaders-are",
