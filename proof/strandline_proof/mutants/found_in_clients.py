@@ -84,5 +84,7 @@ FOUND_IN_CLIENTS: Final = (
                 "        if self.epoch == JOIN_EPOCH and not self.wants_stream:\n",
             ),
         ),
+        history="tests/unit/client/_core/test_membership.py"
+        "::test_who_joins_says_so_once_and_waits_for_the_answer",
     ),
 )
