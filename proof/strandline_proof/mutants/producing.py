@@ -221,6 +221,8 @@ PRODUCING: Final = (
                 "        pass\n",
             ),
         ),
+        history="tests/unit/client/test_producer_stream.py"
+        "::test_what_was_offered_to_a_broker_out_of_reach_is_offered_again",
     ),
     Mutant(
         "new-leader-gets-only-what-is-new",
