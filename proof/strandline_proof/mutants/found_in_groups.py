@@ -73,7 +73,8 @@ FOUND_IN_GROUPS: Final = (
                 "            ):\n",
             ),
         ),
-        Needs(corpus="two-messages-that-always-cross"),
+        history="tests/unit/broker/rpc/test_group_session.py"
+        "::test_an_acknowledgement_that_crosses_a_repetition_is_believed",
     ),
     Mutant(
         "given-up-counts-as-told",

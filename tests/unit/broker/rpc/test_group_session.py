@@ -181,6 +181,19 @@ async def test_what_is_told_again_does_not_cross_the_acknowledgement_of_it(
     assert sorted((*first.owned[ORDERS_ID], *second.owned[ORDERS_ID])) == [0, 1, 2, 3]
 
 
+async def test_an_acknowledgement_that_crosses_a_repetition_is_believed(
+    broker: GroupBroker, stub: BrokerServiceAsyncStub
+) -> None:
+    first = await joined(stub, "m1")
+    await joined(stub, "m2")
+    await first.beat(owned=ALL, seen=1)
+    assert [(await first.hears()).push for _ in range(2)] == [2, 3], "it is said again"
+    seq = await first.beat(seen=2)
+    while (await first.hears()).answers_seq != seq:
+        pass
+    assert broker.host.groups.table.consumer["g"].current("m1").state is MemberState.STABLE
+
+
 async def test_a_commit_is_answered_on_the_stream(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:
