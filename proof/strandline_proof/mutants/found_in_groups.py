@@ -145,7 +145,8 @@ FOUND_IN_GROUPS: Final = (
                 "        self._host.heard(command.group_id, command.member_id)\n",
             ),
         ),
-        Needs(corpus="a-member-speaks-while-its-commit-hangs"),
+        history="tests/unit/broker/rpc/test_group_session.py"
+        "::test_who_commits_is_heard_of_while_its_last_commit_hangs",
     ),
     Mutant(
         "waiters-outlive-their-stream",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from strandline_broker.core.groups.commands import Command, Reply
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
     from support.group_broker import GroupBroker
 
@@ -217,12 +218,24 @@ async def test_who_commits_is_heard_of_while_its_last_commit_hangs(
     """The next one waits for that, and its sender is none the less alive (I-179)."""
     async with group_broker(tmp_path) as b, served(b) as stub:
         member = await first_member(b, stub)
-        heard: list[str] = []
-        monkeypatch.setattr(b.host, "heard", lambda group_id, member_id: heard.append(member_id))
+        commits: list[asyncio.Future[Reply]] = []
+        heard: list[tuple[str, list[bool]]] = []
+        submit = b.host.submit
+
+        def submitted(command: Command) -> asyncio.Future[Reply]:
+            commits.append(submit(command))
+            return commits[-1]
+
+        def hears(group_id: str, member_id: str) -> None:
+            heard.append((member_id, [commit.done() for commit in commits]))
+
+        monkeypatch.setattr(b.host, "submit", submitted)
+        monkeypatch.setattr(b.host, "heard", hears)
         await member.commit(5)
         answer = asyncio.ensure_future(member.hears())
         await member.commit(6)
-        await eventually(lambda: heard == ["m1", "m1"], "the second is read")
+        await eventually(lambda: len(heard) == 2, "the second is read")
+        assert heard == [("m1", []), ("m1", [False])], "the first hangs"
         assert not answer.done(), "it hangs"
         answer.cancel()
 
