@@ -87,7 +87,8 @@ FOUND_IN_GROUPS: Final = (
                 "            self._told[key] = assignment, asked\n",
             ),
         ),
-        Needs(corpus="asked-twice-for-the-same-partition"),
+        history="tests/unit/broker/core/groups/test_acknowledgement_owed.py"
+        "::test_who_is_asked_for_the_same_once_more_is_told_so",
     ),
     Mutant(
         "waits-at-the-end-of-a-segment",
