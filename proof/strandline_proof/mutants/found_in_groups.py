@@ -274,6 +274,8 @@ FOUND_IN_GROUPS: Final = (
                 "        waiting = host.ask(command)\n",
             ),
         ),
+        history="tests/unit/broker/rpc/test_group_session.py"
+        "::test_what_is_told_again_does_not_cross_the_acknowledgement_of_it",
     ),
     Mutant(
         "told-by-a-stream-that-has-ended",
