@@ -179,6 +179,8 @@ OVERTAKING: Final = (
                 "        generation, end = self.truncations, min(end, self.end)\n",
             ),
         ),
+        history="tests/unit/broker/storage/test_flush_ticket.py"
+        "::test_a_cut_at_any_step_makes_the_ticket_void_or_is_in_it",
     ),
     Mutant(
         "limit-of-a-later-cut-removed",
