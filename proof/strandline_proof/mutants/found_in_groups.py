@@ -192,7 +192,8 @@ FOUND_IN_GROUPS: Final = (
                 "            if wait_ms is None:\n",
             ),
         ),
-        Needs(corpus="a-pause-before-the-first-look-at-timers"),
+        history="tests/unit/broker/hosts/coordination/test_timers.py"
+        "::test_a_pause_before_the_first_look_is_given_back",
     ),
     Mutant(
         "stall-with-the-first-timer",

@@ -67,7 +67,8 @@ FOUND_IN_STORAGE: Final = (
                 "        if epochs is None or not is_contradicted(epochs, (), below=0):\n",
             ),
         ),
-        Needs(corpus="another-digit-in-the-epoch-checkpoint"),
+        history="tests/unit/broker/storage/test_recovery.py"
+        "::test_a_checkpoint_of_epochs_that_durable_batches_contradict_is_not_believed",
     ),
     Mutant(
         "times-believed-against-the-batches",
