@@ -171,7 +171,8 @@ FOUND_IN_STORAGE: Final = (
                 "\n",
             ),
         ),
-        Needs(corpus="leaderless-after-a-full-disk"),
+        history="tests/unit/broker/hosts/controller/test_push_answers.py"
+        "::test_a_last_member_leads_again_once_it_has_applied_a_snapshot",
     ),
     Mutant(
         "push-not-recorded-and-not-asked-again",
@@ -186,7 +187,8 @@ FOUND_IN_STORAGE: Final = (
                 "            return self._answer(envelope, error=refusal,",
             ),
         ),
-        Needs(corpus="log-end-not-told-from-a-full-disk"),
+        history="tests/unit/broker/rpc/test_push.py"
+        "::test_where_a_log_ends_is_told_once_the_push_can_be_recorded",
     ),
     Mutant(
         "no-room-and-not-asked-again",
