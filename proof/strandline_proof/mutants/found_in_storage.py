@@ -202,7 +202,8 @@ FOUND_IN_STORAGE: Final = (
                 "",
             ),
         ),
-        Needs(corpus="full-disk-while-a-replica-is-made"),
+        history="tests/unit/broker/rpc/test_push.py"
+        "::test_what_a_full_disk_kept_from_being_applied_is_asked_for_again",
     ),
     Mutant(
         "limit-outlives-the-log-start",
