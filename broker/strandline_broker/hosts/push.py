@@ -12,9 +12,11 @@ write; what a crash in between forgets is at most the one envelope that nobody w
 the file cannot be written, or a role not be taken, the broker asks for everything again a while
 later: an answer that leaves out where a log ends may be what an election waits for (I-53, I-88).
 
-What could not be applied is answered in time, whatever that file does: the disk that holds up a
-role holds up the file as well, and heartbeats have said by then that the envelope is applied
-(I-94).
+An envelope is answered in time, whatever that file does. What could not be applied is elected
+around by the answer alone: the disk that holds up a role holds up the file as well, and heartbeats
+have said by then that the envelope is applied (I-94). Nor does the next envelope wait for longer:
+leaders on sound disks have to hear who may join an ISR, and are neither elected around nor fenced
+for what they have not heard (I-88, I-89).
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ class PushReceiver:
         metadata.publish(view, store_id=envelope.store_id)
         self._on_applied()
         try:
-            await self._remember(envelope, self.envelopes.late.limit_s() if failed else None)
+            await self._remember(envelope)
         except (OSError, StillAtWorkError) as error:
             where = f"the data directory cannot record metadata offset {envelope.metadata_offset}"
             refusal = KafkaStorageError(f"{where}: {error}")
@@ -140,9 +142,9 @@ class PushReceiver:
             log_ends=tuple(_ends_without_leader(self._replicas, envelope)),
         )
 
-    async def _remember(self, envelope: Envelope, limit_s: float | None) -> None:
+    async def _remember(self, envelope: Envelope) -> None:
         await self._replicas.dirs.remember(
-            limit_s,
+            self.envelopes.late.limit_s(),
             cluster_id=envelope.cluster_id,
             store_id=envelope.store_id,
             controller_epoch=envelope.controller_epoch,

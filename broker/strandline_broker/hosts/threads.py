@@ -25,14 +25,15 @@ async def to_the_end(executor: Executor, work: Callable[[], T], limit_s: float |
     job, done = loop.run_in_executor(executor, work), loop.create_future()
 
     def tell(job: asyncio.Future[T]) -> None:
-        if not job.cancelled():
+        if job.done() and not job.cancelled():
             job.exception()  # whoever was cancelled need not look at it
         if not done.done():
             done.set_result(None)
 
     job.add_done_callback(tell)
+    limit = None if limit_s is None else loop.call_later(limit_s, tell, job)
     try:
-        await (done if limit_s is None else asyncio.wait([done], timeout=limit_s))
+        await done
     except asyncio.CancelledError as cancelled:
         while not job.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -40,6 +41,9 @@ async def to_the_end(executor: Executor, work: Callable[[], T], limit_s: float |
         if not job.cancelled() and job.exception() is not None:
             raise cancelled from job.exception()
         raise
-    if not done.done():
+    finally:
+        if limit is not None:
+            limit.cancel()
+    if not job.done():
         raise StillAtWorkError(f"it has not done so in {limit_s:.1f} s; it goes on")
     return job.result()

@@ -190,7 +190,7 @@ FOUND_IN_CONTROL: Final = (
         (
             Edit(
                 "strandline_broker/hosts/push.py",
-                "self.envelopes.late.limit_s() if failed else None",
+                "self.envelopes.late.limit_s()",
                 "None",
             ),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from strandline_proto.errors import (
     KafkaStorageError,
     WireError,
 )
+from strandline_proto.ids import BrokerId
 from support.pushed_broker import TOPIC_ID, ask, broker, given_up, push, with_topic
 from support.scripted_controller import WAIT_S, running
 
@@ -84,6 +86,36 @@ async def test_what_is_not_applied_is_told_though_no_disk_records_the_push(
         )
         assert (answer.error_code, list(answer.topics)) == (0, [])
         assert recorded == [10, 11, 11]
+
+
+async def test_a_push_that_no_disk_records_does_not_keep_leaders_from_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they lead may lie on another disk. Who has come back joins no ISR of a leader that has
+    not heard of it, and nobody else is elected, as heartbeats arrive (I-88, I-89).
+    """
+    real, go_on = BrokerDirectories.update_state, threading.Event()
+
+    def update_state(*arguments: Any, **changes: Any) -> None:
+        go_on.wait(WAIT_S)
+        real(*arguments, **changes)
+
+    async with broker(tmp_path, session_s=1.5) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        monkeypatch.setattr(BrokerDirectories, "update_state", update_state)
+        back = push(11, 10)
+        back.update_metadata.live_brokers.add(broker_id=2, broker_epoch=8)
+        await call.write(push(10, 9))
+        await call.write(back)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_S / 2):
+                    while b.metadata.applied_offset < 11:  # noqa: ASYNC110 - a push is applied
+                        await asyncio.sleep(0.01)
+            assert b.replicas.eligibility.brokers.get(BrokerId(2)) == 8
+        finally:
+            go_on.set()
 
 
 async def test_on_a_disk_that_hangs_all_are_late_at_once_and_none_is_progress(
