@@ -156,6 +156,10 @@ class LogDirs:
             else:
                 return
 
+    async def recorded(self) -> None:
+        """Return once all is that `remember` was asked for, whoever has waited for it."""
+        await self.in_registry(lambda: None)
+
     async def run(self, on_flushed: OnFlushed) -> None:
         async with asyncio.TaskGroup() as group:
             for each in self.all:

@@ -272,6 +272,7 @@ class ReplicaManager:
                 async with partition.gate:
                     await partition.in_disk_pool(partition.log.close)
         await self.upkeep.checkpoints.save()
+        await self.dirs.recorded()  # a push is answered before it is, where a disk hangs
 
 
 def _why_out(log_dir: LogDir) -> str:

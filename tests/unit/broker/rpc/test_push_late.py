@@ -118,6 +118,34 @@ async def test_a_push_that_no_disk_records_does_not_keep_leaders_from_the_next_o
             go_on.set()
 
 
+async def test_a_directory_is_not_let_go_while_a_push_is_recorded_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may take it from then on, and what is written late would take the place of
+    what that one remembers (P-20, P-71).
+    """
+    update, close = BrokerDirectories.update_state, BrokerDirectories.close
+    go_on, recorded, when_let_go = threading.Event(), list[int](), list[list[int]]()
+
+    def update_state(self: BrokerDirectories, **changes: Any) -> None:
+        go_on.wait(WAIT_S)
+        update(self, **changes)
+        recorded.append(changes["metadata_offset"])
+
+    def let_go(self: BrokerDirectories) -> None:
+        when_let_go.append(list(recorded))
+        close(self)
+
+    monkeypatch.setattr(BrokerDirectories, "update_state", update_state)
+    monkeypatch.setattr(BrokerDirectories, "close", let_go)
+    async with broker(tmp_path, session_s=0.3) as b:
+        async with running(b.receiver.run()):
+            answer = await ask(b.stub.LeaderAndIsr(), push(9, 4, full=True))
+            assert "it goes on" in answer.error_message
+        asyncio.get_running_loop().call_later(0.3, go_on.set)
+    assert when_let_go == [[9]]
+
+
 async def test_on_a_disk_that_hangs_all_are_late_at_once_and_none_is_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
