@@ -8,6 +8,7 @@ stop it opens files.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +59,9 @@ class LogLoader:
         self._bytes = 0
 
     async def load(self, directories: Sequence[DataDirectory]) -> list[Loaded]:
-        """Every log that is there; blocking work runs on threads of its own."""
+        """Every log that is there; blocking work runs on threads of its own. Who is cancelled waits
+        for the logs at hand, and no other is begun: the directories may be let go then (P-71).
+        """
         begun_s = self._runtime.clock.monotonic()
         work = {directory: deque(directory.partitions()) for directory in directories}
         self._total = sum(map(len, work.values()))
@@ -85,8 +88,15 @@ class LogLoader:
     ) -> None:
         thread = self._runtime.serial_executor(f"recovery-{number}")
         loop = asyncio.get_running_loop()
+        job = loop.run_in_executor(thread, partial(self._drain, directory, waiting))
         try:
-            await loop.run_in_executor(thread, partial(self._drain, directory, waiting))
+            await asyncio.shield(job)
+        except asyncio.CancelledError:
+            waiting.clear()
+            while not job.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([job])
+            raise
         finally:
             thread.shutdown(wait=False)
 
