@@ -188,4 +188,58 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/storage/test_damage.py"
         "::test_a_segment_that_is_cut_as_the_look_at_it_begins_is_not_damaged",
     ),
+    Mutant(
+        "record-holds-up-the-next-push",
+        "I-88, I-89",
+        "a push that is applied whole waits for its record however long the disk hangs, and the"
+        " next one behind it",
+        (
+            Edit(
+                "strandline_broker/hosts/push.py",
+                "            await self._remember(envelope)\n",
+                "            await self._remember(envelope, limited=len(failed) > 0)\n",
+            ),
+            Edit(
+                "strandline_broker/hosts/push.py",
+                "    async def _remember(self, envelope: Envelope) -> None:\n",
+                "    async def _remember(self, envelope: Envelope, *, limited: bool) -> None:\n",
+            ),
+            Edit(
+                "strandline_broker/hosts/push.py",
+                "            self.envelopes.late.limit_s(),\n",
+                "            self.envelopes.late.limit_s() if limited else None,\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_push_late.py"
+        "::test_a_push_that_no_disk_records_does_not_keep_leaders_from_the_next_one",
+    ),
+    Mutant(
+        "directory-let-go-while-a-push-is-recorded",
+        "P-71, P-20",
+        "a broker that ends lets its directories go while what it was told is still to be written",
+        (
+            Edit(
+                "strandline_broker/hosts/replica_manager.py",
+                "        await self.dirs.recorded()"
+                "  # a push is answered before it is, where a disk hangs\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_push_late.py"
+        "::test_a_directory_is_not_let_go_while_a_push_is_recorded_in_it",
+    ),
+    Mutant(
+        "directory-let-go-while-a-log-is-opened",
+        "P-71, I-7",
+        "a broker that ends as it starts leaves threads behind, which recover its logs",
+        (
+            Edit(
+                "strandline_broker/hosts/log_loading.py",
+                "            await asyncio.shield(job)\n",
+                "            await job\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_log_loading.py"
+        "::test_a_load_that_is_given_up_ends_with_the_log_at_hand",
+    ),
 )
