@@ -292,7 +292,11 @@ class Fetcher:
         if key in self._retries:
             self._retries[key].cancel()
         loop = asyncio.get_running_loop()
-        self._retries[key] = loop.call_later(wait_ms / 1000, self.plan)
+        self._retries[key] = loop.call_later(wait_ms / 1000, self._try_again, position)
+
+    def _try_again(self, position: Position) -> None:
+        position.retry_at_ms = 0.0  # uvloop's timers may be early: there is no second one
+        self.plan()
 
     def _waited_long(self, key: PartitionKey, position: Position) -> bool:
         """Whether nobody has served this place since the leader first said that its disk does not:

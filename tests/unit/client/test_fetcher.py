@@ -16,7 +16,12 @@ from strandline._fetcher import STORAGE_PATIENCE_MS, Fetcher, Wanted
 from strandline._offsets import EpochEnd
 from strandline.errors import InvalidRequest
 from strandline_proto.batch import build_batch, prefix
-from strandline_proto.errors import NONE, KafkaStorageError, OffsetOutOfRange
+from strandline_proto.errors import (
+    NONE,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+)
 
 if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
@@ -168,6 +173,21 @@ async def test_an_assignment_begins_without_the_failures_of_the_one_before() -> 
     fetcher.on_response(*answer(position, **failed))
     assert position.phase is Phase.FETCHING, "its leader has said so for the first time"
     fetcher.assign({})
+
+
+async def test_what_failed_is_asked_for_again_though_its_timer_is_early() -> None:
+    position, now_ms = new_position(0), 0.0
+    fetcher = fetcher_of(position)
+    clock = SimpleNamespace(monotonic=lambda: now_ms / 1000)
+    fetcher._runtime = cast("Any", SimpleNamespace(clock=clock, rng=Random(1)))
+    fetcher.on_response(*answer(position, error_code=NotLeaderOrFollower.code, error_message=""))
+    now_ms = position.retry_at_ms - 1.0  # uvloop rounds to milliseconds
+    fetcher.cluster.view.leader = lambda *_: (1, 0)  # type: ignore[method-assign]
+    woken = asyncio.Event()
+    fetcher._streams[1] = cast("Any", SimpleNamespace(wake=woken.set))
+    assert fetcher.wanted(1) == ({}, False)
+    await woken.wait()
+    assert position.key in fetcher.wanted(1)[0], "nobody would ask for it any more"
 
 
 async def test_what_is_not_heard_while_a_new_leader_is_asked_voids_nothing() -> None:
