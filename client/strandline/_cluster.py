@@ -165,7 +165,7 @@ class Cluster:
                 if code is not None and not from_code(code).retriable:
                     raise from_code(code, f"topic {name!r} is refused by the broker")
                 elapsed = clock() - started
-                if name not in self.view.topics and elapsed >= min(UNKNOWN_TOPIC_S, timeout_s):
+                if name in changes.unknown and elapsed >= min(UNKNOWN_TOPIC_S, timeout_s):
                     raise UnknownTopicOrPartition(f"topic {name!r} does not exist; create it first")
         except BaseException:
             if is_new:  # else it is asked for as long as the client lives
