@@ -134,18 +134,15 @@ class Sender:
             self._timers[queue] = loop.call_later(delay_s, self.dispatch, queue)
 
     def _on_metadata(self, changes: Changes) -> None:
-        for key in changes.moved:
-            queue = self.queues.get(key)
-            view = self.cluster.view.partition(*key)
-            if queue is not None and view is not None:
-                queue.on_leader_moved(view.leader_epoch)
         for topic_id in changes.gone:
             for key in [key for key in self.queues if key[0] == topic_id]:
                 queue = self.queues.pop(key)
                 if (timer := self._timers.pop(queue, None)) is not None:
                     timer.cancel()
                 self._settle(queue.on_hopeless(self.why_gone(queue.topic)), queue)
-        for queue in self.queues.values():
+        for key, queue in self.queues.items():
+            if (view := self.cluster.view.partition(*key)) is not None:
+                queue.on_leader_moved(view.leader_epoch)  # a refusal may have told it before
             if not queue.idle:
                 self.dispatch(queue)
 
