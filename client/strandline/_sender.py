@@ -246,8 +246,8 @@ class Sender:
         finally:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self.buffered -= size
-                # It may not be taken: whoever is next then has no answer to wait for.
-                asyncio.get_running_loop().call_soon(self._hand_out_space)
+            # It may not be taken: whoever is next then has no answer to wait for.
+            asyncio.get_running_loop().call_soon(self._hand_out_space)
         return True
 
     def _hand_out_space(self) -> None:
