@@ -37,6 +37,8 @@ Answer = TypeVar("Answer")
 
 HEDGE_S: Final = 0.1
 ASK_TIMEOUT_S: Final = 2.0
+LOOK_TIMEOUT_S: Final = 5.0
+"""For all topics of a large cluster; then another broker is asked for them."""
 METADATA_MAX_AGE_S: Final = 300.0
 """Kafka's metadata.max.age.ms: so late is learnt what nothing else makes a client ask for, as new
 partitions of a topic.

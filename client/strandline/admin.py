@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline._arguments import INT64_MAX, mapping, milliseconds, several, whole
+from strandline._cluster import LOOK_TIMEOUT_S
 from strandline._configs import alteration, describe_configs, resources_of
 from strandline._connections import parse_bootstrap
 from strandline._created_topics import CreatedTopics
@@ -120,8 +121,10 @@ class Admin(GroupAdministration, Reassignments):
 
     async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:
         """One call that may be made twice, to whichever broker answers."""
+        only_looks = isinstance(request, metadata_pb2.MetadataRequest)
+        attempt_s = LOOK_TIMEOUT_S if only_looks else None  # a broker may be paused, others are not
         return await self._started().cluster.ask_any(
-            method, request, timeout_s=self._timeout_s, returns=object
+            method, request, timeout_s=self._timeout_s, attempt_s=attempt_s, returns=object
         )
 
     # Topics.
@@ -176,9 +179,7 @@ class Admin(GroupAdministration, Reassignments):
         return before
 
     async def _appears(self, name: str, count: int = 1) -> None:
-        """Wait until so many partitions have leaders, as far as brokers know; at most two
-        seconds.
-        """
+        """Wait until so many partitions have leaders, as brokers know; at most two seconds."""
         cluster = self._started().cluster
         try:
             async with asyncio.timeout(min(2.0, self._timeout_s)):

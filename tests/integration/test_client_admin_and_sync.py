@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -66,6 +67,20 @@ async def test_topics_are_created_described_listed_and_deleted(cluster: Scripted
         for call in (admin.delete_topics, admin.describe_topics):
             with pytest.raises(UnknownTopicOrPartition, match="'orders' does not exist"):
                 await call(["orders"])
+
+
+async def test_whoever_only_looks_is_not_held_up_by_brokers_that_are_silent(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.admin.LOOK_TIMEOUT_S", 0.1)
+    cluster.create("orders")
+    async with Admin(cluster.bootstrap, request_timeout_ms=3000) as admin:
+        cluster.brokers[1].pause()
+        cluster.brokers[2].pause()
+        for call in (admin.list_topics, admin.describe_topics, admin.brokers):
+            assert all(await asyncio.gather(*(call() for _ in range(5))))
+        cluster.brokers[1].resume()
+        cluster.brokers[2].resume()
 
 
 async def test_a_coordinator_that_falls_silent_is_named_with_what_it_said_before(
