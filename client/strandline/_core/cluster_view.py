@@ -31,8 +31,6 @@ class PartitionView:
     leader: int = -1
     leader_epoch: int = -1
     metadata_offset: int = -1
-    min_epoch: int = -1
-    """A reader has seen this epoch: older leaders are not asked (P-82)."""
 
 
 @dataclass(slots=True)
@@ -64,6 +62,10 @@ class ClusterView:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, TopicView] = {}
         self.by_id: dict[bytes, TopicView] = {}
+        self._min_epochs: dict[PartitionKey, int] = {}
+        """A reader has seen this epoch: older leaders are not asked (P-82). No answer may have told
+        of the partition yet, as where the coordinator knows more than this client.
+        """
 
     def apply(self, answer: metadata_pb2.MetadataResponse) -> Changes:
         """Take over what is newer. Raises InconsistentClusterId for another cluster's answer."""
@@ -109,6 +111,8 @@ class ClusterView:
 
     def _forget(self, topic: TopicView, changes: Changes) -> None:
         self.by_id.pop(topic.topic_id, None)
+        for key in [key for key in self._min_epochs if key[0] == topic.topic_id]:
+            del self._min_epochs[key]
         if self.topics.get(topic.name) is topic:
             del self.topics[topic.name]
         changes.gone.append(topic.topic_id)
@@ -167,12 +171,11 @@ class ClusterView:
         view = self.partition(topic_id, partition)
         if view is None or view.leader < 0 or view.leader not in self.brokers:
             return None
-        if view.leader_epoch < view.min_epoch:
+        if view.leader_epoch < self._min_epochs.get((topic_id, partition), -1):
             return None
         return view.leader, view.leader_epoch
 
     def require_epoch(self, topic_id: bytes, partition: int, leader_epoch: int) -> None:
         """Someone has read a record of this epoch: a leader of an older one is not to be asked."""
-        view = self.partition(topic_id, partition)
-        if view is not None:
-            view.min_epoch = max(view.min_epoch, leader_epoch)
+        key = topic_id, partition
+        self._min_epochs[key] = max(self._min_epochs.get(key, -1), leader_epoch)

@@ -99,6 +99,19 @@ def test_a_reader_never_asks_a_leader_older_than_what_it_has_read() -> None:
     assert view.leader(ID, 0) == (2, 4)
 
 
+def test_what_has_been_read_is_known_before_the_partition_is() -> None:
+    """A group grants what was added since this client has heard of the topic."""
+    view = ClusterView()
+    view.apply(answer(offset=4, leader=1, epoch=3))
+    view.require_epoch(ID, 1, 4)
+    for offset, epoch in ((5, 3), (6, 4)):
+        added = answer(offset=offset, epoch=3)
+        added.topics[0].partitions.add(index=1, leader=2, leader_epoch=epoch)
+        view.apply(added)
+        assert view.leader(ID, 1) == ((2, 4) if epoch == 4 else None)
+    assert view.leader(ID, 0) == (1, 3)
+
+
 def test_brokers_are_replaced_by_a_newer_answer_and_added_by_an_older_one() -> None:
     view = ClusterView()
     view.apply(answer(offset=5, brokers=(1, 2)))
