@@ -25,6 +25,7 @@ class ConsumerBase:
         self._session: Session | None = None
         self._group: Group | None = None
         """While the consumer runs, if it has a group_id."""
+        self._is_stopping = False
         self._delivery = Delivery(
             check_crcs=options.check_crcs, max_decompressed_bytes=max_decompressed_bytes
         )

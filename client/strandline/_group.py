@@ -90,10 +90,16 @@ class Group:
         """Join, or say that something else is wanted."""
         if self.stream.fatal is not None:
             raise self.stream.fatal
+        if self.rebalancing.stay():
+            if self._polls == 0:
+                self.rebalancing.polled.clear()
+        elif self.rebalancing.comes_back(lambda: self._join(subscription, listener)):
+            return
+        self._join(subscription, listener)
+
+    def _join(self, subscription: Subscription, listener: object) -> None:
         self.listening.listener = listener
         self._polled_at_s = self._now_s()
-        if self.rebalancing.stay() and self._polls == 0:
-            self.rebalancing.polled.clear()
         if self.membership.subscribe(subscription):
             self.stream.restart()
         self.stream.wake()

@@ -10,7 +10,7 @@ from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
 from strandline._group import at_of
 from strandline._listeners import check_listener
-from strandline.errors import ConfigurationError, UnknownTopicOrPartition
+from strandline.errors import ClientClosed, ConfigurationError, UnknownTopicOrPartition
 from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class GroupCalls(ConsumerBase):
             self._wanted = subscription, listener
             return
         group = self._grouped("subscribe")
+        if self._is_stopping:
+            raise ClientClosed("the consumer is being closed")
         if self._assigned.keys and not group.is_subscribed:
             raise ConfigurationError(
                 "partitions are assigned by assign([...]); call unsubscribe() before subscribe"

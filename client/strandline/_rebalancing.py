@@ -74,6 +74,7 @@ class Rebalancing:
         """To be raised by a poll: no asking again mends it."""
         self._releasing: list[asyncio.Future[None]] = []
         """Calls that wait for the end of the release that is under way; none is, if it is empty."""
+        self._once_left: Callable[[], None] | None = None
         self._backoff = Backoff(max_ms=BACKOFF_MAX_MS)
 
     # What happens.
@@ -102,6 +103,7 @@ class Rebalancing:
         self._commit_timeout_s = min(self._commit_timeout_s, commit_timeout_s)
         released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._releasing.append(released)
+        self._once_left = None
         self._listening.always = True
         self._listening.allow()
         self.polled.set()
@@ -119,6 +121,14 @@ class Rebalancing:
             return False
         self._releasing = []
         return True
+
+    def comes_back(self, once_left: Callable[[], None]) -> bool:
+        """The application subscribes beside an unsubscribe(): whether it leaves, and joins again
+        by this call then.
+        """
+        if self._releasing:
+            self._once_left = once_left
+        return bool(self._releasing)
 
     def leave_without_a_word(self) -> None:
         """As `release`, when its time is up: the application hears nothing."""
@@ -226,6 +236,9 @@ class Rebalancing:
         for released in releasing:
             if not released.done():
                 released.set_result(None)
+        once_left, self._once_left = self._once_left, None
+        if once_left is not None:
+            once_left()
 
     # Taking up.
 

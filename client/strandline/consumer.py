@@ -111,7 +111,6 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
             self._wanted = Subscription(tuple(sorted(set(self._topics)))), None
         self._runtime = runtime
         self._whole = WholeTopics()
-        self._is_stopping = False
 
     # Life.
 

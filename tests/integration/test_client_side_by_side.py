@@ -40,6 +40,20 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
         yield scripted
 
 
+class Slow:
+    """A listener that takes its time."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.revoked = 0
+
+    async def on_partitions_assigned(self, _: object) -> None: ...
+
+    async def on_partitions_revoked(self, _: object) -> None:
+        self.revoked += 1
+        await self.may_end.wait()
+
+
 def reader(cluster: ScriptedCluster, **options: Any) -> Consumer:
     return Consumer(
         bootstrap_servers=cluster.bootstrap,
@@ -172,6 +186,45 @@ async def test_who_subscribes_while_the_group_hears_of_a_leave_keeps_what_it_get
         assert consumer.group_metadata().generation_id == epoch
 
 
+@pytest.mark.parametrize("is_cut_off", [False, True])
+async def test_who_subscribes_beside_an_unsubscribe_leaves_and_comes_back(
+    cluster: ScriptedCluster, is_cut_off: bool
+) -> None:
+    listener = Slow()
+    async with reader(cluster, group_id="g") as consumer:
+        consumer.subscribe(["orders"], listener=listener)
+        await consumer.wait_assigned(10_000)
+        leaving = asyncio.create_task(consumer.unsubscribe())
+        await asyncio.sleep(0.05)
+        consumer.subscribe(["orders"])
+        if is_cut_off:
+            leaving.cancel()
+        listener.may_end.set()
+        async with asyncio.timeout(10):
+            await asyncio.wait([leaving])
+        assert consumer.subscription() == {"orders"}
+        assert await consumer.wait_assigned(10_000) == {T0}
+        assert listener.revoked == 1
+        assert await offsets(consumer, 5) == [0, 1, 2, 3, 4]
+        await consumer.unsubscribe()
+        assert not consumer.subscription()
+        assert cluster.groups.group("g").members == {}
+
+
+async def test_nobody_subscribes_to_what_is_being_stopped(cluster: ScriptedCluster) -> None:
+    listener = Slow()
+    async with reader(cluster, group_id="g") as consumer:
+        consumer.subscribe(["orders"], listener=listener)
+        await consumer.wait_assigned(10_000)
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0.05)
+        with pytest.raises(ClientClosed, match="being closed"):
+            consumer.subscribe(["orders"])
+        listener.may_end.set()
+        await stopping
+        assert cluster.groups.group("g").members == {}
+
+
 async def test_who_waits_for_a_position_hears_that_it_is_not_assigned_any_more(
     cluster: ScriptedCluster,
 ) -> None:
@@ -218,22 +271,15 @@ async def test_who_waits_for_an_assignment_hears_of_the_consumers_end(
 async def test_two_that_leave_a_group_at_a_time_both_end(
     cluster: ScriptedCluster, ends: str
 ) -> None:
-    may_end = asyncio.Event()
-
-    class Slow:
-        async def on_partitions_assigned(self, _: object) -> None: ...
-
-        async def on_partitions_revoked(self, _: object) -> None:
-            await may_end.wait()
-
+    listener = Slow()
     async with reader(cluster, group_id="g") as consumer:
-        consumer.subscribe(["orders"], listener=Slow())
+        consumer.subscribe(["orders"], listener=listener)
         await consumer.wait_assigned(10_000)
         first = asyncio.create_task(consumer.unsubscribe())
         await asyncio.sleep(0.05)
         second = asyncio.create_task(consumer.stop() if ends == "stop" else consumer.unsubscribe())
         await asyncio.sleep(0.05)
-        may_end.set()
+        listener.may_end.set()
         async with asyncio.timeout(5):
             await asyncio.gather(first, second)
         assert cluster.groups.group("g").members == {}
