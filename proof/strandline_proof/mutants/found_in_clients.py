@@ -87,4 +87,109 @@ FOUND_IN_CLIENTS: Final = (
         history="tests/unit/client/_core/test_membership.py"
         "::test_who_joins_says_so_once_and_waits_for_the_answer",
     ),
+    Mutant(
+        "retry-timer-is-never-early",
+        "I-88",
+        "a fetch that failed is left out when its timer is early, and no other is started",
+        (
+            Edit(
+                "strandline/_fetcher.py",
+                "        position.retry_at_ms = 0.0"
+                "  # uvloop's timers may be early: there is no second one\n",
+                "",
+            ),
+        ),
+        history="tests/unit/client/test_fetcher.py"
+        "::test_what_failed_is_asked_for_again_though_its_timer_is_early",
+    ),
+    Mutant(
+        "not-there-by-an-answer-that-was-not-asked",
+        "I-183",
+        "a topic that an answer does not speak of is not there",
+        (
+            Edit(
+                "strandline/_cluster.py",
+                "if name in changes.unknown and elapsed",
+                "if name not in self.view.topics and elapsed",
+            ),
+        ),
+        history="tests/unit/client/test_cluster.py"
+        "::test_nobody_is_told_that_a_topic_is_not_there_by_an_answer_that_was_not_asked_for_it",
+    ),
+    Mutant(
+        "moved-only-by-metadata",
+        "I-88, I-183",
+        "what is under way stays with a leader that a refusal has called deposed",
+        (
+            Edit(
+                "strandline/_sender.py",
+                "            if (view := self.cluster.view.partition(*key)) is not None:\n",
+                "            if key in changes.moved and"
+                " (view := self.cluster.view.partition(*key)) is not None:\n",
+            ),
+        ),
+        history="tests/unit/client/test_sender_leaders.py"
+        "::test_a_newer_leader_is_sent_what_the_older_one_has_not_answered",
+    ),
+    Mutant(
+        "room-that-nobody-offers",
+        "P-66, I-88",
+        "who gives up waiting for room in the buffer keeps it from whoever is next",
+        (
+            Edit(
+                "strandline/_sender.py",
+                "                self.buffered -= size\n"
+                "            # It may not be taken: whoever is next then has no answer to wait for.\n"
+                "            asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
+                "                self.buffered -= size\n"
+                "                asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
+            ),
+        ),
+        history="tests/unit/client/test_sender_room.py"
+        "::test_who_does_not_wait_for_room_any_more_is_in_nobodys_way",
+    ),
+    Mutant(
+        "look-waits-for-one-broker",
+        "I-183",
+        "whoever asks for topics waits for a silent broker as long as the call may take",
+        (
+            Edit(
+                "strandline/admin.py",
+                "attempt_s = LOOK_TIMEOUT_S if only_looks else None",
+                "attempt_s = None if only_looks else None",
+            ),
+        ),
+        history="tests/integration/test_client_admin_and_sync.py"
+        "::test_whoever_only_looks_is_not_held_up_by_brokers_that_are_silent",
+    ),
+    Mutant(
+        "read-before-it-was-told",
+        "P-82",
+        "what was read of a partition that no answer has told of does not rule out an older leader",
+        (
+            Edit(
+                "strandline/_core/cluster_view.py",
+                "        key = topic_id, partition\n",
+                "        if self.partition(topic_id, partition) is None:\n"
+                "            return\n"
+                "        key = topic_id, partition\n",
+            ),
+        ),
+        history="tests/unit/client/_core/test_cluster_view.py"
+        "::test_what_has_been_read_is_known_before_the_partition_is",
+    ),
+    Mutant(
+        "subscribed-beside-an-unsubscribe",
+        "I-88",
+        "a subscription that is made while its consumer leaves goes with the membership",
+        (
+            Edit(
+                "strandline/_rebalancing.py",
+                "        if self._releasing:\n            self._once_left = once_left\n",
+                "",
+            ),
+        ),
+        history="tests/integration/test_client_side_by_side.py"
+        "::test_who_subscribes_beside_an_unsubscribe_leaves_and_comes_back",
+    ),
 )

@@ -35,7 +35,7 @@ async def test_who_does_not_wait_for_room_any_more_is_in_nobodys_way(
     sender.buffered = ROOM - 100  # and nothing of it is acknowledged
     too_much = asyncio.create_task(sender.space(200, 10.0))
     await asyncio.sleep(0)
-    fits = asyncio.create_task(sender.space(50, 200.0))
+    fits = asyncio.create_task(sender.space(50, 5000.0))
     await asyncio.sleep(0)
     end(too_much)
     await asyncio.wait([too_much])
