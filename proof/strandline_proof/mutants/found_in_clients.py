@@ -138,10 +138,7 @@ FOUND_IN_CLIENTS: Final = (
         (
             Edit(
                 "strandline/_sender.py",
-                "                self.buffered -= size\n"
-                "            # It may not be taken: whoever is next then has no answer to wait for.\n"
                 "            asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
-                "                self.buffered -= size\n"
                 "                asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
             ),
         ),

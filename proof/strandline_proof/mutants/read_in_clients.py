@@ -156,9 +156,7 @@ READ_IN_CLIENTS: Final = (
         (
             Edit(
                 _SENDER,
-                "        for queue in self.queues.values():\n"
-                "            if not queue.idle:\n"
-                "                self.dispatch(queue)\n",
+                "            if not queue.idle:\n                self.dispatch(queue)\n",
                 "",
             ),
         ),
