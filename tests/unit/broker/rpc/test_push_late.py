@@ -112,7 +112,7 @@ async def test_a_push_that_no_disk_records_does_not_keep_leaders_from_the_next_o
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_S / 2):
                     while b.metadata.applied_offset < 11:  # noqa: ASYNC110 - a push is applied
-                        await asyncio.sleep(0.01)
+                        await asyncio.sleep(0)
             assert b.replicas.eligibility.brokers.get(BrokerId(2)) == 8
         finally:
             go_on.set()
