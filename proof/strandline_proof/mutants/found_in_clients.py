@@ -23,7 +23,8 @@ FOUND_IN_CLIENTS: Final = (
                 "            epoch = -1\n",
             ),
         ),
-        Needs(corpus="a-commit-behind-a-deposed-leader"),
+        history="tests/integration/test_client_group_commits.py"
+        "::test_it_has_the_epoch_of_the_record_before_where_that_was_handed_over",
     ),
     Mutant(
         "commit-outlives-its-ownership",
@@ -56,7 +57,8 @@ FOUND_IN_CLIENTS: Final = (
                 "            self._retries = {}\n",
             ),
         ),
-        Needs(corpus="a-retry-that-outlives-its-consumer"),
+        history="tests/unit/client/test_fetcher.py"
+        "::test_no_timer_of_a_fetch_that_failed_outlives_its_consumer",
     ),
     Mutant(
         "late-answer-voids-what-came-since",

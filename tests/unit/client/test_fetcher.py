@@ -175,6 +175,20 @@ async def test_an_assignment_begins_without_the_failures_of_the_one_before() -> 
     fetcher.assign({})
 
 
+async def test_no_timer_of_a_fetch_that_failed_outlives_its_consumer() -> None:
+    position = new_position(0)
+    fetcher = fetcher_of(position)
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    fetcher._runtime = cast("Any", SimpleNamespace(clock=clock, rng=Random(1)))
+    fetcher.on_response(*answer(position, error_code=NotLeaderOrFollower.code, error_message=""))
+    retry = fetcher._retries[position.key]
+    navigating = asyncio.create_task(fetcher.navigate())
+    await asyncio.sleep(0)
+    navigating.cancel()
+    await asyncio.wait([navigating])
+    assert retry.cancelled()
+
+
 async def test_what_failed_is_asked_for_again_though_its_timer_is_early() -> None:
     position, now_ms = new_position(0), 0.0
     fetcher = fetcher_of(position)
