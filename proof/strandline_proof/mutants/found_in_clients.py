@@ -72,7 +72,8 @@ FOUND_IN_CLIENTS: Final = (
                 "            ) or position.generation != generations[key]:\n",
             ),
         ),
-        Needs(corpus="a-late-answer-about-where-a-reader-was"),
+        history="tests/unit/client/test_fetcher.py"
+        "::test_a_late_answer_about_where_it_was_does_not_void_what_came_since",
     ),
     Mutant(
         "heartbeat-while-joining",
