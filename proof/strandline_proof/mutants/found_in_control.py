@@ -106,7 +106,8 @@ FOUND_IN_CONTROL: Final = (
                 "told is None or told.changed_at > as_of:\n",
             ),
         ),
-        Needs(corpus="a-failure-told-while-another-broker-left"),
+        history="tests/unit/broker/core/controller/test_fencing.py"
+        "::test_news_of_a_failure_is_not_old_because_somebody_else_left",
     ),
     Mutant(
         "fencing-leaves-old-requests-valid",
