@@ -197,4 +197,19 @@ FOUND_IN_CONTROL: Final = (
         ),
         Needs(corpus="answer-held-up-by-its-record"),
     ),
+    Mutant(
+        "refused-offsets-topic-ends-the-controller",
+        "I-88",
+        "the topic of groups, which the controller makes by itself, has no room on its brokers: the"
+        " refusal ends the controller, at each start again",
+        (
+            Edit(
+                "strandline_broker/hosts/controller/administration.py",
+                "            except WireError as refused:\n",
+                "            except TimeoutError as refused:\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/controller/test_administration.py"
+        "::test_a_refused_offsets_topic_is_tried_again_and_does_not_end_the_controller",
+    ),
 )

@@ -6,7 +6,6 @@ Whoever may say no to an administrator's wish stands in core; here is only which
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +33,7 @@ from strandline_broker.core.controller.topics import (
     decide_create_topic,
     decide_delete_topic,
 )
-from strandline_proto.errors import ThrottlingQuotaExceeded
+from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ ELECTIONS_PER_BATCH: Final = 500
 LOOK_S: Final = 0.1
 """Between two looks for brokers that are to hold the offsets topic, while there is none."""
 AFTER_FIRST_ANSWERS_S: Final = 0.3
+AFTER_REFUSAL_S: Final = 10.0
+"""What refuses it passes when an operator has done something."""
 MOVES_PER_BATCH: Final = 100
 """A new assignment takes the event loop 0.2 ms, ten times as long as an election."""
 
@@ -108,10 +109,17 @@ class Administration:
                 wanted,
                 topic_id=TopicId(self._runtime.random_id()),
             )
-            with contextlib.suppress(ThrottlingQuotaExceeded):
+            try:
                 made = await self._pipeline.submit(decide)
-                if made is not None:
-                    self._runtime.log.info("topic made", topic=made.name)
+            except ThrottlingQuotaExceeded:
+                continue
+            except WireError as refused:
+                # Brokers without room for it, say: no reason to end, and it may pass.
+                self._runtime.log.warning("no topic for groups is made", why=str(refused))
+                await asyncio.sleep(AFTER_REFUSAL_S)
+                continue
+            if made is not None:
+                self._runtime.log.info("topic made", topic=made.name)
 
     async def create_partitions(self, wish: MorePartitions, *, validate_only: bool) -> int:
         """How many partitions the topic had before."""

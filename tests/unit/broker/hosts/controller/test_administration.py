@@ -20,6 +20,7 @@ from support.scripted_pipeline import ScriptedPipeline
 
 B4 = BrokerId(4)
 MANY = 2 * MOVES_PER_BATCH + 50
+OFFSETS = OffsetsTopic(partitions=4, replication_factor=3, segment_bytes=1 << 20)
 
 
 def reassign(room: int) -> tuple[list[ReassignmentResult], list[int]]:
@@ -60,19 +61,22 @@ def test_the_offsets_topic_is_made_when_the_brokers_for_it_have_come(
     asyncio.run(make_offsets_topic())
 
 
-async def make_offsets_topic() -> None:
-    cluster = Cluster([B1, B2])
-    pipeline = ScriptedPipeline(cluster, room=0)
-    wanted = OffsetsTopic(partitions=4, replication_factor=3, segment_bytes=1 << 20)
-    settings = SimpleNamespace(offsets_topic=wanted)
+def administration_of(cluster: Cluster, pipeline: ScriptedPipeline) -> Administration:
+    settings = SimpleNamespace(offsets_topic=OFFSETS)
     runtime = SimpleNamespace(random_id=lambda: bytes(range(16)), log=structlog.get_logger())
-    admin = Administration(
+    return Administration(
         cast("Any", runtime),
         cast("Any", settings),
         cluster.state,
         cast("Any", pipeline),
         LogEnds(),
     )
+
+
+async def make_offsets_topic() -> None:
+    cluster = Cluster([B1, B2])
+    pipeline = ScriptedPipeline(cluster, room=0)
+    admin = administration_of(cluster, pipeline)
     async with asyncio.timeout(10):
         making = asyncio.create_task(admin.make_offsets_topic())
         for _ in range(20):
@@ -84,6 +88,30 @@ async def make_offsets_topic() -> None:
         assert not exists(cluster.state), "refused: too many decisions wait"
         pipeline.room = 1
         await making
-    assert pipeline.sizes == [1 + len(wanted.configs) + 4]
+    assert pipeline.sizes == [1 + len(OFFSETS.configs) + 4]
     await admin.make_offsets_topic()
+    assert exists(cluster.state)
+
+
+def test_a_refused_offsets_topic_is_tried_again_and_does_not_end_the_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I-88: its brokers may have no room for more replicas until one has a greater limit."""
+    monkeypatch.setattr(administration, "AFTER_FIRST_ANSWERS_S", 0.0)
+    monkeypatch.setattr(administration, "AFTER_REFUSAL_S", 0.0)
+    asyncio.run(make_offsets_topic_without_room())
+
+
+async def make_offsets_topic_without_room() -> None:
+    cluster = Cluster([B1, B2])
+    cluster.up(B3, replicas_max=OFFSETS.partitions - 1)
+    admin = administration_of(cluster, ScriptedPipeline(cluster, room=10))
+    async with asyncio.timeout(10):
+        making = asyncio.create_task(admin.make_offsets_topic())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not making.done()
+        assert not exists(cluster.state)
+        cluster.up(B3, replicas_max=OFFSETS.partitions)
+        await making
     assert exists(cluster.state)
