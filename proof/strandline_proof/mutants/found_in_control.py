@@ -212,4 +212,19 @@ FOUND_IN_CONTROL: Final = (
         history="tests/unit/broker/hosts/controller/test_administration.py"
         "::test_a_refused_offsets_topic_is_tried_again_and_does_not_end_the_controller",
     ),
+    Mutant(
+        "come-to-a-role-it-is-elected-around-for",
+        "P-79, I-88",
+        "a broker that comes to its late role, and is elected around meanwhile, is not elected"
+        " again: nobody leads, though it lives and asks for nothing more",
+        (
+            Edit(
+                "strandline_broker/hosts/controller/push_answers.py",
+                "failed=failed, as_of=as_of, came=came\n",
+                "failed=failed, as_of=as_of, came=frozenset()\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/controller/test_push_answers.py"
+        "::test_who_is_elected_around_while_it_applies_a_snapshot_leads_again",
+    ),
 )

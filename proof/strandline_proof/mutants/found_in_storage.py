@@ -166,9 +166,9 @@ FOUND_IN_STORAGE: Final = (
         (
             Edit(
                 "strandline_broker/hosts/controller/push_answers.py",
-                "        if may_lead_again(self._state, *who, failed=failed, as_of=as_of):\n",
-                "        if None in may_lead_again(self._state, *who, failed=failed, as_of=as_of):"
+                "        if came or may_lead_again(self._state, *who, failed=failed, as_of=as_of):"
                 "\n",
+                "        if None in came:\n",
             ),
         ),
         history="tests/unit/broker/hosts/controller/test_push_answers.py"

@@ -22,9 +22,11 @@ def may_lead_again(
     *,
     failed: Set[tuple[TopicId, int]],
     as_of: MetadataOffset,
+    came: Set[tuple[TopicId, int]] = frozenset(),
 ) -> list[PartitionChangeRecord]:
     """Elections that a broker makes possible by having applied the snapshot of offset `as_of`, all
-    of it but the partitions `failed`. What began a leader epoch since is answered for by itself;
+    of it but the partitions `failed`. What began a leader epoch since is answered for by itself,
+    except for `came`, whose role it has come to late, and may have been elected around meanwhile;
     any other change gives the broker no new role, and may be the last of the partition.
     """
     broker = state.brokers.get(broker_id)
@@ -34,7 +36,8 @@ def may_lead_again(
     for change in lead_again(state, broker_id, state.brokers):
         partition = state.partition(change.topic_id, change.partition)
         assert partition is not None, change
-        if partition.elected_at <= as_of and (partition.topic_id, partition.index) not in failed:
+        key = (partition.topic_id, partition.index)
+        if key in came or (partition.elected_at <= as_of and key not in failed):
             elections.append(change)
     return elections
 
@@ -46,8 +49,11 @@ def decide_lead_again(
     *,
     failed: Set[tuple[TopicId, int]],
     as_of: MetadataOffset,
+    came: Set[tuple[TopicId, int]] = frozenset(),
 ) -> Decision[bool]:
     """The answer says whether a partition has a leader again."""
-    elections = may_lead_again(state, broker_id, broker_epoch, failed=failed, as_of=as_of)
+    elections = may_lead_again(
+        state, broker_id, broker_epoch, failed=failed, as_of=as_of, came=came
+    )
     ends = completions(state, elections, state.brokers)
     return Decision([*elections, *ends], answer=bool(elections))

@@ -144,16 +144,22 @@ class PushAnswers:
     def _on_snapshot_applied(
         self, receiver: Broker, failed: Set[tuple[TopicId, int]], as_of: MetadataOffset
     ) -> None:
-        """What it could not lead before, it may lead now. A broker asks for a snapshot at most
-        every few seconds, so an election that fails again and again makes no tight loop.
+        """What it could not lead before, it may lead now, also where it is elected around at this
+        moment, or has been since the snapshot was made: it has no reason to ask for another one. A
+        broker asks at most every few seconds, so an election that fails again and again makes no
+        tight loop.
         """
-        for key in [k for k in self._unfit if k not in failed]:
-            self._unfit[key].pop(receiver.broker_id, None)
+        me = receiver.broker_id
+        came = {k for k, unfit in self._unfit.items() if me in unfit and k not in failed}
+        for key in came:
+            del self._unfit[key][me]
             if not self._unfit[key]:
                 del self._unfit[key]
-        who = (receiver.broker_id, receiver.epoch)
-        if may_lead_again(self._state, *who, failed=failed, as_of=as_of):
-            decide = partial(decide_lead_again, self._state, *who, failed=failed, as_of=as_of)
+        who = (me, receiver.epoch)
+        if came or may_lead_again(self._state, *who, failed=failed, as_of=as_of):
+            decide = partial(
+                decide_lead_again, self._state, *who, failed=failed, as_of=as_of, came=came
+            )
             self._spawn(self._submit([decide], receiver, "a broker leads again"))
 
     async def _submit(

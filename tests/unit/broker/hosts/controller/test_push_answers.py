@@ -44,6 +44,8 @@ class Asked:
         """So many decisions find the pipeline full."""
         self.late: list[Coroutine[Any, Any, None]] | None = None
         """What has not had its turn; None: everything has one at once."""
+        self.is_writing: Callable[[], None] = lambda: None
+        """Called when a decision is taken, and not durable."""
         self.ends = LogEnds()
         self.heard = Applied()
         for broker in cluster.state.brokers.values():
@@ -64,7 +66,9 @@ class Asked:
         if self.refusals > 0:
             self.refusals -= 1
             raise ThrottlingQuotaExceeded("try again later")
-        return self.cluster.commit(decide())
+        decision = decide()
+        self.is_writing()
+        return self.cluster.commit(decision)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self.late is None:
@@ -160,11 +164,27 @@ def test_what_the_broker_could_not_apply_of_the_snapshot_it_does_not_lead(asked:
     assert leader_of(asked) == NO_LEADER
 
 
-def test_a_snapshot_from_before_the_partition_changed_proves_nothing(asked: Asked) -> None:
+def test_who_is_elected_around_while_it_applies_a_snapshot_leads_again(asked: Asked) -> None:
+    """I-88: it comes to its late role at once, and has no reason to ask for another snapshot."""
     topic = topic_of(asked)
     asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
-    asked.answer(full=True, back=1)
     assert leader_of(asked) == NO_LEADER
+    asked.answer(full=True, back=1)
+    assert leader_of(asked) == B1
+
+
+def test_who_comes_to_its_role_while_a_decision_is_written_leads_again(asked: Asked) -> None:
+    """I-82, I-88: until it is durable the state says that it leads."""
+    topic = topic_of(asked)
+    asked.late = []
+    asked.answer(full=False, topics=cannot_apply(topic, KafkaStorageError.code))
+    (around,) = asked.late
+    asked.is_writing = lambda: asked.answer(full=True)
+    asyncio.run(around)
+    assert leader_of(asked) == NO_LEADER
+    asked.is_writing = lambda: None
+    asyncio.run(asked.late.pop())
+    assert leader_of(asked) == B1
 
 
 def test_a_snapshot_that_was_not_applied_elects_nobody(asked: Asked) -> None:
