@@ -131,11 +131,8 @@ FOUND_IN_CONTROL: Final = (
         (
             Edit(
                 _CONTROLLER + "election.py",
-                "        if leader == NO_LEADER:\n"
-                "            rest = ()"
-                "  # whoever is left there, and cannot lead just now, stays eligible\n"
-                "        elif leader not in rest:\n",
-                "        if leader != NO_LEADER and leader not in rest:\n",
+                "            rest = () if leader == NO_LEADER else (leader,)\n",
+                "            rest = rest if leader == NO_LEADER else (leader,)\n",
             ),
         ),
         history="tests/unit/broker/core/controller/test_fencing.py"
@@ -226,5 +223,21 @@ FOUND_IN_CONTROL: Final = (
         ),
         history="tests/unit/broker/hosts/controller/test_push_answers.py"
         "::test_who_is_elected_around_while_it_applies_a_snapshot_leads_again",
+    ),
+    Mutant(
+        "eligible-replica-not-asked",
+        "I-48, I-88",
+        "where nobody who is left in the ISR can apply an election, nobody leads, though an"
+        " eligible replica lives: nothing elects it later",
+        (
+            Edit(
+                _CONTROLLER + "election.py",
+                "            leader = elect(partition, (), brokers, elr=elr)\n",
+                "            leader = NO_LEADER if rest else elect(partition, (), brokers, elr=elr)"
+                "\n",
+            ),
+        ),
+        history="tests/unit/broker/core/controller/test_fencing.py"
+        "::test_who_is_eligible_leads_where_all_who_are_in_sync_cannot_apply_it",
     ),
 )

@@ -71,11 +71,10 @@ def leave(
     elr, _ = elr_after(partition, rest, min_isr=min_isr, lost=leavers)
     leader: BrokerId | None = partition.leader
     if partition.leader in (broker_id, NO_LEADER):
-        leader = elect(partition, rest, brokers, elr=elr)
-        if leader == NO_LEADER:
-            rest = ()  # whoever is left there, and cannot lead just now, stays eligible
-        elif leader not in rest:
-            rest = (leader,)
+        leader = elect(partition, rest, brokers)
+        if leader == NO_LEADER:  # whoever is left there, and cannot lead just now, stays eligible
+            leader = elect(partition, (), brokers, elr=elr)
+            rest = () if leader == NO_LEADER else (leader,)
     if leader == partition.leader and not bump:
         leader = None
     return isr_change(state, partition, rest, lost=leavers, leader=leader)

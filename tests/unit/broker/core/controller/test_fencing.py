@@ -195,3 +195,25 @@ def test_who_is_left_in_sync_and_cannot_apply_it_either_stays_eligible() -> None
     cluster.commit(Decision(lead_again(cluster.state, B3, cluster.state.brokers), answer=None))
     seen = cluster.partition(topic)
     assert (seen.leader, seen.isr) == (B1, (B1,))
+
+
+def test_who_is_eligible_leads_where_all_who_are_in_sync_cannot_apply_it() -> None:
+    """I-48, I-88: with both in sync held up by their disks, the third has all that is committed."""
+    cluster = Cluster([B1, B2, B3], min_insync=3)
+    topic = cluster.topic("t", (B1, B2, B3))
+    cluster.fence(B3)
+    cluster.unfence(B3)
+    seen = cluster.partition(topic)
+    assert (seen.isr, seen.elr) == ((B1, B2), (B3,))
+    failed = decide_replica_failed(
+        cluster.state,
+        B1,
+        cluster.state.brokers[B1].epoch,
+        topic_id=topic,
+        partition=0,
+        as_of=cluster.state.last_offset,
+        unfit=(B1, B2),
+    )
+    cluster.commit(failed)
+    seen = cluster.partition(topic)
+    assert (seen.leader, seen.isr, seen.elr) == (B3, (B3,), (B1, B2))
