@@ -240,4 +240,19 @@ FOUND_IN_CONTROL: Final = (
         history="tests/unit/broker/core/controller/test_fencing.py"
         "::test_who_is_eligible_leads_where_all_who_are_in_sync_cannot_apply_it",
     ),
+    Mutant(
+        "unfenced-without-a-session",
+        "I-88",
+        "a broker whose session ends while its wish to serve waits for the controller's disk is"
+        " unfenced without one: if it is silent from then on, nobody fences it",
+        (
+            Edit(
+                _CONTROLLER + "sessions.py",
+                "        if broker_id not in self._sessions:\n",
+                "        if broker_id not in self._sessions and now_ms < 0:\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/controller/test_controller_sweep.py"
+        "::test_whoever_is_unfenced_after_its_session_can_be_fenced_again",
+    ),
 )

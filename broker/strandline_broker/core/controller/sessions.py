@@ -39,6 +39,11 @@ class Sessions:
         """A new incarnation, heard from by its very request."""
         self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
 
+    def on_unfenced(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
+        """Who may serve has a session, though the one in which it asked for it ended meanwhile."""
+        if broker_id not in self._sessions:
+            self.inherit(broker_id, epoch, now_ms)
+
     def on_heard(
         self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int, *, number: int = 0
     ) -> None:

@@ -369,6 +369,8 @@ class Controller:
                     self._pusher.on_registered(broker)
                 case BrokerRegistrationChangeRecord(fenced=True):
                     self.applied.on_fenced(record.broker_id)
+                case BrokerRegistrationChangeRecord(fenced=False):
+                    self.sessions.on_unfenced(record.broker_id, record.broker_epoch, now_ms)
                 case UnregisterBrokerRecord():
                     self._pusher.on_unregistered(record.broker_id)
                     self.told.pop(record.broker_id, None)

@@ -268,3 +268,22 @@ async def test_a_broker_that_is_being_unfenced_does_not_go_as_a_fenced_one() -> 
         assert not answer.should_shut_down, "nobody has applied its shutdown"
         assert bench.broker.in_controlled_shutdown
     bench.controller.close()
+
+
+async def test_whoever_is_unfenced_after_its_session_can_be_fenced_again() -> None:
+    """I-88: its session ended behind its own news, which waited for the controller's disk."""
+    bench = Bench()
+    controller = bench.controller
+    await controller.start()
+    await bench.decided(controller.register(registration(B1, "one")))
+    async with bench.writing(controller.heartbeat(bench.hear(damaged=True))):
+        bench.clock.now_s += 1.1 * SESSION_MS / 1000
+        sweep = asyncio.ensure_future(controller._sweep_once(controller.now_ms()))
+        await turns()
+        bench.store.may_write.set()
+        await sweep
+    assert not bench.broker.fenced, "what it asked for came to its turn after that"
+    bench.clock.now_s += 1.1 * SESSION_MS / 1000
+    await bench.decided(controller._sweep_once(controller.now_ms()))
+    assert bench.broker.fenced, "it has not been heard for two sessions"
+    controller.close()
