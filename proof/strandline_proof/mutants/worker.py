@@ -63,6 +63,7 @@ def _run(plan: Plan, in_calls: list[BaseException]) -> Verdict:
         return of_error(error)
     finally:
         gc.collect()
+        gc.freeze()  # what is left is there for good: the next one need not look through it
 
 
 def search(

@@ -5,7 +5,8 @@
 It says `ready`, then answers each plan, a line of JSON on its input, with a line of JSON.
 
 The runs are carried out by a copy of this process, and after some of them by the next copy. A run
-leaves its world behind in circles of references; a copy ends without looking for them.
+leaves its world behind in circles of references; a copy ends without looking for them, and a run
+that looks for its own (`oracles/descriptors.py`) does not look through those of the runs before.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def _run_some(answers: BinaryIO) -> int:
         plan = _next_plan()
         if plan is None:
             return 0
+        gc.freeze()
         _say(answers, json.dumps(run_here(plan).document()).encode() + b"\n")
     return GO_ON
 

@@ -33,7 +33,7 @@ LOOPS: Final = 4
 CALLS: Final = 3
 """Calls of one process at a server: heartbeats, pushes or fetches, and one that comes and goes."""
 FILES_EVERY: Final = 4
-"""Of so many seeds one closes what lies in cycles of garbage: that takes a tenth of a run."""
+"""Of so many seeds one closes what lies in cycles of garbage, which takes its time."""
 CONNECTIONS: Final = 4
 """Connections between two servers, as each opens one for each purpose."""
 
