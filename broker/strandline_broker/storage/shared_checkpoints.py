@@ -127,7 +127,8 @@ class SharedCheckpoints:
         `taken`: the logs of which the offsets are, with the limits that they had before; None if
         whatever a log can answer for now holds, a cut since or not. A high watermark does not: the
         log may have grown past it again, with other records (I-13). Nor does a log start: the log
-        may have begun anew behind it, with nothing in between (I-75).
+        may have begun anew behind it, with nothing in between (I-75). One that was taken before
+        another and comes behind it takes nothing back: what was told as durable stays said.
         """
         merged = dict(self._offsets[name])
         limits = []
@@ -137,6 +138,8 @@ class SharedCheckpoints:
                 continue
             # The limits before the value: one that a cut adds in between stays.
             current = log.limits.current() if taken is None else taken[log]
+            if name == LOG_STARTS:
+                offset = max(offset, merged.get(key, 0))
             merged[key] = min(offset, _MOST[name](log))
             limits.append((log, current, merged[key]))
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted

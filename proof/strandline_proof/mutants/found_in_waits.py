@@ -242,4 +242,20 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/hosts/test_log_loading.py"
         "::test_a_load_that_is_given_up_ends_with_the_log_at_hand",
     ),
+    Mutant(
+        "log-start-taken-back",
+        "I-74, I-75",
+        "log starts that are written with all others take back one that was taken after them, and"
+        " has overtaken them",
+        (
+            Edit(
+                "strandline_broker/storage/shared_checkpoints.py",
+                "            if name == LOG_STARTS:\n"
+                "                offset = max(offset, merged.get(key, 0))\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_log_checkpoints.py"
+        "::test_a_log_start_that_was_told_does_not_fall_in_its_file",
+    ),
 )

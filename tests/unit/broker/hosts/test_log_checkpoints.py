@@ -152,6 +152,22 @@ async def test_a_log_start_of_after_a_log_began_anew_is_limited_no_more(
     assert scene.store.restart().log_start_offset == 35
 
 
+async def test_a_log_start_that_was_told_does_not_fall_in_its_file(tmp_path: Path) -> None:
+    """All are taken a turn of the loop before they are on their way to the directory's thread, and
+    one that was taken in between is there first (I-74, I-75).
+    """
+    scene = Scene(tmp_path / "data")
+    scene.store.log.raise_log_start(5)
+    await scene.checkpoints.save()
+    overtaken, scene.queued = scene.queued, []
+    scene.store.log.raise_log_start(15)
+    await scene.save_start()
+    scene.queued += overtaken
+    assert scene.store.log.state.durable_start == 15
+    scene.write()
+    assert scene.store.restart().log_start_offset == 15
+
+
 @pytest.mark.parametrize(("anew_at", "durable"), [(None, 15), (3, 3)])
 async def test_a_log_start_counts_as_durable_for_the_log_that_began_there(
     tmp_path: Path, anew_at: int | None, durable: int
