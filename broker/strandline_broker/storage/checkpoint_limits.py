@@ -60,8 +60,11 @@ class CheckpointLimits:
         self.next_number = first_number
 
     @classmethod
-    def load(cls, fs: FileSystem, directory: str, report: Report) -> CheckpointLimits:
-        limits = cls(fs, directory)
+    def load(
+        cls, fs: FileSystem, directory: str, report: Report, first_number: int = 0
+    ) -> CheckpointLimits:
+        """Those of a log, or what a crash left of its creation; new ones from `first_number` on."""
+        limits = cls(fs, directory, first_number)
         found = []
         for name in fs.listdir(directory):
             match = NAME.fullmatch(name)

@@ -271,7 +271,7 @@ class DataDirectory:
             raise replica_gone(path, new)
         is_made = not self._fs.exists(path)
         self._fs.makedirs(path)
-        limits = CheckpointLimits(self._fs, path, self._limits_from)
+        limits = CheckpointLimits.load(self._fs, path, self.findings.append, self._limits_from)
         if self._checkpoints.may_name((new.topic, new.partition)):
             limits.add(0)  # before the directory counts as a partition's, with a log that is lost
         yield

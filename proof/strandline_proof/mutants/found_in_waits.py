@@ -258,4 +258,19 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/hosts/test_log_checkpoints.py"
         "::test_a_log_start_that_was_told_does_not_fall_in_its_file",
     ),
+    Mutant(
+        "limit-of-a-creation-forgotten",
+        "I-75, I-7",
+        "what a creation that broke off has left to limit checkpoints is not known to the log that"
+        " is made there, and counts again at every later start",
+        (
+            Edit(
+                "strandline_broker/storage/directory.py",
+                "CheckpointLimits.load(self._fs, path, self.findings.append, self._limits_from)",
+                "CheckpointLimits(self._fs, path, self._limits_from)",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_checkpoint_limits.py"
+        "::test_a_limit_of_a_creation_that_broke_off_counts_no_longer_than_it_has_to",
+    ),
 )

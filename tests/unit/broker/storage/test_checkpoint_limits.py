@@ -1,5 +1,6 @@
 """Up to where the shared checkpoints are believed, while they are written (P-16, I-75)."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from strandline_broker.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from strandline_broker.storage.log import Log
 from strandline_broker.storage.producer_snapshot import ProducerSnapshots
-from support.disk import Hurried
+from support.disk import FaultyDisk, Hurried
 from support.storage import LARGE, Store, damaged
 
 KEY = ("t", 0)
@@ -179,3 +180,31 @@ def test_a_flush_that_is_noted_within_a_cut_does_not_count_behind_it(
         store.log.truncate_to(10)
     log = store.restart()
     assert (log.log_end_offset, damaged(log)) == (10, [])
+
+
+def test_a_limit_of_a_creation_that_broke_off_counts_no_longer_than_it_has_to(
+    tmp_path: Path,
+) -> None:
+    """It bears another number than the one that the next process begins with. Left there, it would
+    have what was deleted come back at some later start (I-75).
+    """
+    disk = FaultyDisk(tmp_path / "data")
+    store = Store(tmp_path / "data", LARGE, fs=disk)
+    store.checkpoint(0)
+    store.log.truncate_fully_and_start_at(28)
+    store.checkpoint(28)
+    store.directory.delete_log(store.log)
+    disk.failing["replace"], disk.spared["replace"] = errno.ENOSPC, 1
+    with pytest.raises(OSError, match="No space"):
+        store.create(bytes(16))
+    store.kill()
+    disk.kill()
+    store.directory = store._open()
+    store.log = store.create(bytes(16))
+    for i in range(20):
+        store.append(b"%d" % i)
+    store.flush()
+    store.log.raise_log_start(15)
+    store.checkpoint(20)
+    assert store.log.limits.lowest(LOG_STARTS) is None
+    assert store.restart().log_start_offset == 15
