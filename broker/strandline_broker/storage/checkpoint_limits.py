@@ -97,7 +97,13 @@ class CheckpointLimits:
         """
         limit = Limit(f"checkpoint-limit-{self.next_number}", offset)
         self.next_number += 1
-        self._write(limit)
+        try:
+            self._write(limit)
+        except OSError:
+            # It may be there all the same, of a cut that does not come.
+            with contextlib.suppress(OSError):
+                self._fs.unlink(f"{self.directory}/{limit.name}")
+            raise
         self._prepared = (*self._prepared, limit)
 
     def count(self) -> None:

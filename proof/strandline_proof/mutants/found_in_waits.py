@@ -273,4 +273,21 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/storage/test_checkpoint_limits.py"
         "::test_a_limit_of_a_creation_that_broke_off_counts_no_longer_than_it_has_to",
     ),
+    Mutant(
+        "limit-of-a-cut-that-did-not-begin",
+        "I-7, I-75",
+        "a cut that is refused as its directory cannot be synced leaves a limit behind, which the"
+        " next start takes for one that counts",
+        (
+            Edit(
+                "strandline_broker/storage/checkpoint_limits.py",
+                "            with contextlib.suppress(OSError):\n"
+                '                self._fs.unlink(f"{self.directory}/{limit.name}")\n'
+                "            raise\n",
+                "            raise\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_checkpoint_limits.py"
+        "::test_a_limit_of_a_cut_that_did_not_begin_does_not_count_at_the_next_start",
+    ),
 )

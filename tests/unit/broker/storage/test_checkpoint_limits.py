@@ -208,3 +208,33 @@ def test_a_limit_of_a_creation_that_broke_off_counts_no_longer_than_it_has_to(
     store.checkpoint(20)
     assert store.log.limits.lowest(LOG_STARTS) is None
     assert store.restart().log_start_offset == 15
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_limit_of_a_cut_that_did_not_begin_does_not_count_at_the_next_start(
+    tmp_path: Path, again: bool
+) -> None:
+    """A process without descriptors cannot sync the directory in which it stands by then: the cut
+    is refused, and is made later or by no means (I-7, I-75).
+    """
+    disk = FaultyDisk(tmp_path / "data")
+    store = Store(tmp_path / "data", LARGE, fs=disk)
+    for i in range(20):
+        store.append(b"%d" % i)
+    store.flush()
+    store.checkpoint()
+    store.log.gaps.expect()  # then the epochs do not tell where it begins
+    disk.failing["fsync_dir"] = errno.EMFILE
+    with pytest.raises(OSError, match="Too many open files"):
+        store.log.truncate_to(5)
+    assert (store.log.log_end_offset, store.log.damaged) == (20, None)
+    disk.failing.clear()
+    if again:
+        store.log.truncate_to(10)
+        for i in range(10, 20):
+            store.append(b"%d" % i)
+        store.flush()
+    store.log.raise_log_start(15)
+    store.checkpoint(20)
+    log = store.restart()
+    assert (log.log_start_offset, log.checkpointed_high_watermark) == (15, 20)
