@@ -39,7 +39,9 @@ class LeaderEpochs:
         self.directory = directory
         pairs = list(entries)
         self.unsettled = False
-        """The file says more than memory; `write` settles it before another batch is appended."""
+        """The file may say more than memory of the log's end, or less; `write` settles it before
+        another batch is appended.
+        """
         # One tuple: a reader on another thread never meets epochs and starts that do not match.
         self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
 
@@ -168,7 +170,11 @@ class LeaderEpochs:
         """Durable first: memory follows only if the file was replaced (P-36)."""
         if (epochs, starts) == self._entries:
             return
-        yield from self._file.replacing(_content(epochs, starts))
+        try:
+            yield from self._file.replacing(_content(epochs, starts))
+        except OSError:  # the old content is there, or the new
+            self.unsettled |= epochs[-1:] != self._entries[0][-1:]
+            raise
         self._entries = epochs, starts
         self.unsettled = False
 

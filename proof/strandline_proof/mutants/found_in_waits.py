@@ -290,4 +290,19 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/storage/test_checkpoint_limits.py"
         "::test_a_limit_of_a_cut_that_did_not_begin_does_not_count_at_the_next_start",
     ),
+    Mutant(
+        "epoch-file-may-be-new",
+        "I-47, I-7",
+        "an epoch checkpoint whose directory could not be synced counts as the old one, and batches"
+        " follow that it contradicts",
+        (
+            Edit(
+                "strandline_broker/storage/leader_epochs.py",
+                "            self.unsettled |= epochs[-1:] != self._entries[0][-1:]\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_faults.py"
+        "::test_an_epoch_that_the_file_may_say_all_the_same_is_gone_before_other_batches",
+    ),
 )

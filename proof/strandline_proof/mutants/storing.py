@@ -129,11 +129,9 @@ STORING: Final = (
         (
             Edit(
                 _EPOCHS,
-                "        yield from self._file.replacing(_content(epochs, starts))\n"
-                "        self._entries = epochs, starts\n",
-                "        if len(epochs) <= len(self._entries[0]):\n"
-                "            yield from self._file.replacing(_content(epochs, starts))\n"
-                "        self._entries = epochs, starts\n",
+                "            yield from self._file.replacing(_content(epochs, starts))\n",
+                "            if len(epochs) <= len(self._entries[0]):\n"
+                "                yield from self._file.replacing(_content(epochs, starts))\n",
             ),
         ),
         Needs(kinds=_POWER),

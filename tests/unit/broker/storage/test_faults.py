@@ -164,6 +164,46 @@ def test_an_epoch_that_could_not_be_kept_is_not_known(disk: FaultyDisk) -> None:
     assert epochs.entries == ((1, 0),)
 
 
+def test_an_epoch_that_the_file_may_say_all_the_same_is_gone_before_other_batches(
+    disk: FaultyDisk, tmp_path: Path
+) -> None:
+    """Its directory could not be synced, so it is not known; a follower goes on in an older one."""
+    leader = Store(tmp_path / "leader", LARGE)
+    for value in (b"a", b"b"):
+        leader.append(value, epoch=1)
+    store = stored(disk)
+    store.log.append_as_follower(leader.log.read(0, max_bytes=1, limit=2).records, leader_epoch=1)
+    disk.failing["fsync_dir"] = errno.EMFILE
+    with pytest.raises(OSError, match="Too many open files"):
+        store.log.assign_epoch(2)
+    disk.failing.clear()
+    assert store.log.leader_epochs.entries == ((1, 0),)
+    store.log.append_as_follower(leader.log.read(1, max_bytes=1, limit=2).records, leader_epoch=3)
+    store.restart()
+    assert store.values() == [b"a", b"b"]
+    assert store.log.leader_epochs.entries == ((1, 0),)
+
+
+def test_an_epoch_that_the_file_may_have_lost_is_there_before_batches_of_it(
+    disk: FaultyDisk, tmp_path: Path
+) -> None:
+    """The cut that was to drop it has failed, and its leader leads after all (I-47)."""
+    leader = Store(tmp_path / "leader", LARGE)
+    leader.append(b"a", epoch=1)
+    leader.append(b"b", epoch=2)
+    store = stored(disk)
+    store.append(b"a", epoch=1)
+    store.log.assign_epoch(2)
+    disk.failing["fsync_dir"] = errno.EMFILE
+    with pytest.raises(OSError, match="Too many open files"):
+        store.log.truncate_to(1)
+    disk.failing.clear()
+    store.log.append_as_follower(leader.log.read(1, max_bytes=1, limit=2).records, leader_epoch=2)
+    store.restart()
+    assert store.values() == [b"a", b"b"]
+    assert store.log.leader_epochs.entries == ((1, 0), (2, 1))
+
+
 def test_what_was_flushed_survives_a_loss_of_power_and_the_rest_does_not(disk: FaultyDisk) -> None:
     store = stored(disk, large=False)
     values = [b"%d" % i + b"x" * 50 for i in range(60)]
