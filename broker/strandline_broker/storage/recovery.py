@@ -19,6 +19,7 @@ nothing is: a log at rest costs a start no sync.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +35,7 @@ from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, Dama
 from strandline_broker.storage.deleted_segments import DELETED_NAME
 from strandline_broker.storage.epochs_check import is_contradicted
 from strandline_broker.storage.failed_flush import noting_failure
-from strandline_broker.storage.file import read_whole
+from strandline_broker.storage.file import File, read_whole
 from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
 from strandline_broker.storage.gaps_marker import Gaps
 from strandline_broker.storage.interrupted_swap import finish_swaps
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.storage.damage import Report
-    from strandline_broker.storage.file import File
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
@@ -299,6 +299,8 @@ class Recovery:
         for segment, following in pairwise(self._segments):
             segment.end_offset = following.base_offset
         last = self._segments[-1]
+        if to_sync or last.size == 0:
+            self._sync_snapshots(touched)
         log_start = self._log_start()
         if not touched and log_start > last.end_offset:
             # After a clean stop the log is whole, so it is the checkpoint that is wrong; believed,
@@ -328,6 +330,14 @@ class Recovery:
             rewrite_from(segment, expected.recovery_point)
         with noting_failure(self._fs, self._directory):
             segment.view().file.sync()
+
+    def _sync_snapshots(self, scanned: list[Segment]) -> None:
+        """Who was killed may have taken them and not flushed them yet; the recovery point passes
+        them with the next checkpoint.
+        """
+        for segment in scanned:
+            with contextlib.suppress(FileNotFoundError):
+                File(self._fs, f"{self._directory}/{segment.base_offset:020d}.snapshot").sync()
 
     def _log_start(self) -> int:
         """Where the log begins. Files below it go only after a checkpoint says so (I-74)."""

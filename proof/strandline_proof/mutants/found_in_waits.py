@@ -305,4 +305,20 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/storage/test_faults.py"
         "::test_an_epoch_that_the_file_may_say_all_the_same_is_gone_before_other_batches",
     ),
+    Mutant(
+        "snapshot-of-a-killed-process-not-synced",
+        "I-60, I-58, P-23",
+        "what a killed process had noted of producers is not made durable with the batches that a"
+        " start makes so, and the recovery point passes it",
+        (
+            Edit(
+                "strandline_broker/storage/recovery.py",
+                "        if to_sync or last.size == 0:\n"
+                "            self._sync_snapshots(touched)\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_producer_snapshot.py"
+        "::test_so_is_one_that_a_process_took_which_was_killed_before_it_was_flushed",
+    ),
 )

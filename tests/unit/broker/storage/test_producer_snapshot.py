@@ -285,6 +285,35 @@ def test_a_snapshot_is_durable_before_the_recovery_point_passes_it(tmp_path: Pat
         assert parse(Path(p.log.snapshots.path(offset)).read_bytes()), "KAFKA-9892"
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+def test_so_is_one_that_a_process_took_which_was_killed_before_it_was_flushed(
+    tmp_path: Path, rolled: bool
+) -> None:
+    """Retention may leave nothing else of a producer, and the machine lose power then (I-60).
+
+    `rolled`: only the file at the recovery point is not durable yet.
+    """
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    p = ProducerLog(Store(disk.root, LogConfig(segment_bytes=250, index_interval_bytes=1), fs=disk))
+    p.append(idempotent_batch(P, 0, b"gone"))
+    for i in range(9):
+        p.append(idempotent_batch(P + 1, i, b"v%d" % i))
+    if rolled:
+        p.store.flush()
+        p.log.roll()
+        p.store.checkpoint()
+    p.kill()
+    p.append(idempotent_batch(P + 1, 9, b"v9"))
+    p.store.flush()
+    p.store.shorten(p.log.segments[-1].base_offset)
+    p.store.checkpoint()
+    disk.crash()
+    p.store.start()
+    p.load()
+    assert [entry[0] for entry in p.entries] == [P, P + 1]
+
+
 def test_a_clean_stop_makes_its_snapshot_durable(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     disk = FaultyDisk(tmp_path / "data")
